@@ -1,0 +1,122 @@
+"""Every error that Homing raises.
+
+    HomingError
+    ├── ConfigurationError          a setting or a profile file is wrong; the process must not start
+    ├── InvalidInputError           a caller's value is outside what is allowed
+    │   └── PayloadTooLargeError    a body or payload is over its limit
+    ├── UndecodableMessageError     a device's message cannot be read
+    ├── CommandError                about one command; carries command_id
+    │   ├── CommandNotFoundError
+    │   ├── CommandFinishedError    it has an outcome already
+    │   ├── IdempotencyMismatchError  the key was used with another body
+    │   └── IllegalTransitionError  a state change that the table does not have
+    ├── CapacityError               a bound was reached; try again later
+    │   └── DeviceBusyError         a device without correlation ids takes one command at a time
+    └── UnavailableError            something this node needs is away; try again later
+        ├── StoreUnavailableError
+        ├── BrokerUnavailableError
+        ├── PublishUnconfirmedError the connection was lost before PUBACK: it may have arrived
+        ├── NodeDrainingError
+        └── NodeIdTakenError        another live node has this node id
+"""
+
+from __future__ import annotations
+
+
+class HomingError(Exception):
+    """Base of all errors raised by Homing."""
+
+
+class ConfigurationError(HomingError):
+    """A setting or a profile file is wrong: says which, and what is allowed."""
+
+
+class InvalidInputError(HomingError):
+    """A caller's value is outside what is allowed."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class PayloadTooLargeError(InvalidInputError):
+    """A body or payload is over its size limit."""
+
+
+class UndecodableMessageError(HomingError):
+    """A device's message cannot be read; `reason` is a short stable word for counting."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class CommandError(HomingError):
+    """Base of errors about one command."""
+
+    def __init__(self, command_id: str, message: str) -> None:
+        super().__init__(message)
+        self.command_id = command_id
+
+
+class CommandNotFoundError(CommandError):
+    """No record under this id: never registered, or past its retention."""
+
+    def __init__(self, command_id: str) -> None:
+        super().__init__(command_id, f"no command {command_id}")
+
+
+class CommandFinishedError(CommandError):
+    """The command has an outcome already, so it can no longer be cancelled."""
+
+    def __init__(self, command_id: str, state: str) -> None:
+        super().__init__(command_id, f"command {command_id} is {state} already")
+        self.state = state
+
+
+class IdempotencyMismatchError(CommandError):
+    """The idempotency key was used for this device with another command."""
+
+    def __init__(self, command_id: str) -> None:
+        super().__init__(command_id, f"the idempotency key belongs to {command_id}, which is a different command")
+
+
+class IllegalTransitionError(CommandError):
+    """An event that the transition table does not allow in this state."""
+
+
+class CapacityError(HomingError):
+    """A bound was reached; nothing was registered or sent."""
+
+
+class DeviceBusyError(CapacityError):
+    """A device that is matched by order alone has a command in flight (or in quarantine) already."""
+
+
+class UnavailableError(HomingError):
+    """Something this node needs is away."""
+
+
+class StoreUnavailableError(UnavailableError):
+    """The state store did not answer within the budget of the call."""
+
+
+class BrokerUnavailableError(UnavailableError):
+    """There is no connection to the MQTT broker, or its send window is full: nothing was sent."""
+
+
+class PublishUnconfirmedError(UnavailableError):
+    """The connection was lost between PUBLISH and PUBACK: the message may have arrived."""
+
+
+class NodeDrainingError(UnavailableError):
+    """This node is about to stop and takes no new commands."""
+
+
+class NodeIdTakenError(UnavailableError):
+    """Another live node holds the lease of this node id."""
+
+    def __init__(self, node_id: str) -> None:
+        super().__init__(f"a live node is called {node_id!r} already: give this one another HOMING_NODE_ID")
+        self.node_id = node_id

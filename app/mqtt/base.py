@@ -1,0 +1,69 @@
+"""The MQTT port: one durable session with a broker, as the rest of Homing sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.core.messages import Publication, ReceivedMessage
+
+
+class Delivery(Protocol):
+    """A received message together with the duty to acknowledge it."""
+
+    @property
+    def message(self) -> ReceivedMessage:
+        """The message."""
+
+    def acknowledge(self) -> None:
+        """Send PUBACK, once; a no-op for QoS 0 and when the connection it came over is gone (then the broker redelivers)."""
+
+
+MessageHandler = Callable[[Delivery], None]
+"""Called on the event loop for every delivery. Must not block; an exception is counted and logged, and never ends the link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A topic filter (shared ones as `$share/{group}/{filter}`) with the QoS to ask for."""
+
+    topic_filter: str
+    qos: int = 1
+
+
+class MqttClient(Protocol):
+    """One client of one broker. It reconnects by itself with jitter and subscribes anew on every connection.
+
+    A publish belongs to one connection: what was not acknowledged when the connection broke is reported as
+    unconfirmed and never sent again (failure modes F5 and F58).
+    """
+
+    @property
+    def client_id(self) -> str:
+        """The MQTT client identifier of the session."""
+
+    @property
+    def connected(self) -> bool:
+        """True while CONNACK and all SUBACKs of the current connection are in."""
+
+    async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
+        """Begin to connect in the background and return at once; `wait_connected` tells when it worked."""
+
+    async def wait_connected(self) -> None:
+        """Return when `connected` is true."""
+
+    def publish(self, publication: Publication) -> asyncio.Future[None]:
+        """Send at once and return a future that is done at PUBACK (QoS 1) or when written (QoS 0).
+
+        Raises BrokerUnavailableError (nothing was sent) when not connected or when the send window is full. The future
+        fails with PublishUnconfirmedError when the connection breaks before PUBACK, and with BrokerUnavailableError
+        when the broker refuses the message with a reason code of 0x80 or above (0x10, no matching subscribers, is success).
+        """
+
+    async def unsubscribe(self) -> None:
+        """UNSUBSCRIBE from all filters and wait for UNSUBACK; deliveries that came before it still count."""
+
+    async def stop(self, *, keep_session: bool = False) -> None:
+        """DISCONNECT and end the background work; the broker drops the session unless `keep_session`."""
