@@ -1,0 +1,118 @@
+"""Takes what the broker delivers: message -> match -> record -> wake, and only then PUBACK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from app.callbacks.registry import Registry
+from app.core.callback import Answer, Correlation
+from app.core.errors import InvalidInputError, StoreUnavailableError, UndecodableMessageError
+from app.core.identifiers import validate_command_id, validate_device_id
+from app.core.profile import ResponseReader
+from app.core.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, route
+from app.mqtt.base import Delivery
+from app.observability import BurstLog, Counters
+from app.store.base import StateStore
+
+
+class _Entry:
+    """A delivery in the order of arrival; settled once the store has its say."""
+
+    __slots__ = ("delivery", "settled")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        self.settled = False
+
+
+class Dispatcher:
+    """Settles deliveries side by side and acknowledges them in the order in which they came [MQTT-4.6.0-2].
+
+    How many are under way is bounded by the client's Receive Maximum. While the store is away they stay unacknowledged,
+    so that the broker keeps them.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: ResponseReader,
+        store: StateStore,
+        registry: Registry,
+        node_id: str,
+        counters: Counters,
+        drops: BurstLog,
+    ) -> None:
+        self._reader = reader
+        self._store = store
+        self._registry = registry
+        self._node_id = node_id
+        self._counters = counters
+        self._drops = drops
+        self._arrived: deque[_Entry] = deque()
+        self._settling: set[asyncio.Task[None]] = set()
+
+    def handle(self, delivery: Delivery) -> None:
+        """Begin to settle a delivery. Called on the event loop for each one; returns at once."""
+        entry = _Entry(delivery)
+        self._arrived.append(entry)
+        answer = self._read(delivery)
+        if answer is None:
+            self._settled(entry)
+            return
+        task = asyncio.get_running_loop().create_task(self._settle(entry, answer))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def drained(self) -> None:
+        """Return when every delivery so far is settled."""
+        while self._settling:
+            await asyncio.wait(tuple(self._settling))
+
+    def _read(self, delivery: Delivery) -> Answer | None:
+        message = delivery.message
+        if message.retain:
+            # A retained message answers nothing that was asked now (F63; Mosquitto before 2.0.13 replays them).
+            self._drops.drop("retained", topic=message.topic)
+            return None
+        if message.qos == 0:
+            self._counters["response.qos0"] += 1
+        try:
+            answer = self._reader.read(message)
+            validate_device_id(answer.device_id)
+            if answer.correlation is Correlation.ID:
+                validate_command_id(answer.value)
+        except UndecodableMessageError as error:
+            self._drops.drop(error.reason, topic=message.topic)
+            return None
+        except InvalidInputError:
+            self._drops.drop("foreign_id")
+            return None
+        return answer
+
+    async def _settle(self, entry: _Entry, answer: Answer) -> None:
+        try:
+            recorded = await self._store.respond(answer, self._node_id)
+        except StoreUnavailableError:
+            return  # the store was closed: no PUBACK, the broker redelivers to whoever takes over the session
+        self._act(recorded, answer)
+        self._settled(entry)
+
+    def _act(self, recorded: Recorded, answer: Answer) -> None:
+        match route(recorded, self._node_id):
+            case DeliverLocally(outcome):
+                self._counters["response.local"] += 1
+                self._registry.complete(outcome)
+            case Forwarded():
+                self._counters["response.forwarded"] += 1
+            case Annexed():
+                self._counters["response.late"] += 1
+            case Progressed():
+                self._counters["response.progress"] += 1
+            case Drop(reason):
+                self._drops.drop(reason, device_id=answer.device_id)
+
+    def _settled(self, entry: _Entry) -> None:
+        entry.settled = True
+        while self._arrived and self._arrived[0].settled:
+            self._arrived.popleft().delivery.acknowledge()

@@ -1,0 +1,119 @@
+"""What is open on this node: commands whose home it is, and the callers parked on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+
+from app.core.clock import Clock
+from app.core.errors import CapacityError
+from app.core.routing import Outcome
+
+
+class Pending:
+    """An open command whose home is this node. Instants are on the monotonic clock."""
+
+    __slots__ = ("acknowledged", "opened_at")
+
+    def __init__(self, opened_at: float) -> None:
+        self.opened_at = opened_at
+        self.acknowledged = False
+
+
+class Waiter:
+    """A caller parked on this node until its command has an outcome."""
+
+    __slots__ = ("future", "parked_at")
+
+    def __init__(self, parked_at: float) -> None:
+        self.parked_at = parked_at
+        self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+
+class Registry:
+    """Holds the open commands and the parked callers, both bounded. Nothing here awaits."""
+
+    def __init__(self, clock: Clock, *, max_pending: int, max_waiters: int) -> None:
+        self._clock = clock
+        self._max_pending = max_pending
+        self._max_waiters = max_waiters
+        self._pending: dict[str, Pending] = {}
+        self._waiters: dict[str, list[Waiter]] = {}
+        self._parked = 0
+        self._unmarked: deque[tuple[float, str]] = deque()
+
+    @property
+    def pending_count(self) -> int:
+        """Open commands whose home is this node."""
+        return len(self._pending)
+
+    @property
+    def waiter_count(self) -> int:
+        """Callers parked on this node."""
+        return self._parked
+
+    def open(self, command_id: str) -> None:
+        """Note a new command before anything is sent; CapacityError when the node has too many."""
+        if len(self._pending) >= self._max_pending:
+            raise CapacityError(f"this node has {self._max_pending} open commands already (HOMING_COMMAND_MAX_PENDING)")
+        now = self._clock.monotonic()
+        self._pending[command_id] = Pending(now)
+        self._unmarked.append((now, command_id))
+
+    def discard(self, command_id: str) -> None:
+        """Forget a command that was never registered."""
+        self._pending.pop(command_id, None)
+
+    def is_open(self, command_id: str) -> bool:
+        """Whether this is an open command of this node."""
+        return command_id in self._pending
+
+    def acknowledged(self, command_id: str) -> None:
+        """Note that the broker has the command."""
+        if (pending := self._pending.get(command_id)) is not None:
+            pending.acknowledged = True
+
+    def park(self, command_id: str) -> Waiter:
+        """Put a waiter in place; CapacityError when too many callers are parked."""
+        if self._parked >= self._max_waiters:
+            raise CapacityError(f"{self._max_waiters} callers wait on this node already (HOMING_COMMAND_MAX_WAITERS)")
+        waiter = Waiter(self._clock.monotonic())
+        self._waiters.setdefault(command_id, []).append(waiter)
+        self._parked += 1
+        return waiter
+
+    def leave(self, command_id: str, waiter: Waiter) -> None:
+        """Take a waiter away, whether it was completed or not."""
+        waiters = self._waiters.get(command_id)
+        if waiters is None or waiter not in waiters:
+            return
+        waiters.remove(waiter)
+        self._parked -= 1
+        if not waiters:
+            del self._waiters[command_id]
+
+    def complete(self, outcome: Outcome) -> bool:
+        """Close the command and wake all its callers; false when nothing of it was here. Doing it twice is harmless."""
+        known = self._pending.pop(outcome.command_id, None) is not None
+        waiters = self._waiters.pop(outcome.command_id, ())
+        for waiter in waiters:
+            self._parked -= 1
+            if not waiter.future.done():
+                waiter.future.set_result(outcome)
+        return known or bool(waiters)
+
+    def parked_before(self, instant: float) -> list[str]:
+        """Commands with a caller parked since before `instant`: what a lost wake-up may concern."""
+        return [command_id for command_id, waiters in self._waiters.items() if waiters[0].parked_at <= instant]
+
+    def long_acknowledged(self, opened_before: float) -> Iterator[str]:
+        """Each open command, once, that was opened before `opened_before` and that the broker has acknowledged.
+
+        One whose PUBACK comes later than that is not among them; it stays `pending` for readers on other nodes.
+        """
+        while self._unmarked and self._unmarked[0][0] <= opened_before:
+            _, command_id = self._unmarked.popleft()
+            pending = self._pending.get(command_id)
+            if pending is not None and pending.acknowledged:
+                yield command_id

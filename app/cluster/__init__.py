@@ -1,0 +1,1 @@
+"""The cluster border: who is alive, and wake-ups between nodes."""

@@ -1,0 +1,1 @@
+"""Commands: sending them, and ending them at their deadline."""

@@ -1,0 +1,73 @@
+"""Times out the commands of nodes that cannot do it themselves any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from hashlib import blake2b
+
+import structlog
+
+from app.callbacks.registry import Registry
+from app.cluster.base import Cluster
+from app.core.errors import CapacityError, UnavailableError
+from app.core.identifiers import PARTITIONS
+from app.observability import Counters
+from app.store.base import StateStore
+
+GRACE = timedelta(milliseconds=500)
+"""A live home node ends its own commands; others wait this long for it."""
+
+
+def share_of(node_id: str, live: Sequence[str], partitions: int = PARTITIONS) -> list[int]:
+    """The partitions that fall to this node by rendezvous hashing; an overlap between nodes is harmless."""
+
+    def weight(partition: int, node: str) -> bytes:
+        return blake2b(f"{partition}:{node}".encode(), digest_size=8).digest()
+
+    everyone = sorted({node_id, *live})
+    return [p for p in range(partitions) if max(everyone, key=lambda node: weight(p, node)) == node_id]
+
+
+class Sweeper:
+    """Visits this node's share of the partitions once per interval (F13, F36)."""
+
+    def __init__(
+        self,
+        *,
+        store: StateStore,
+        cluster: Cluster,
+        registry: Registry,
+        node_id: str,
+        interval: float,
+        counters: Counters,
+    ) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._registry = registry
+        self._node_id = node_id
+        self._interval = interval
+        self._counters = counters
+        self._live: tuple[str, ...] = ()
+        self._share = share_of(node_id, ())
+        self._log = structlog.get_logger()
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                await self.sweep()
+            except (UnavailableError, CapacityError) as failure:
+                self._log.debug("sweep_skipped", reason=str(failure))
+
+    async def sweep(self) -> None:
+        """One round."""
+        live = tuple(node.node_id for node in await self._cluster.nodes())
+        if live != self._live:
+            self._live = live
+            self._share = share_of(self._node_id, live)
+        for outcome in await self._store.sweep(self._share, self._node_id, GRACE):
+            self._counters["sweep.timed_out"] += 1
+            self._registry.complete(outcome)

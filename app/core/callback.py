@@ -1,0 +1,69 @@
+"""A callback: what is registered for a command, and what of a device may match it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from app.core.command import CommandState
+
+
+class Correlation(StrEnum):
+    """How a response names its command."""
+
+    ID = "id"
+    """It carries our command id, from which every key can be derived."""
+    VALUE = "value"
+    """It carries something else that we know at registration, such as a flight id out of the params."""
+    ORDER = "order"
+    """It carries nothing: one command at a time waits on the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One place where a response may arrive. `value` is set for Correlation.VALUE only."""
+
+    topic: str
+    correlation: Correlation
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """All that the store needs in order to recognise the responses of one command.
+
+    `expectations` has one to four entries whose topics all belong to `device_id`. `quarantine` keeps a topic with
+    Correlation.ORDER occupied after a timeout or cancellation, so that a stale response cannot complete the next
+    command (failure mode F11). `fingerprint` identifies the body for the comparison under an idempotency key.
+    """
+
+    command_id: str
+    device_id: str
+    method: str
+    params: bytes
+    profile: str
+    home_node: str
+    expectations: tuple[Expectation, ...]
+    timeout: timedelta
+    retention: timedelta
+    quarantine: timedelta = timedelta()
+    idempotency_key: str | None = None
+    fingerprint: str = ""
+
+
+@dataclass(slots=True)
+class Answer:
+    """A response as its profile reads it: where it came from, which command it names, what it says.
+
+    `state` is RUNNING for progress, else SUCCEEDED or FAILED. `result` and `error` are JSON texts; for progress,
+    `result` is the progress report. `value` is the command id for Correlation.ID and empty for Correlation.ORDER.
+    """
+
+    topic: str
+    device_id: str
+    correlation: Correlation
+    value: str
+    state: CommandState
+    result: bytes | None = None
+    error: bytes | None = None

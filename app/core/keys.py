@@ -1,0 +1,72 @@
+"""Every key and channel in Redis: name, type, content, life, owner.
+
+The hash tag is the partition of the device, three digits that a command id begins with, so that every key of one
+device shares a slot and can be derived from the id (design §6). Topics and values of foreign origin are hashed into the key.
+
+| key | type | content | ends |
+|---|---|---|---|
+| `mqtt:callback:{p}:<command id>` | hash | the record | deadline + retention, then retention after the outcome |
+| `mqtt:topic:{p}:<hash of topic>` | sorted set | ids that wait on the topic, by registration time (µs) | with its last record |
+| `mqtt:correlation:{p}:<hash of topic and value>` | string | command id | with its record |
+| `mqtt:due:{p}` | sorted set | ids of open commands by deadline (µs) | with its last record |
+| `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration time (µs) | with its last record |
+| `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
+| `mqtt:lease:<node id>` | string | the node's description | lease time |
+| `mqtt:nodes` | sorted set | node ids by the end of their lease (ms) | lease time |
+| `mqtt:node:<node id>` | channel | wake-ups | - |
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+NODES = "mqtt:nodes"
+NODE_CHANNEL_PREFIX = "mqtt:node:"
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def _tag(partition: int) -> str:
+    return f"{{{partition:03d}}}"
+
+
+def callback(partition: int, command_id: str) -> str:
+    """The record of a command."""
+    return f"mqtt:callback:{_tag(partition)}:{command_id}"
+
+
+def topic(partition: int, topic_name: str) -> str:
+    """Who waits on a topic."""
+    return f"mqtt:topic:{_tag(partition)}:{_digest(topic_name)}"
+
+
+def correlation(partition: int, topic_name: str, value: str) -> str:
+    """Which command a foreign correlation value on a topic means."""
+    return f"mqtt:correlation:{_tag(partition)}:{_digest(topic_name, value)}"
+
+
+def due(partition: int) -> str:
+    """Open commands by deadline."""
+    return f"mqtt:due:{_tag(partition)}"
+
+
+def listing(partition: int) -> str:
+    """All commands on record by registration time."""
+    return f"mqtt:list:{_tag(partition)}"
+
+
+def idempotency(partition: int, device_id: str, key: str) -> str:
+    """The command that an idempotency key stands for."""
+    return f"mqtt:idempotency:{_tag(partition)}:{_digest(device_id, key)}"
+
+
+def lease(node_id: str) -> str:
+    """The lease of a node id."""
+    return f"mqtt:lease:{node_id}"
+
+
+def node_channel(node_id: str) -> str:
+    """The channel that a node listens on."""
+    return f"{NODE_CHANNEL_PREFIX}{node_id}"

@@ -1,0 +1,259 @@
+"""How one family of devices speaks, as data: which topics, which payloads, how a response names its command.
+
+A profile composes the publication of a command, says where its responses are to be expected, and reads them. The files
+under `app/profiles/` are the source; `app/profiles/loader.py` checks them and builds these values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from app.core.callback import Answer, Correlation, Expectation
+from app.core.command import CommandState
+from app.core.errors import UndecodableMessageError
+from app.core.messages import Publication, ReceivedMessage
+from app.core.payload import MISSING, JsonValue, decode_json, lookup
+from app.core.templating import render
+from app.core.topics import TopicTemplate
+
+Path = tuple[str, ...]
+"""A way into a JSON value: the keys of nested objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that a payload must satisfy at `path`; an absent path is never `is_in` and always `is_not`."""
+
+    path: Path
+    is_in: tuple[JsonValue, ...] | None = None
+    is_not: tuple[JsonValue, ...] | None = None
+    present: bool | None = None
+
+    def holds(self, payload: JsonValue) -> bool:
+        """Whether the payload satisfies every part that is set."""
+        found = lookup(payload, self.path)
+        if self.present is not None and (found is not MISSING) != self.present:
+            return False
+        if self.is_in is not None and not any(_same(found, one) for one in self.is_in):
+            return False
+        return self.is_not is None or not any(_same(found, one) for one in self.is_not)
+
+
+def _same(found: object, wanted: JsonValue) -> bool:
+    """Equality as in JSON, where `true` is not `1`."""
+    return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The state that a response stands for when all conditions hold."""
+
+    state: CommandState
+    when: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelationSource:
+    """Where the correlation is read: MQTT 5 correlation data, a level of the topic, or a path in the payload."""
+
+    property: bool = False
+    topic_level: str | None = None
+    path: Path | None = None
+
+    def read(self, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue) -> str | None:
+        """The correlation as text, or None where this source has none."""
+        if self.property:
+            data = message.correlation_data
+            return data.decode("utf-8", "replace") if data is not None else None
+        if self.topic_level is not None:
+            return levels.get(self.topic_level)
+        found = lookup(payload, self.path or ())
+        if isinstance(found, str):
+            return found
+        return str(found) if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseSpec:
+    """One kind of message that may answer a command.
+
+    `match` selects among kinds on the same topic; `rules` are tried in order and the first that holds decides. `confirm`
+    are further paths that, where present, must carry the same correlation. `value` is the template of what a device echoes
+    under Correlation.VALUE; a command whose params lack it expects no such response.
+    """
+
+    name: str
+    topic: TopicTemplate
+    correlation: Correlation
+    sources: tuple[CorrelationSource, ...]
+    rules: tuple[Rule, ...]
+    match: tuple[Condition, ...] = ()
+    confirm: tuple[Path, ...] = ()
+    value: str | None = None
+    result: Path | None = None
+    progress: Path | None = None
+    error_code: Path | None = None
+    error_message: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpec:
+    """How a command is published. `properties` adds MQTT 5 response topic and correlation data."""
+
+    topic: TopicTemplate
+    payload: JsonValue
+    qos: int = 1
+    properties: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFacts:
+    """What a profile may put into a publication. Instants are microseconds since the epoch on the store's clock."""
+
+    command_id: str
+    device_id: str
+    method: str
+    params: JsonValue
+    created_at: int
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProfile:
+    """One family of devices."""
+
+    name: str
+    description: str
+    request: RequestSpec
+    responses: tuple[ResponseSpec, ...]
+    quarantine: timedelta = field(default=timedelta())
+
+    @property
+    def ordered(self) -> bool:
+        """Whether some response names no command, so that a device takes one command at a time."""
+        return any(spec.correlation is Correlation.ORDER for spec in self.responses)
+
+    def compose(self, facts: CommandFacts) -> Publication:
+        """The publication that carries this command to its device."""
+        request = self.request
+        with_properties = request.properties
+        return Publication(
+            topic=request.topic.render(device_id=facts.device_id, method=facts.method, id=facts.command_id),
+            payload=to_json(render(request.payload, facts)),
+            qos=request.qos,
+            message_expiry=timedelta(microseconds=facts.deadline - facts.created_at),
+            response_topic=self._response_topic(self.responses[0], facts) if with_properties else None,
+            correlation_data=facts.command_id.encode("ascii") if with_properties else None,
+        )
+
+    def expectations(self, facts: CommandFacts) -> tuple[Expectation, ...]:
+        """Where responses to this command may arrive, without repetition."""
+        found: dict[Expectation, None] = {}
+        for spec in self.responses:
+            value = ""
+            if spec.correlation is Correlation.VALUE:
+                rendered = render(spec.value, facts)
+                if rendered is None:
+                    continue
+                value = str(rendered)
+            found[Expectation(self._response_topic(spec, facts), spec.correlation, value)] = None
+        return tuple(found)
+
+    @staticmethod
+    def _response_topic(spec: ResponseSpec, facts: CommandFacts) -> str:
+        return spec.topic.render(device_id=facts.device_id, method=facts.method, id=facts.command_id)
+
+
+class ResponseReader:
+    """Reads messages under several profiles at once: the first kind whose topic and conditions fit decides."""
+
+    def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
+        by_topic: dict[TopicTemplate, list[ResponseSpec]] = {}
+        for profile in profiles:
+            for spec in profile.responses:
+                by_topic.setdefault(spec.topic, []).append(spec)
+        self._by_topic: Final = tuple(by_topic.items())
+
+    def filters(self) -> tuple[str, ...]:
+        """The topic filters to subscribe to, without repetition."""
+        return tuple(dict.fromkeys(template.filter() for template, _ in self._by_topic))
+
+    def read(self, message: ReceivedMessage) -> Answer:
+        """What the message says; UndecodableMessageError with the reason for which it is none of ours."""
+        payload: JsonValue = None
+        decoded = False
+        reason = "unexpected_topic"
+        for template, specs in self._by_topic:
+            levels = template.parse(message.topic)
+            if levels is None:
+                continue
+            if not decoded:
+                payload = decode_json(message.payload)
+                decoded = True
+            for spec in specs:
+                if all(condition.holds(payload) for condition in spec.match):
+                    return _answer(spec, message, levels, payload)
+            reason = "not_a_response"
+        raise UndecodableMessageError(reason)
+
+
+def _answer(spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue) -> Answer:
+    value = ""
+    if spec.correlation is not Correlation.ORDER:
+        value = _correlation(spec, message, levels, payload)
+    state = next((rule.state for rule in spec.rules if all(c.holds(payload) for c in rule.when)), None)
+    if state is None:
+        raise UndecodableMessageError("no_rule_holds")
+    return Answer(
+        topic=message.topic,
+        device_id=levels["device_id"],
+        correlation=spec.correlation,
+        value=value,
+        state=state,
+        result=_part(payload, spec.progress if state is CommandState.RUNNING else spec.result),
+        error=_error(spec, payload) if state is CommandState.FAILED else None,
+    )
+
+
+def _correlation(spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue) -> str:
+    for source in spec.sources:
+        value = source.read(message, levels, payload)
+        if value:
+            break
+    else:
+        raise UndecodableMessageError("no_correlation")
+    if any(lookup(payload, path) not in (MISSING, value) for path in spec.confirm):
+        raise UndecodableMessageError("correlation_contradicts")
+    return value
+
+
+def _part(payload: JsonValue, path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    found = lookup(payload, path)
+    return None if found is MISSING or found is None else to_json(found)
+
+
+def _error(spec: ResponseSpec, payload: JsonValue) -> bytes:
+    def at(path: Path | None) -> JsonValue:
+        found = MISSING if path is None else lookup(payload, path)
+        return None if found is MISSING else found
+
+    message = at(spec.error_message)
+    return to_json({"code": at(spec.error_code), "message": message if isinstance(message, str) else "the device refused"})
+
+
+_encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def to_json(value: object) -> bytes:
+    """Compact JSON in UTF-8."""
+    return _encoder.encode(value).encode()
+
+
+Reader = Callable[[ReceivedMessage], Answer]
+"""What the dispatcher needs of a ResponseReader."""

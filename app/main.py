@@ -1,0 +1,154 @@
+"""The composition root: settings -> adapters -> node -> HTTP application."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from app.api.application import create_application
+from app.callbacks.delivery import Delivery
+from app.callbacks.dispatcher import Dispatcher
+from app.callbacks.registry import Registry
+from app.cluster.base import Cluster, NodeInfo
+from app.cluster.local import LocalCluster
+from app.commands.expirer import Expirer
+from app.commands.invoker import Invoker
+from app.commands.sweeper import Sweeper
+from app.core.errors import ConfigurationError
+from app.core.profile import ResponseReader
+from app.core.topics import share
+from app.mqtt.base import Subscription
+from app.mqtt.options import MqttOptions
+from app.mqtt.paho import PahoMqttClient
+from app.node import Node, Parts
+from app.observability import BurstLog, Counters
+from app.profiles.loader import load_profiles
+from app.settings import Settings
+from app.store.factory import open_store
+from app.system import SystemClock, new_ulid
+
+
+def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) -> Node:
+    """Put a node together; nothing is connected yet. ConfigurationError when settings do not fit together."""
+    clock = SystemClock()
+    counters: Counters = Counter()
+    profiles = load_profiles(settings.profiles.dir)
+    if settings.profile not in profiles:
+        raise ConfigurationError(f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}")
+    info = _identity(settings, clock)
+    store = open_store(settings.store.url, clock=clock, counters=counters, budget=settings.store.budget)
+    mqtt = PahoMqttClient(_mqtt_options(settings, info), counters=counters)
+    registry = Registry(clock, max_pending=settings.command.max_pending, max_waiters=settings.command.max_waiters)
+    interval = settings.cluster.sweep_interval.total_seconds()
+    delivery = Delivery(store=store, registry=registry, clock=clock, interval=interval, counters=counters)
+    cluster = _cluster(settings, clock, counters, delivery, on_failure)
+    expirer = Expirer(store=store, registry=registry, clock=clock, node_id=info.node_id)
+    reader = ResponseReader(profiles.values())
+    invoker = Invoker(
+        store=store,
+        mqtt=mqtt,
+        registry=registry,
+        profiles=profiles,
+        new_ulid=new_ulid,
+        node_id=info.node_id,
+        retention=settings.store.retention,
+        expirer=expirer,
+        counters=counters,
+    )
+    dispatcher = Dispatcher(
+        reader=reader,
+        store=store,
+        registry=registry,
+        node_id=info.node_id,
+        counters=counters,
+        drops=BurstLog(counters, clock),
+    )
+    sweeper = Sweeper(
+        store=store, cluster=cluster, registry=registry, node_id=info.node_id, interval=interval, counters=counters
+    )
+    parts = Parts(
+        info=info,
+        store=store,
+        mqtt=mqtt,
+        cluster=cluster,
+        registry=registry,
+        dispatcher=dispatcher,
+        delivery=delivery,
+        invoker=invoker,
+        expirer=expirer,
+        sweeper=sweeper,
+        counters=counters,
+        subscriptions=_subscriptions(settings, reader),
+    )
+    return Node(parts, on_failure)
+
+
+def build_application(settings: Settings, on_failure: Callable[[BaseException], None]) -> FastAPI:
+    """The HTTP application with its node, which lives as long as the application does."""
+    node = build_node(settings, on_failure)
+
+    @asynccontextmanager
+    async def lifespan(_application: FastAPI) -> AsyncIterator[None]:
+        await node.start()
+        try:
+            yield
+        finally:
+            await node.stop()
+
+    return create_application(node, settings, lifespan)
+
+
+def _identity(settings: Settings, clock: SystemClock) -> NodeInfo:
+    incarnation = new_ulid()
+    node_id = settings.node.id or f"node-{incarnation[-10:].lower()}"
+    client_id = f"{settings.mqtt.share_group}-{node_id}-{incarnation}"
+    return NodeInfo(node_id=node_id, incarnation=incarnation, client_id=client_id, started_at=clock.wall())
+
+
+def _mqtt_options(settings: Settings, info: NodeInfo) -> MqttOptions:
+    mqtt = settings.mqtt
+    return MqttOptions.from_url(
+        mqtt.url,
+        client_id=info.client_id,
+        version=mqtt.version,
+        username=mqtt.username or None,
+        password=mqtt.password.get_secret_value() or None,
+        ca_file=mqtt.ca_file,
+        cert_file=mqtt.cert_file,
+        key_file=mqtt.key_file,
+        keepalive=mqtt.keepalive,
+        receive_maximum=mqtt.receive_maximum,
+        session_expiry=mqtt.session_expiry,
+    )
+
+
+def _cluster(
+    settings: Settings,
+    clock: SystemClock,
+    counters: Counters,
+    delivery: Delivery,
+    on_failure: Callable[[BaseException], None],
+) -> Cluster:
+    if settings.store.url.startswith("memory:"):
+        return LocalCluster()
+    from app.cluster.redis import RedisCluster  # noqa: PLC0415 - the driver is loaded where it is used
+
+    return RedisCluster(
+        settings.store.url,
+        lease=settings.cluster.lease,
+        clock=clock,
+        counters=counters,
+        on_wake=delivery.wake,
+        on_resubscribed=delivery.resync,
+        on_lost=lambda: on_failure(ConfigurationError("another node took over this node's id")),
+    )
+
+
+def _subscriptions(settings: Settings, reader: ResponseReader) -> list[Subscription]:
+    """One node alone subscribes plainly, as some small brokers know no shared subscriptions."""
+    alone = settings.store.url.startswith("memory:")
+    group = settings.mqtt.share_group
+    return [Subscription(one if alone else share(group, one)) for one in reader.filters()]

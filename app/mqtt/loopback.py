@@ -1,0 +1,263 @@
+"""An MQTT broker inside the process, and clients of it: the same port, no network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Final
+
+import structlog
+
+from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUnconfirmedError
+from app.core.messages import Publication, ReceivedMessage
+from app.core.topics import matches, parse_share, validate_filter, validate_topic
+from app.mqtt.base import MessageHandler, Subscription
+
+MAX_QUEUED: Final = 100_000
+"""Messages that wait for one client; more are dropped and counted as queue_full."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Session:
+    subscriptions: dict[str, int] = field(default_factory=dict)
+    queue: deque[ReceivedMessage] = field(default_factory=deque)
+    unacknowledged: dict[int, ReceivedMessage] = field(default_factory=dict)
+    receive: Callable[[LoopbackDelivery], None] | None = None
+
+
+class LoopbackBroker:
+    """Routes messages between `LoopbackMqttClient`s of one event loop: sessions, QoS 1, shared subscriptions, retained.
+
+    Of a shared subscription the connected members take turns; messages wait in a session when no member is
+    connected. Message expiry is not looked at.
+    """
+
+    def __init__(self) -> None:
+        self.counters: Counter[str] = Counter()
+        self._sessions: dict[str, _Session] = {}
+        self._clients: dict[str, LoopbackMqttClient] = {}
+        self._retained: dict[str, ReceivedMessage] = {}
+        self._turns: Counter[str] = Counter()
+        self._delivery_ids = count(1)
+
+    def disconnect(self, client_id: str) -> None:
+        """Cut the client's connection; it stays away until `restore`."""
+        self._clients[client_id].connection_lost()
+
+    def restore(self, client_id: str) -> None:
+        """Let a client that was cut off connect again."""
+        self._clients[client_id].connect()
+
+    def retain(self, message: ReceivedMessage) -> None:
+        """Keep a message for those who subscribe to its topic later; an empty payload removes it."""
+        if message.payload:
+            self._retained[message.topic] = replace(message, retain=True)
+        else:
+            self._retained.pop(message.topic, None)
+
+    def publish(self, message: ReceivedMessage) -> None:
+        """Give a message to all who subscribed, as it is: also one with the retain flag set."""
+        shared: dict[str, list[tuple[_Session, int]]] = {}
+        for session in self._sessions.values():
+            plain_qos = []
+            for topic_filter, qos in session.subscriptions.items():
+                group, inner = parse_share(topic_filter)
+                if not matches(inner, message.topic):
+                    continue
+                if group is None:
+                    plain_qos.append(qos)
+                else:
+                    shared.setdefault(topic_filter, []).append((session, qos))
+            if plain_qos:
+                self._enqueue(session, message, max(plain_qos))
+        for topic_filter, members in shared.items():
+            connected = [member for member in members if member[0].receive is not None] or members
+            self._turns[topic_filter] += 1
+            session, qos = connected[self._turns[topic_filter] % len(connected)]
+            self._enqueue(session, message, qos)
+
+    def attach(self, client: LoopbackMqttClient, receive: Callable[[LoopbackDelivery], None]) -> None:
+        """Connect a client to its session, new or kept; what it did not acknowledge comes again."""
+        other = self._clients.get(client.client_id)
+        if other is not None and other is not client:
+            other.connection_lost()
+        self._clients[client.client_id] = client
+        session = self._sessions.setdefault(client.client_id, _Session())
+        session.receive = receive
+        session.queue.extendleft(reversed(session.unacknowledged.values()))
+        session.unacknowledged.clear()
+        self._send_soon(session)
+
+    def detach(self, client_id: str, *, keep_session: bool) -> None:
+        """Disconnect a client."""
+        session = self._sessions.get(client_id)
+        if session is not None:
+            session.receive = None
+            if not keep_session:
+                del self._sessions[client_id]
+
+    def subscribe(self, client_id: str, subscription: Subscription) -> None:
+        """Add a subscription, or replace its QoS; retained messages follow unless it is shared."""
+        session = self._sessions[client_id]
+        session.subscriptions[validate_filter(subscription.topic_filter)] = subscription.qos
+        for message in self._retained.values():
+            if not subscription.topic_filter.startswith("$share/") and matches(
+                subscription.topic_filter, message.topic
+            ):
+                self._enqueue(session, message, subscription.qos)
+
+    def unsubscribe(self, client_id: str, topic_filter: str) -> None:
+        """Remove a subscription; what is queued still arrives."""
+        self._sessions[client_id].subscriptions.pop(topic_filter, None)
+
+    def acknowledge(self, client_id: str, delivery_id: int) -> None:
+        """Forget a delivery."""
+        session = self._sessions.get(client_id)
+        if session is not None:
+            session.unacknowledged.pop(delivery_id, None)
+
+    def _enqueue(self, session: _Session, message: ReceivedMessage, max_qos: int) -> None:
+        qos = min(message.qos, max_qos)
+        if session.receive is None and qos == 0:
+            return
+        if len(session.queue) >= MAX_QUEUED:
+            self.counters["queue_full"] += 1
+            return
+        session.queue.append(replace(message, qos=qos))
+        self._send_soon(session)
+
+    def _send_soon(self, session: _Session) -> None:
+        if session.queue and session.receive is not None:
+            asyncio.get_running_loop().call_soon(self._send, session)
+
+    def _send(self, session: _Session) -> None:
+        while session.queue and session.receive is not None:
+            message = session.queue.popleft()
+            delivery_id = next(self._delivery_ids)
+            if message.qos:
+                session.unacknowledged[delivery_id] = message
+            session.receive(LoopbackDelivery(self, message, delivery_id))
+
+
+class LoopbackDelivery:
+    """A message from a `LoopbackBroker`."""
+
+    __slots__ = ("_broker", "_delivery_id", "client_id", "message")
+
+    def __init__(self, broker: LoopbackBroker, message: ReceivedMessage, delivery_id: int) -> None:
+        self.message = message
+        self.client_id = ""
+        self._broker = broker
+        self._delivery_id = delivery_id
+
+    def acknowledge(self) -> None:
+        self._broker.acknowledge(self.client_id, self._delivery_id)
+
+
+class LoopbackMqttClient:
+    """An `MqttClient` of a `LoopbackBroker`."""
+
+    def __init__(self, broker: LoopbackBroker, client_id: str, counters: Counter[str]) -> None:
+        self._broker = broker
+        self._client_id = client_id
+        self._counters = counters
+        self._subscriptions: Sequence[Subscription] = ()
+        self._handler: MessageHandler | None = None
+        self._connected = asyncio.Event()
+        self._unconfirmed: set[asyncio.Future[None]] = set()
+
+    @property
+    def client_id(self) -> str:
+        return self._client_id
+
+    @property
+    def connected(self) -> bool:
+        return self._connected.is_set()
+
+    async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
+        for subscription in subscriptions:
+            if subscription.qos not in (0, 1):
+                raise InvalidInputError(
+                    "qos", f"{subscription.qos} of {subscription.topic_filter}: allowed are 0 and 1"
+                )
+        self._subscriptions = tuple(subscriptions)
+        self._handler = handler
+        asyncio.get_running_loop().call_soon(self.connect)
+
+    async def wait_connected(self) -> None:
+        await self._connected.wait()
+
+    def publish(self, publication: Publication) -> asyncio.Future[None]:
+        if not self.connected:
+            raise BrokerUnavailableError("not connected to the MQTT broker")
+        message = ReceivedMessage(
+            topic=validate_topic(publication.topic),
+            payload=publication.payload,
+            qos=publication.qos,
+            response_topic=publication.response_topic,
+            correlation_data=publication.correlation_data,
+        )
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._broker.publish(message)
+        if publication.qos:
+            self._unconfirmed.add(future)
+            loop.call_soon(self._confirm, future)
+        else:
+            future.set_result(None)
+        return future
+
+    async def unsubscribe(self) -> None:
+        if not self.connected:
+            raise BrokerUnavailableError("not connected to the MQTT broker")
+        for subscription in self._subscriptions:
+            self._broker.unsubscribe(self.client_id, subscription.topic_filter)
+        self._subscriptions = ()
+        await asyncio.sleep(0)
+
+    async def stop(self, *, keep_session: bool = False) -> None:
+        self._handler = None
+        self.connection_lost(keep_session=keep_session)
+
+    def connect(self) -> None:
+        """Connect to the broker; nothing happens before `start` or after `stop`."""
+        if self._handler is None or self.connected:
+            return
+        self._broker.attach(self, self._receive)
+        for subscription in self._subscriptions:
+            self._broker.subscribe(self.client_id, subscription)
+        self._counters["connected"] += 1
+        self._connected.set()
+
+    def connection_lost(self, *, keep_session: bool = True) -> None:
+        """Lose the connection, as when the broker closes it."""
+        if not self.connected:
+            return
+        self._connected.clear()
+        self._broker.detach(self.client_id, keep_session=keep_session)
+        for future in self._unconfirmed:
+            if not future.done():
+                future.set_exception(PublishUnconfirmedError("connection lost"))
+                future.exception()  # marked as seen: nobody has to wait for it
+        self._unconfirmed.clear()
+
+    def _confirm(self, future: asyncio.Future[None]) -> None:
+        self._unconfirmed.discard(future)
+        if not future.done():
+            future.set_result(None)
+
+    def _receive(self, delivery: LoopbackDelivery) -> None:
+        delivery.client_id = self.client_id
+        if self._handler is None:
+            return
+        try:
+            self._handler(delivery)
+        except Exception:  # noqa: BLE001
+            self._counters["handler_error"] += 1
+            _log.exception("mqtt_handler_error", client_id=self.client_id)
+            delivery.acknowledge()

@@ -1,0 +1,90 @@
+"""How to reach a broker, and the bounds of the session with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Literal, get_args
+from urllib.parse import unquote, urlsplit
+
+from app.core.errors import ConfigurationError
+
+MqttVersion = Literal["5", "3.1.1"]
+
+MAX_SEND_WINDOW: Final = 60_000
+"""Packet identifiers have 16 bits; some stay free for SUBSCRIBE and UNSUBSCRIBE."""
+
+_DEFAULT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MqttOptions:
+    """Everything that one MQTT client needs to know; raises ConfigurationError when a value is not allowed.
+
+    `receive_maximum` bounds the deliveries that wait for acknowledgement, `send_window` the publishes that wait for
+    PUBACK (the broker's Receive Maximum lowers it), `max_packet_size` (bytes) what a device can make us hold.
+    """
+
+    client_id: str
+    host: str
+    port: int = 1883
+    version: MqttVersion = "5"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    keepalive: timedelta = timedelta(seconds=30)
+    connect_timeout: timedelta = timedelta(seconds=5)
+    session_expiry: timedelta = timedelta(seconds=60)
+    receive_maximum: int = 256
+    send_window: int = 1000
+    max_packet_size: int = 256 * 1024
+
+    def __post_init__(self) -> None:
+        if not self.client_id:
+            raise ConfigurationError("MQTT client id: empty, but a session that outlives a connection needs one")
+        if self.version not in get_args(MqttVersion):
+            raise ConfigurationError(f"MQTT version {self.version!r}: allowed are {', '.join(get_args(MqttVersion))}")
+        _check_range("port", self.port, 1, 65_535)
+        _check_range("keepalive (seconds)", int(self.keepalive.total_seconds()), 1, 65_535)
+        _check_range("receive maximum", self.receive_maximum, 1, 65_535)
+        _check_range("send window", self.send_window, 1, MAX_SEND_WINDOW)
+        if self.connect_timeout <= timedelta(0):
+            raise ConfigurationError(f"MQTT connect timeout {self.connect_timeout}: must be positive")
+
+    @classmethod
+    def from_url(cls, url: str, *, client_id: str, version: MqttVersion = "5") -> MqttOptions:
+        """Options from `mqtt://user:password@host:1883` or `mqtts://…`; change the others with `dataclasses.replace`.
+
+        The errors never repeat the URL, as it may hold a password.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise ConfigurationError(f"MQTT URL: {error}") from None
+        if parts.scheme not in _DEFAULT_PORTS:
+            raise ConfigurationError(
+                f"MQTT URL: scheme {parts.scheme!r} is not known, allowed are mqtt://host:port and mqtts://host:port"
+            )
+        if not parts.hostname:
+            raise ConfigurationError("MQTT URL: no host, write mqtt://host:port")
+        if parts.path.strip("/") or parts.query or parts.fragment:
+            raise ConfigurationError("MQTT URL: nothing may follow the host and port")
+        return cls(
+            client_id=client_id,
+            host=parts.hostname,
+            port=_DEFAULT_PORTS[parts.scheme] if port is None else port,
+            version=version,
+            username=unquote(parts.username) if parts.username else None,
+            password=unquote(parts.password) if parts.password else None,
+            tls=parts.scheme == "mqtts",
+        )
+
+
+def _check_range(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigurationError(f"MQTT {name} {value}: allowed is {least} to {most}")

@@ -1,0 +1,183 @@
+"""The MQTT port on paho, on the event loop and without a thread.
+
+This module keeps a client connected; `paho_link.py` is one connection, `paho_control.py` the part of it that paho
+speaks. A connection never continues another one: a paho client that reconnects by itself would send publishes that
+were reported as failed long ago (failure modes F5 and F58).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from app.core.errors import BrokerUnavailableError, ConfigurationError, InvalidInputError
+from app.core.messages import Publication
+from app.mqtt.base import MessageHandler, Subscription
+from app.mqtt.options import MqttOptions
+from app.mqtt.paho_link import PahoLink
+
+LONGEST_BACKOFF: Final = timedelta(seconds=5)
+TAKEN_OVER_BACKOFF: Final = timedelta(seconds=60)
+"""Another client took over the session: whoever of the two is wrong, reconnecting at once would kick it out."""
+STABLE: Final = timedelta(seconds=10)
+"""A connection that lived that long was a good one: the next outage begins with a quick retry."""
+
+
+_log = structlog.get_logger(__name__)
+
+
+class PahoMqttClient:
+    """An `MqttClient` over TCP or TLS. `counters` gets one count per event that somebody may have to look at.
+
+    Counted: connected, connection_lost, connection_failed, session_taken_over, subscribe_refused, handler_error,
+    undecodable_topic, packet_too_large, publish_refused, publish_unconfirmed, reading_paused.
+    """
+
+    def __init__(self, options: MqttOptions, counters: Counter[str], rng: random.Random | None = None) -> None:
+        self._options = options
+        self._counters = counters
+        self._rng = rng or random.Random()
+        self._tls = _tls_context(options)
+        self._subscriptions: Sequence[Subscription] = ()
+        self._handler: MessageHandler = _ignore
+        self._unsubscribed = False
+        self._link: PahoLink | None = None
+        self._connected = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def client_id(self) -> str:
+        return self._options.client_id
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None
+
+    async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
+        if self._task is not None:
+            raise RuntimeError(f"MQTT client {self.client_id} was started already")
+        for subscription in subscriptions:
+            if subscription.qos not in (0, 1):
+                raise InvalidInputError(
+                    "qos", f"{subscription.qos} of {subscription.topic_filter}: allowed are 0 and 1"
+                )
+        self._subscriptions = tuple(subscriptions)
+        self._handler = handler
+        self._task = asyncio.create_task(self._keep_connected(), name=f"mqtt {self.client_id}")
+
+    async def wait_connected(self) -> None:
+        await self._connected.wait()
+
+    def publish(self, publication: Publication) -> asyncio.Future[None]:
+        return self._current_link().publish(publication)
+
+    async def unsubscribe(self) -> None:
+        # Remembered, so that a new connection to the same session does not bring the subscriptions back.
+        self._unsubscribed = True
+        link = self._current_link()
+        try:
+            async with asyncio.timeout(self._options.connect_timeout.total_seconds()):
+                await link.unsubscribe(self._subscriptions)
+        except (ConnectionError, TimeoutError) as error:
+            raise BrokerUnavailableError(f"no UNSUBACK: {_text_of(error)}") from error
+
+    async def stop(self, *, keep_session: bool = False) -> None:
+        link = self._link
+        if link is not None:
+            self._forget_link()
+            await link.disconnect(keep_session=keep_session)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if link is not None and not keep_session and self._options.version == "3.1.1":
+            await self._drop_session_of_3_1_1()
+
+    async def _keep_connected(self) -> None:
+        short_lived = 0
+        while True:
+            link = PahoLink(self._options, self._tls, self._handler, self._counters)
+            lived = await self._serve(link)
+            short_lived = 0 if lived >= STABLE.total_seconds() else short_lived + 1
+            await asyncio.sleep(self._backoff(link, short_lived))
+
+    async def _serve(self, link: PahoLink) -> float:
+        """Connect and stay until the connection ends; return how many seconds it was up."""
+        loop = asyncio.get_running_loop()
+        try:
+            await link.open(self._subscriptions, unsubscribe=self._unsubscribed)
+            up_since = loop.time()
+            self._link = link
+            self._connected.set()
+            self._counters["connected"] += 1
+            _log.info("mqtt_connected", client_id=self.client_id, host=self._options.host, port=self._options.port)
+            await asyncio.wait([link.ended])
+            reason = link.ended.result()
+            self._counters["connection_lost"] += 1
+            _log.warning("mqtt_connection_lost", client_id=self.client_id, reason=reason)
+            return loop.time() - up_since
+        except (OSError, TimeoutError) as error:
+            self._counters["connection_failed"] += 1
+            _log.warning("mqtt_connection_failed", client_id=self.client_id, reason=_text_of(error))
+        except Exception:  # noqa: BLE001
+            # A mistake in here must not leave the node deaf for ever.
+            self._counters["connection_failed"] += 1
+            _log.exception("mqtt_connection_failed", client_id=self.client_id)
+        finally:
+            self._forget_link()
+            link.end("the connection is given up")
+        return 0.0
+
+    def _backoff(self, link: PahoLink, short_lived: int) -> float:
+        """Seconds until the next attempt: full jitter, so that a fleet does not come back in one wave (F60)."""
+        if link.taken_over:
+            self._counters["session_taken_over"] += 1
+            _log.error("mqtt_session_taken_over", client_id=self.client_id)
+            return TAKEN_OVER_BACKOFF.total_seconds() * (0.5 + self._rng.random() / 2)
+        return self._rng.random() * min(LONGEST_BACKOFF.total_seconds(), 0.2 * 2.0 ** min(short_lived, 10))
+
+    async def _drop_session_of_3_1_1(self) -> None:
+        """3.1.1 has no session expiry: a session ends when its client connects with Clean Session."""
+        link = PahoLink(self._options, self._tls, _ignore, self._counters, clean=True)
+        try:
+            await link.open(())
+            await link.disconnect(keep_session=False)
+        except (OSError, TimeoutError) as error:
+            _log.warning("mqtt_session_kept", client_id=self.client_id, reason=_text_of(error))
+        finally:
+            link.end("stopped")
+
+    def _current_link(self) -> PahoLink:
+        if self._link is None:
+            raise BrokerUnavailableError("not connected to the MQTT broker")
+        return self._link
+
+    def _forget_link(self) -> None:
+        self._link = None
+        self._connected.clear()
+
+
+def _tls_context(options: MqttOptions) -> ssl.SSLContext | None:
+    if not options.tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+        if options.certificate_file is not None:
+            context.load_cert_chain(options.certificate_file, options.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"MQTT over TLS: CA, certificate or key file cannot be used: {error}") from error
+    return context
+
+
+def _text_of(error: Exception) -> str:
+    return str(error) or "timed out"
+
+
+def _ignore(_delivery: object) -> None:
+    """Handle a message that nobody waits for."""

@@ -1,0 +1,294 @@
+"""One connection of a `PahoMqttClient`: what it sends, receives, acknowledges, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from app.core.errors import (
+    BrokerUnavailableError,
+    InvalidInputError,
+    PayloadTooLargeError,
+    PublishUnconfirmedError,
+)
+from app.core.messages import Publication, ReceivedMessage
+from app.mqtt import packets
+from app.mqtt.base import MessageHandler, Subscription
+from app.mqtt.options import MqttOptions
+from app.mqtt.paho_control import FIRST_FREE_PACKET_ID, SESSION_TAKEN_OVER, PahoControl
+from app.mqtt.stream import MqttStream
+
+SLACK: Final = 64
+"""Unacknowledged deliveries beyond the Receive Maximum (QoS 0, or 3.1.1) before reading from the broker stops."""
+
+_FAILURE: Final = 0x80
+_MAX_PACKET_ID: Final = 0xFFFF
+_MAX_EXPIRY_SECONDS: Final = 2**32 - 1
+_NO_PROPERTIES: Final = packets.publish_properties(None, None, None)
+
+_log = structlog.get_logger(__name__)
+
+
+class PahoLink:
+    """One connection, from CONNECT to its end; publishes and deliveries do not outlive it.
+
+    `ended` is done, with the reason, when the connection is gone; `taken_over` tells that another client with the
+    same client id is the cause.
+    """
+
+    def __init__(
+        self,
+        options: MqttOptions,
+        tls: ssl.SSLContext | None,
+        handler: MessageHandler,
+        counters: Counter[str],
+        *,
+        clean: bool = False,
+    ) -> None:
+        self.taken_over = False
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._options = options
+        self._tls = tls
+        self._handler = handler
+        self._counters = counters
+        self._loop = asyncio.get_running_loop()
+        self._is_v5 = options.version == "5"
+        self._keepalive = options.keepalive.total_seconds()
+        self._window = options.send_window
+        self._broker_max_packet_size = packets.MAX_PACKET_SIZE
+        self._stream = MqttStream(self._on_packet, self.end)
+        self._control = PahoControl(options, self._stream.write, self._on_control_end, clean=clean)
+        self._unconfirmed: dict[int, asyncio.Future[None]] = {}
+        self._last_packet_id = FIRST_FREE_PACKET_ID - 1
+        self._unacknowledged = 0
+        self._reading_paused = False
+        self._ticker: asyncio.TimerHandle | None = None
+        self._tick_due = 0.0
+
+    async def open(self, subscriptions: Sequence[Subscription], *, unsubscribe: bool = False) -> None:
+        """CONNECT, then SUBSCRIBE or UNSUBSCRIBE; raises OSError or TimeoutError when that fails."""
+        async with asyncio.timeout(self._options.connect_timeout.total_seconds()):
+            await self._loop.create_connection(
+                lambda: self._stream, self._options.host, self._options.port, ssl=self._tls
+            )
+            limits = await self._control.connect()
+            self._keepalive = limits.keepalive
+            self._window = min(self._window, limits.receive_maximum)
+            self._broker_max_packet_size = limits.max_packet_size
+            if self._keepalive:
+                self._tick_due = self._loop.time()
+                self._tick()
+            if subscriptions and unsubscribe:
+                await self._control.unsubscribe(subscriptions)
+            elif subscriptions:
+                await self._subscribe(subscriptions)
+
+    async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
+        """UNSUBSCRIBE and wait for UNSUBACK; raises ConnectionError when the connection breaks."""
+        if subscriptions:
+            await self._control.unsubscribe(subscriptions)
+
+    async def disconnect(self, *, keep_session: bool) -> None:
+        """DISCONNECT, and wait a moment for the broker to close the connection."""
+        if not self.ended.done():
+            self._control.disconnect(keep_session=keep_session)
+            self._stream.close()
+            await asyncio.wait([self.ended], timeout=1.0)
+        self.end("stopped")
+
+    def publish(self, publication: Publication) -> asyncio.Future[None]:
+        """See `MqttClient.publish`."""
+        if len(self._unconfirmed) >= self._window or self._stream.choked:
+            raise BrokerUnavailableError(f"{len(self._unconfirmed)} messages wait for the MQTT broker already")
+        packet_id = self._free_packet_id() if publication.qos else 0
+        packet = self._encode(publication, packet_id)
+        if len(packet) > self._broker_max_packet_size:
+            raise PayloadTooLargeError(
+                "payload", f"makes a packet of {len(packet)} bytes; the broker takes {self._broker_max_packet_size}"
+            )
+        self._stream.write(packet)
+        future: asyncio.Future[None] = self._loop.create_future()
+        if packet_id:
+            self._unconfirmed[packet_id] = future
+        else:
+            future.set_result(None)
+        return future
+
+    def acknowledge(self, packet_id: int) -> None:
+        """One delivery less to wait for; PUBACK when it was QoS 1."""
+        self._unacknowledged -= 1
+        if packet_id and not self.ended.done():
+            self._stream.write(packets.puback(packet_id))
+        if self._reading_paused and self._unacknowledged <= self._options.receive_maximum:
+            self._reading_paused = False
+            self._stream.resume()
+
+    def end(self, reason: str) -> None:
+        """Close at once and tell everybody who waits; only the first call counts."""
+        if self.ended.done():
+            return
+        self.ended.set_result(reason)
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._stream.abort()
+        self._control.fail(reason)
+        for future in self._unconfirmed.values():
+            self._counters["publish_unconfirmed"] += 1
+            _fail(future, PublishUnconfirmedError(reason))
+        self._unconfirmed.clear()
+
+    async def _subscribe(self, subscriptions: Sequence[Subscription]) -> None:
+        try:
+            await self._control.subscribe(subscriptions)
+        except ConnectionRefusedError:
+            self._counters["subscribe_refused"] += 1
+            raise
+
+    def _encode(self, publication: Publication, packet_id: int) -> bytes:
+        topic = publication.topic
+        if publication.qos not in (0, 1):
+            raise InvalidInputError("qos", f"{publication.qos}: allowed are 0 and 1")
+        if not topic or "+" in topic or "#" in topic or "\0" in topic:
+            raise InvalidInputError("topic", "is empty, or has a wildcard or NUL in it: allowed is a topic name")
+        try:
+            properties = _publish_properties(publication) if self._is_v5 else None
+            return packets.publish(topic.encode(), publication.payload, publication.qos, packet_id, properties)
+        except (UnicodeEncodeError, struct.error) as error:
+            raise InvalidInputError("publication", f"MQTT cannot carry it: {error}") from error
+
+    def _free_packet_id(self) -> int:
+        # Never endless: the window is smaller than the number of packet ids.
+        while True:
+            self._last_packet_id += 1
+            if self._last_packet_id > _MAX_PACKET_ID:
+                self._last_packet_id = FIRST_FREE_PACKET_ID
+            if self._last_packet_id not in self._unconfirmed:
+                return self._last_packet_id
+
+    # Receiving. Nothing here may raise: asyncio would close the connection.
+
+    def _on_packet(self, first_byte: int, body: bytes) -> None:
+        if self.ended.done():
+            return
+        kind = first_byte & 0xF0
+        try:
+            if kind == packets.PUBLISH:
+                self._on_publish(first_byte, body)
+            elif kind == packets.PUBACK:
+                self._on_puback(*packets.decode_puback(body))
+            else:
+                self._control.feed(packets.packet(first_byte, body))
+        except packets.MalformedPacketError as error:
+            self.end(f"the broker sent a malformed packet: {error}")
+        except Exception as error:  # noqa: BLE001
+            _log.exception("mqtt_link_error", client_id=self._options.client_id)
+            self.end(f"error while reading: {error!r}")
+
+    def _on_publish(self, first_byte: int, body: bytes) -> None:
+        packet = packets.decode_publish(first_byte, body, with_properties=self._is_v5)
+        self._count_delivery()
+        try:
+            message = ReceivedMessage(
+                topic=packet.topic.decode(),
+                payload=packet.payload,
+                qos=1 if packet.packet_id else 0,
+                retain=bool(first_byte & 0x01),
+                response_topic=None if packet.response_topic is None else packet.response_topic.decode(),
+                correlation_data=packet.correlation_data,
+            )
+        except UnicodeDecodeError:
+            self._drop("undecodable_topic", packet.packet_id)
+            return
+        if len(body) > self._options.max_packet_size:  # only a 3.1.1 broker does not know our limit
+            self._drop("packet_too_large", packet.packet_id)
+            return
+        delivery = _PahoDelivery(message, self, packet.packet_id)
+        try:
+            self._handler(delivery)
+        except Exception:  # noqa: BLE001
+            # Acknowledged, or the same message would come back for ever and use up the Receive Maximum.
+            self._counters["handler_error"] += 1
+            _log.exception("mqtt_handler_error", client_id=self._options.client_id)
+            delivery.acknowledge()
+
+    def _count_delivery(self) -> None:
+        self._unacknowledged += 1
+        if self._unacknowledged > self._options.receive_maximum + SLACK and not self._reading_paused:
+            self._reading_paused = True
+            self._counters["reading_paused"] += 1
+            self._stream.pause()
+
+    def _drop(self, reason: str, packet_id: int) -> None:
+        self._counters[reason] += 1
+        if self._counters[reason] == 1:
+            _log.warning("mqtt_message_dropped", client_id=self._options.client_id, reason=reason)
+        self.acknowledge(packet_id)
+
+    def _on_puback(self, packet_id: int, reason_code: int) -> None:
+        future = self._unconfirmed.pop(packet_id, None)
+        if future is None or future.done():
+            return
+        if reason_code < _FAILURE:
+            future.set_result(None)
+        else:
+            self._counters["publish_refused"] += 1
+            _fail(future, BrokerUnavailableError(f"the broker refused the message: 0x{reason_code:02X}"))
+
+    def _on_control_end(self, reason: str, reason_code: int) -> None:
+        self.taken_over = reason_code == SESSION_TAKEN_OVER
+        self.end(reason)
+
+    def _tick(self) -> None:
+        """Keepalive. Not paho's: that one takes the broker for dead when we stop reading on purpose."""
+        now = self._loop.time()
+        was_frozen = now - self._tick_due > 1.0
+        if self._reading_paused or was_frozen:
+            self._stream.last_received = now
+        quiet = now - self._stream.last_received
+        if quiet >= self._keepalive:
+            self.end(f"the broker has been silent for {quiet:.1f} s")
+            return
+        if max(quiet, now - self._stream.last_sent) >= self._keepalive / 2:
+            self._stream.write(packets.PINGREQ)
+        interval = min(1.0, self._keepalive / 4)
+        self._tick_due = now + interval
+        self._ticker = self._loop.call_later(interval, self._tick)
+
+
+class _PahoDelivery:
+    __slots__ = ("_link", "_packet_id", "message")
+
+    def __init__(self, message: ReceivedMessage, link: PahoLink, packet_id: int) -> None:
+        self.message = message
+        self._link: PahoLink | None = link
+        self._packet_id = packet_id
+
+    def acknowledge(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.acknowledge(self._packet_id)
+
+
+def _publish_properties(publication: Publication) -> bytes:
+    expiry, response_topic = publication.message_expiry, publication.response_topic
+    if expiry is None and response_topic is None and publication.correlation_data is None:
+        return _NO_PROPERTIES
+    return packets.publish_properties(
+        None if expiry is None else min(max(1, math.ceil(expiry.total_seconds())), _MAX_EXPIRY_SECONDS),
+        None if response_topic is None else response_topic.encode(),
+        publication.correlation_data,
+    )
+
+
+def _fail(future: asyncio.Future[None], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # Marked as seen: a caller that went away must not make asyncio write a traceback for each message.
+        future.exception()

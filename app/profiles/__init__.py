@@ -1,0 +1,1 @@
+"""The shipped device profiles, as TOML data, and their loader."""

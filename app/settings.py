@@ -1,0 +1,210 @@
+"""All settings of a node, read once from the environment (prefix HOMING_) and from `.env`.
+
+Each part of the program gets its own sub-object; nobody else reads the environment. `.env.example` lists every variable.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from app.core.durations import parse_duration
+from app.core.errors import ConfigurationError, InvalidInputError
+from app.core.identifiers import validate_node_id
+from app.core.topics import share
+
+PREFIX = "HOMING_"
+
+
+def _duration(value: object) -> object:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+def _empty_is_none(value: object) -> object:
+    return None if value == "" else value
+
+
+def _between(low: timedelta, high: timedelta) -> Any:  # noqa: ANN401 - what Annotated takes
+    return Annotated[timedelta, Field(ge=low, le=high), BeforeValidator(_duration)]
+
+
+_ms = timedelta(milliseconds=1)
+_s = timedelta(seconds=1)
+Short = _between(10 * _ms, 60 * _s)
+Long = _between(_s, 30 * 86400 * _s)
+OptionalFile = Annotated[Path | None, BeforeValidator(_empty_is_none)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NodeSettings(_Part):
+    """This member of the cluster."""
+
+    id: str = ""
+    """Its name, unique in the cluster; generated when empty."""
+
+    @field_validator("id")
+    @classmethod
+    def _allowed(cls, value: str) -> str:
+        return _or_value_error(validate_node_id, value) if value else value
+
+
+class StoreSettings(_Part):
+    """Where callbacks are kept."""
+
+    url: str = "memory://"
+    """`memory://` for one node alone, `redis://…` or `rediss://…` for a cluster."""
+    budget: Short = 2 * _s
+    """How long one call may take, retries included, before the caller is told that the store is away."""
+    retention: Long = 3600 * _s
+    """How long a command stays readable after its outcome, and an idempotency key counts."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, value: str) -> str:
+        return _scheme_of(value, ("memory", "redis", "rediss"))
+
+
+class MqttSettings(_Part):
+    """The broker."""
+
+    url: str = "mqtt://127.0.0.1:1883"
+    """`mqtt://host:port`, or `mqtts://…` with TLS."""
+    version: Literal["5", "3.1.1"] = "5"
+    """The protocol version to speak."""
+    share_group: str = "homing"
+    """The group of the shared subscription that the nodes of a cluster form."""
+    username: str = ""
+    password: SecretStr = SecretStr("")
+    ca_file: OptionalFile = None
+    """The authorities to trust, PEM; the system's when empty."""
+    cert_file: OptionalFile = None
+    """This node's certificate, PEM, where the broker asks for one."""
+    key_file: OptionalFile = None
+    keepalive: _between(5 * _s, 3600 * _s) = 30 * _s
+    receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 256
+    """How many responses the broker may send ahead of our acknowledgements."""
+    session_expiry: _between(timedelta(), 86400 * _s) = 60 * _s
+    """How long the broker keeps our session, and what arrives for it, while we are away."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, value: str) -> str:
+        return _scheme_of(value, ("mqtt", "mqtts"))
+
+    @field_validator("share_group")
+    @classmethod
+    def _allowed_group(cls, value: str) -> str:
+        _or_value_error(lambda group: share(group, "x"), value)
+        return value
+
+
+class ApiSettings(_Part):
+    """The HTTP side."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 for all."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+
+
+class CommandSettings(_Part):
+    """Limits and defaults of commands."""
+
+    default_timeout: Long = 10 * _s
+    """The timeout of a command whose caller gives none."""
+    max_timeout: Long = 3600 * _s
+    """The longest timeout that a caller may ask for."""
+    max_pending: Annotated[int, Field(ge=1)] = 20_000
+    """How many commands may be open with this node as their home."""
+    max_waiters: Annotated[int, Field(ge=1)] = 5_000
+    """How many callers may be parked on this node."""
+
+
+class ClusterSettings(_Part):
+    """How nodes know of each other."""
+
+    lease: _between(_s, 60 * _s) = 5 * _s
+    """How long a node counts as alive after its last sign of life."""
+    sweep_interval: Short = _s
+    """How often a node looks for outcomes whose wake-up was lost, and for overdue commands of dead nodes."""
+
+
+class LogSettings(_Part):
+    """What a node writes to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["console", "json"] = "console"
+
+
+class LatencySettings(_Part):
+    """The latency log."""
+
+    log_dir: OptionalFile = None
+    """The folder to write it to; no log when empty."""
+
+
+class ProfilesSettings(_Part):
+    """Device profiles besides the shipped ones."""
+
+    dir: OptionalFile = None
+    """A folder of further profiles (*.toml); only the shipped ones when empty."""
+
+
+class Settings(BaseSettings):
+    """Everything; `HOMING_STORE_URL` is `store.url`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        env_file=".env",
+        env_file_encoding="utf-8",
+        frozen=True,
+        extra="forbid",
+    )
+
+    profile: str = "homing"
+    """The device profile of commands that name none."""
+    node: NodeSettings = NodeSettings()
+    store: StoreSettings = StoreSettings()
+    mqtt: MqttSettings = MqttSettings()
+    api: ApiSettings = ApiSettings()
+    command: CommandSettings = CommandSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    profiles: ProfilesSettings = ProfilesSettings()
+    latency: LatencySettings = LatencySettings()
+    log: LogSettings = LogSettings()
+
+
+def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values of any setting
+    """Read the settings; ConfigurationError names the variable and what is allowed."""
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        variable = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+        raise ConfigurationError(f"{variable}: {first['msg'].removeprefix('Value error, ')}") from None
+    except SettingsError as error:
+        raise ConfigurationError(f"settings cannot be read: {error}") from None
+
+
+def _scheme_of(url: str, allowed: tuple[str, ...]) -> str:
+    scheme = urlsplit(url).scheme
+    if scheme not in allowed:
+        raise ValueError(f"scheme {scheme!a} is unknown; allowed: {', '.join(f'{one}://' for one in allowed)}")
+    return url
+
+
+def _or_value_error(check: Any, value: str) -> str:  # noqa: ANN401 - any validator of the core
+    try:
+        check(value)
+    except InvalidInputError as error:
+        raise ValueError(error.reason) from None
+    return value

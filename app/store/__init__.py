@@ -1,0 +1,1 @@
+"""The state store: the port, its implementations in memory and in Redis, and the key schema."""

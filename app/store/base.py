@@ -1,0 +1,120 @@
+"""The state store port: the truth about every command, shared by all nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from app.core.callback import Answer, Registration
+from app.core.command import Command, CommandState
+from app.core.routing import Outcome, Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The command is on record and waits. Instants are microseconds since the epoch on the store's clock."""
+
+    created_at: int
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The idempotency key belongs to this command already; nothing was registered.
+
+    While the command has no outcome, the asking node is among those to wake (up to four of them; any
+    further ones learn of the outcome by reading).
+    """
+
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of an attempt to end a command: `won` tells whether this attempt made the outcome."""
+
+    won: bool
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which commands to list, newest first. `cursor` is what the page before gave."""
+
+    device_id: str | None = None
+    state: CommandState | None = None
+    limit: int = 50
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of commands; `cursor` is None on the last one. A page may be short, or empty, without being the last."""
+
+    commands: Sequence[Command]
+    cursor: str | None
+
+
+class StateStore(Protocol):
+    """Every operation is atomic for its command and safe to repeat.
+
+    Common to all: a command whose retention has ended does not exist. StoreUnavailableError is raised when the store
+    did not answer within the call's budget; the step may then have happened, and repeating it is harmless.
+    """
+
+    async def start(self) -> None:
+        """Connect, and check that the store may be used (ConfigurationError says what to change)."""
+
+    async def close(self) -> None:
+        """Let go of all connections; waiting calls fail with StoreUnavailableError."""
+
+    async def ping(self) -> None:
+        """Return when the store answers."""
+
+    async def register(self, registration: Registration) -> Registered | Joined:
+        """Put record, topic index, correlations, deadline and idempotency key in place in one step.
+
+        Repeating it with the same command id answers with the first deadline. IdempotencyMismatchError: the key
+        is known with another fingerprint. DeviceBusyError: a Correlation.ORDER topic is occupied.
+        """
+
+    async def respond(self, answer: Answer, receiver: str) -> Recorded:
+        """Match a response, settle the command and wake the waiting nodes other than `receiver`.
+
+        Of several responses exactly one wins. An open command takes the answer's state, result and error; index entries,
+        correlations and deadline go. The first later answer of one that timed out, was cancelled or was not sent is annexed.
+        Waits for an absent store as long as it takes: the caller holds an unacknowledged message.
+        """
+
+    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+        """End an open command as TIMED_OUT, CANCELLED, UNSENT, or SUCCEEDED (one-way), and wake the nodes other than `finisher`.
+
+        When it has an outcome already, that one is returned with `won` false. CommandNotFoundError when there is none.
+        """
+
+    async def mark(self, command_id: str, state: CommandState) -> None:
+        """Note that an open command is SENT or ACKNOWLEDGED; a state never goes backwards, and the unknown is ignored."""
+
+    async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
+        """Read commands, in order; None where there is none."""
+
+    async def outcomes(self, command_ids: Sequence[str]) -> list[Outcome | None]:
+        """The outcomes of those commands that have one; None for open ones.
+
+        A command that is not on record any more counts as TIMED_OUT with error code `gone`, so that nobody waits for
+        it for ever (failure mode F40).
+        """
+
+    async def list_commands(self, query: Query) -> Page:
+        """A page of commands, newest first within a device; across devices newest first as well."""
+
+    async def pending_of(self, node_id: str, limit: int = 1000) -> list[Command]:
+        """Open commands whose home is `node_id`, soonest deadline first: what a restarted node takes up again."""
+
+    async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
+        """Time out what is past its deadline by more than `grace`, and drop index entries whose record is gone.
+
+        At most 100 commands a partition and call. Returns the outcomes that this call made.
+        """

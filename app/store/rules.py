@@ -1,0 +1,90 @@
+"""What all stores decide alike, so that no two of them differ."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from functools import cache
+from typing import Final
+
+from app.core.callback import Registration
+from app.core.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
+from app.core.errors import InvalidInputError
+
+MAX_JOINED: Final = 4
+"""How many nodes besides the home node are woken for one command."""
+
+SWEEP_LIMIT: Final = 100
+"""How many commands of a partition one sweep ends: a script must stay short (failure mode F34)."""
+
+LATE_STATES: Final = frozenset({CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT})
+"""After these a response is still news, and is annexed."""
+
+NO_RESPONSE: Final = b'{"code":"timed_out","message":"the device did not answer before the deadline"}'
+GONE: Final = b'{"code":"gone","message":"the command is not on record any more"}'
+
+_ENDING: Final = {
+    CommandState.SUCCEEDED: CommandEvent.SUCCEED,
+    CommandState.TIMED_OUT: CommandEvent.EXPIRE,
+    CommandState.CANCELLED: CommandEvent.CANCEL,
+    CommandState.UNSENT: CommandEvent.REFUSE,
+}
+_MARKING: Final = {CommandState.SENT: CommandEvent.PUBLISH, CommandState.ACKNOWLEDGED: CommandEvent.PUBACK}
+
+
+@cache
+def ended_by(state: CommandState) -> frozenset[CommandState]:
+    """From which states a command may be ended so; ValueError when this is no end that a node decides."""
+    if state not in _ENDING:
+        raise ValueError(f"a command is not finished as {state}; allowed: {', '.join(_ENDING)}")
+    return _before(_ENDING[state], state)
+
+
+@cache
+def marked_by(state: CommandState) -> frozenset[CommandState]:
+    """From which states a command goes on to this one; ValueError when it is not for marking."""
+    if state not in _MARKING:
+        raise ValueError(f"a command is not marked as {state}; allowed: {', '.join(_MARKING)}")
+    return _before(_MARKING[state], state)
+
+
+def _before(event: CommandEvent, state: CommandState) -> frozenset[CommandState]:
+    return frozenset(before for before in OPEN_STATES if TRANSITIONS[before].get(event) is state)
+
+
+def micros(duration: timedelta) -> int:
+    """A duration in whole microseconds."""
+    return duration // timedelta(microseconds=1)
+
+
+def retention_of(registration: Registration) -> timedelta:
+    """How long the record outlives its outcome: not less than it has to keep a topic occupied."""
+    return max(registration.retention, registration.quarantine)
+
+
+def late_annex(state: CommandState, result: bytes | None, error: bytes | None, received_at: int) -> bytes:
+    """The JSON text of a late response."""
+    return b'{"state":"%b","result":%b,"error":%b,"received_at":%d}' % (
+        state.value.encode(),
+        result or b"null",
+        error or b"null",
+        received_at,
+    )
+
+
+_CURSOR: Final = re.compile("([0-9]{1,16})_([0-9A-Z-]{1,64})", re.ASCII)
+
+
+def page_cursor(created_at: int, command_id: str) -> str:
+    """Where the next page begins: after this command."""
+    return f"{created_at}_{command_id}"
+
+
+def page_start(cursor: str | None) -> tuple[int, str] | None:
+    """Instant and id that the page comes after; InvalidInputError when the cursor is not one of ours."""
+    if cursor is None:
+        return None
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise InvalidInputError("cursor", "is none that a page gave; leave it out for the first page")
+    return int(found[1]), found[2]

@@ -1,0 +1,301 @@
+"""What every MqttClient does, in process or over a real Mosquitto."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from app.core.errors import BrokerUnavailableError, InvalidInputError
+from app.core.messages import Publication, ReceivedMessage
+from app.mqtt.base import Delivery, MqttClient, Subscription
+from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
+from app.mqtt.options import MqttOptions, MqttVersion
+from app.mqtt.paho import PahoMqttClient
+from tests.services import MosquittoProcess
+
+PATIENCE = 10.0
+
+
+class Inbox:
+    """A handler that keeps deliveries, and acknowledges them unless told not to."""
+
+    def __init__(self, *, acknowledge: bool = True) -> None:
+        self.deliveries: list[Delivery] = []
+        self._acknowledge = acknowledge
+        self._news = asyncio.Event()
+
+    def __call__(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+        self._news.set()
+        if self._acknowledge:
+            delivery.acknowledge()
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [delivery.message.payload for delivery in self.deliveries]
+
+    async def wait_for(self, number: int) -> list[ReceivedMessage]:
+        async with asyncio.timeout(PATIENCE):
+            while len(self.deliveries) < number:
+                self._news.clear()
+                await self._news.wait()
+        return [delivery.message for delivery in self.deliveries]
+
+
+class Bench:
+    """One broker, and clients of it that are stopped at the end of the test."""
+
+    def __init__(self, implementation: str, find_broker: Callable[[], MosquittoProcess]) -> None:
+        self.implementation = implementation
+        self.prefix = f"contract/{uuid4().hex}"
+        self.counters: Counter[str] = Counter()
+        self.clients: list[MqttClient] = []
+        self._loopback = LoopbackBroker()
+        self._find_broker = find_broker
+
+    @property
+    def version(self) -> MqttVersion:
+        return "3.1.1" if self.implementation == "paho-v3.1.1" else "5"
+
+    def client(self, client_id: str = "") -> MqttClient:
+        client_id = client_id or uuid4().hex
+        client: MqttClient
+        if self.implementation == "loopback":
+            client = LoopbackMqttClient(self._loopback, client_id, self.counters)
+        else:
+            url = self._find_broker().url
+            client = PahoMqttClient(MqttOptions.from_url(url, client_id=client_id, version=self.version), self.counters)
+        self.clients.append(client)
+        return client
+
+    async def started(self, handler: Inbox, *filters: str, client_id: str = "") -> MqttClient:
+        client = self.client(client_id)
+        await client.start([Subscription(topic_filter) for topic_filter in filters], handler)
+        async with asyncio.timeout(PATIENCE):
+            await client.wait_connected()
+        return client
+
+    def topic(self, rest: str) -> str:
+        return f"{self.prefix}/{rest}"
+
+
+@pytest.fixture(params=["loopback", "paho-v5", "paho-v3.1.1"])
+async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    def find_broker() -> MosquittoProcess:
+        broker: MosquittoProcess = request.getfixturevalue("mosquitto")
+        return broker
+
+    bench = Bench(request.param, find_broker)
+    yield bench
+    for client in bench.clients:
+        await client.stop()
+
+
+async def test_a_subscriber_gets_what_is_published(bench: Bench) -> None:
+    inbox = Inbox()
+    client = await bench.started(inbox, bench.topic("+/response"))
+    await client.publish(Publication(bench.topic("drone/response"), b"up"))
+    await client.publish(Publication(bench.topic("drone/command"), b"not subscribed"))
+    await client.publish(Publication(bench.topic("other/response"), b"down", qos=0))
+    messages = await inbox.wait_for(2)
+    assert [(message.topic, message.payload, message.qos, message.retain) for message in messages] == [
+        (bench.topic("drone/response"), b"up", 1, False),
+        (bench.topic("other/response"), b"down", 0, False),
+    ]
+    assert client.connected
+    assert bench.counters["connected"] == 1
+
+
+async def test_a_subscription_of_qos_0_gets_messages_with_qos_0(bench: Bench) -> None:
+    inbox = Inbox()
+    client = bench.client()
+    await client.start([Subscription(bench.topic("a"), qos=0)], inbox)
+    await client.wait_connected()
+    await client.publish(Publication(bench.topic("a"), b"1"))
+    assert (await inbox.wait_for(1))[0].qos == 0
+
+
+async def test_a_shared_subscription_splits_messages_between_its_members(bench: Bench) -> None:
+    inboxes = Inbox(), Inbox()
+    shared = f"$share/group/{bench.topic('#')}"
+    publisher = await bench.started(inboxes[0], shared)
+    await bench.started(inboxes[1], shared)
+    everything = Inbox()
+    await bench.started(everything, bench.topic("#"))
+    for number in range(100):
+        await publisher.publish(Publication(bench.topic(f"device-{number}"), b"%d" % number))
+    await everything.wait_for(100)
+    await asyncio.gather(inboxes[0].wait_for(40), inboxes[1].wait_for(40))
+    async with asyncio.timeout(PATIENCE):
+        while len(inboxes[0].payloads) + len(inboxes[1].payloads) < 100:
+            await asyncio.sleep(0.01)
+    assert sorted(inboxes[0].payloads + inboxes[1].payloads) == sorted(b"%d" % number for number in range(100))
+
+
+async def test_the_future_of_a_publish_is_done_at_puback_and_not_before(bench: Bench) -> None:
+    client = await bench.started(Inbox())
+    future = client.publish(Publication(bench.topic("nobody-listens"), b"1"))
+    assert not future.done()
+    assert await asyncio.wait_for(future, PATIENCE) is None
+
+
+async def test_what_was_not_acknowledged_comes_again_after_a_reconnect(bench: Bench) -> None:
+    careless = Inbox(acknowledge=False)
+    first = await bench.started(careless, bench.topic("#"), client_id=bench.prefix)
+    await first.publish(Publication(bench.topic("a"), b"kept"))
+    await first.publish(Publication(bench.topic("a"), b"lost sight of"))
+    await careless.wait_for(2)
+    careless.deliveries[0].acknowledge()
+    await first.stop(keep_session=True)
+    assert not first.connected
+
+    inbox = Inbox()
+    await bench.started(inbox, bench.topic("#"), client_id=bench.prefix)
+    assert [message.payload for message in await inbox.wait_for(1)] == [b"lost sight of"]
+
+
+async def test_stop_without_keep_session_makes_the_broker_forget(bench: Bench) -> None:
+    careless = Inbox(acknowledge=False)
+    first = await bench.started(careless, bench.topic("#"), client_id=bench.prefix)
+    await first.publish(Publication(bench.topic("a"), b"forgotten"))
+    await careless.wait_for(1)
+    await first.stop()
+    other = await bench.started(Inbox())
+    await other.publish(Publication(bench.topic("a"), b"published while away"))
+
+    inbox = Inbox()
+    await bench.started(inbox, bench.topic("#"), client_id=bench.prefix)
+    await other.publish(Publication(bench.topic("a"), b"new"))
+    assert [message.payload for message in await inbox.wait_for(1)] == [b"new"]
+
+
+async def test_a_kept_session_collects_messages(bench: Bench) -> None:
+    first = await bench.started(Inbox(), bench.topic("#"), client_id=bench.prefix)
+    await first.stop(keep_session=True)
+    other = await bench.started(Inbox())
+    await other.publish(Publication(bench.topic("a"), b"published while away"))
+    inbox = Inbox()
+    await bench.started(inbox, bench.topic("#"), client_id=bench.prefix)
+    assert [message.payload for message in await inbox.wait_for(1)] == [b"published while away"]
+
+
+async def test_an_exception_in_the_handler_does_not_end_the_link(bench: Bench) -> None:
+    class Fragile(Inbox):
+        def __call__(self, delivery: Delivery) -> None:
+            if delivery.message.payload == b"poison":
+                raise ZeroDivisionError
+            super().__call__(delivery)
+
+    inbox = Fragile()
+    client = await bench.started(inbox, bench.topic("#"))
+    for payload in (b"poison", b"good", b"poison", b"better"):
+        await client.publish(Publication(bench.topic("a"), payload))
+    assert [message.payload for message in await inbox.wait_for(2)] == [b"good", b"better"]
+    assert bench.counters["handler_error"] == 2
+    assert bench.counters["connected"] == 1
+
+
+async def test_publish_raises_when_not_connected(bench: Bench) -> None:
+    never_started = bench.client()
+    with pytest.raises(BrokerUnavailableError, match="not connected"):
+        never_started.publish(Publication("a", b""))
+    client = await bench.started(Inbox())
+    await client.stop()
+    with pytest.raises(BrokerUnavailableError, match="not connected"):
+        client.publish(Publication("a", b""))
+    with pytest.raises(BrokerUnavailableError, match="not connected"):
+        await client.unsubscribe()
+
+
+@pytest.mark.parametrize("topic", ["", "a/+", "a/#", "nul\0", "lone \ud800"])
+async def test_publish_refuses_what_is_no_topic_name(bench: Bench, topic: str) -> None:
+    client = await bench.started(Inbox())
+    with pytest.raises(InvalidInputError):
+        client.publish(Publication(topic, b""))
+    assert await client.publish(Publication(bench.topic("still-works"), b"")) is None
+
+
+async def test_qos_2_is_refused(bench: Bench) -> None:
+    with pytest.raises(InvalidInputError, match="allowed are 0 and 1"):
+        await bench.client().start([Subscription("a", qos=2)], Inbox())
+
+
+async def test_properties_of_mqtt_5_arrive(bench: Bench) -> None:
+    inbox = Inbox()
+    client = await bench.started(inbox, bench.topic("#"))
+    await client.publish(
+        Publication(
+            bench.topic("a"),
+            b"1",
+            message_expiry=timedelta(seconds=30),
+            response_topic="reply/höre",
+            correlation_data=b"\x00\xff" * 100,
+        )
+    )
+    message = (await inbox.wait_for(1))[0]
+    if bench.version == "5":
+        assert message.response_topic == "reply/höre"
+        assert message.correlation_data == b"\x00\xff" * 100
+    else:
+        assert message.response_topic is None
+        assert message.correlation_data is None
+    assert message.payload == b"1"
+
+
+async def test_large_and_empty_payloads_arrive(bench: Bench) -> None:
+    inbox = Inbox()
+    client = await bench.started(inbox, bench.topic("#"))
+    payloads = [b"", b"x" * 127, b"x" * 128, b"x" * 20_000, b"x" * 131_072]
+    for payload in payloads:
+        await client.publish(Publication(bench.topic("a"), payload))
+    assert [message.payload for message in await inbox.wait_for(len(payloads))] == payloads
+
+
+async def test_unsubscribe_stops_new_messages(bench: Bench) -> None:
+    inbox = Inbox()
+    client = await bench.started(inbox, bench.topic("#"))
+    await client.publish(Publication(bench.topic("a"), b"before"))
+    await asyncio.wait_for(client.unsubscribe(), PATIENCE)
+    await client.publish(Publication(bench.topic("a"), b"after"))
+    witness = Inbox()
+    other = await bench.started(witness, bench.topic("#"))
+    await other.publish(Publication(bench.topic("a"), b"last"))
+    await witness.wait_for(1)
+    assert inbox.payloads == [b"before"]
+
+
+async def test_acknowledging_twice_or_after_stop_is_harmless(bench: Bench) -> None:
+    inbox = Inbox(acknowledge=False)
+    client = await bench.started(inbox, bench.topic("#"))
+    await client.publish(Publication(bench.topic("a"), b"1"))
+    await client.publish(Publication(bench.topic("a"), b"2"))
+    await inbox.wait_for(2)
+    inbox.deliveries[0].acknowledge()
+    inbox.deliveries[0].acknowledge()
+    await client.stop()
+    inbox.deliveries[1].acknowledge()
+
+
+async def test_start_can_be_stopped_before_it_connected(bench: Bench) -> None:
+    client = bench.client()
+    await client.start([Subscription(bench.topic("#"))], Inbox())
+    await client.stop()
+    assert not client.connected
+    await client.stop()
+
+
+async def test_a_cancelled_wait_does_not_disturb_the_client(bench: Bench) -> None:
+    client = bench.client()
+    waiter = asyncio.create_task(client.wait_connected())
+    await asyncio.sleep(0)
+    waiter.cancel()
+    await client.start([], Inbox())
+    await asyncio.wait_for(client.wait_connected(), PATIENCE)
+    future = client.publish(Publication(bench.topic("a"), b"1"))
+    future.cancel()
+    assert await client.publish(Publication(bench.topic("a"), b"2")) is None

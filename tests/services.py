@@ -1,0 +1,236 @@
+"""Private Redis and Mosquitto processes for tests: own port, own temporary folder, stopped at the end."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+DEPLOYED_MOSQUITTO_CONF = Path(__file__).parent.parent / "deploy" / "mosquitto.conf"
+START_TIMEOUT = 10.0
+"""Seconds until a service must answer; loaded CI machines are slow."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def find_binary(name: str) -> str:
+    """Path of a service binary. When it is missing the test is skipped on a laptop and fails in CI."""
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/sbin")
+    if path is None:
+        missing = f"{name} is not installed (Debian, Ubuntu: apt-get install redis-server mosquitto)"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return path
+
+
+class ServiceProcess:
+    """A server process that can be stopped, killed, frozen and started again on the same port with the same data.
+
+    A context manager: started on entry, gone together with its folder on exit. All methods block.
+    """
+
+    def __init__(self, binary: str) -> None:
+        self.binary = find_binary(binary)
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.folder = Path(tempfile.mkdtemp(prefix=f"homing-{binary}-"))
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        return self._running().pid
+
+    @property
+    def log_text(self) -> str:
+        """Everything the server wrote so far."""
+        log = self.folder / "log"
+        return log.read_text(errors="replace") if log.exists() else ""
+
+    def start(self) -> None:
+        """Start the server and return when it answers its own protocol."""
+        for _ in range(3):
+            if self._try_start():
+                return
+            # Between free_port() and now another process may have taken the port.
+            if "in use" not in self.log_text or not self._may_change_port:
+                break
+            self.port = free_port()
+        self.kill()
+        pytest.fail(f"{self.binary} did not start on port {self.port}:\n{self.log_text[-2000:]}")
+
+    def stop(self) -> None:
+        """End the server in an orderly way (SIGTERM): it saves its data."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the server at once (SIGKILL), as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop and start again on the same port, with the same data."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze the server (SIGSTOP): connections stay open, nothing answers."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen server go on (SIGCONT)."""
+        self._running().send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Frozen inside the block."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    _may_change_port = True
+
+    def _command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def _answers(self) -> bool:
+        raise NotImplementedError
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError(f"{self.binary} is not running")
+        return self._process
+
+    def _try_start(self) -> bool:
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, cwd=self.folder)
+        process = self._process
+        if not wait_until(lambda: process.poll() is not None or self._answers(), START_TIMEOUT):
+            return False
+        if process.poll() is not None:
+            return False
+        self._may_change_port = False
+        return True
+
+    def _end(self, end_signal: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(end_signal)
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(START_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class MosquittoProcess(ServiceProcess):
+    """A Mosquitto with the limits of deploy/mosquitto.conf on a free port of 127.0.0.1.
+
+    `extra_config` lines come last and so win over the deployed ones.
+    """
+
+    def __init__(self, *extra_config: str) -> None:
+        super().__init__("mosquitto")
+        self._extra_config = extra_config
+
+    @property
+    def url(self) -> str:
+        """As for HOMING_MQTT_URL."""
+        return f"mqtt://127.0.0.1:{self.port}"
+
+    def _command(self) -> Sequence[str]:
+        deployed = DEPLOYED_MOSQUITTO_CONF.read_text().splitlines()
+        kept = [line for line in deployed if line.split(" ")[0] not in ("listener", "persistence_location")]
+        # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
+        own = [f"listener {self.port} 127.0.0.1", f"persistence_location {self.folder}/", f"user {getpass.getuser()}"]
+        config = self.folder / "mosquitto.conf"
+        config.write_text("\n".join([*own, *kept, *self._extra_config, ""]))
+        return [self.binary, "-c", str(config)]
+
+    def _answers(self) -> bool:
+        mqtt311_connect_without_client_id = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00"
+        # Any CONNACK will do, also one that asks for credentials.
+        return _reply(self.port, mqtt311_connect_without_client_id).startswith(b"\x20\x02")
+
+
+class RedisProcess(ServiceProcess):
+    """A Redis with an append-only file and no eviction, as a cluster of Homing needs it, on a free port of 127.0.0.1.
+
+    `extra_arguments` are options such as `"--maxmemory", "20mb"`.
+    """
+
+    def __init__(self, *extra_arguments: str) -> None:
+        super().__init__("redis-server")
+        self._extra_arguments = extra_arguments
+
+    @property
+    def url(self) -> str:
+        """As for HOMING_STORE_URL."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def _command(self) -> Sequence[str]:
+        options = {
+            "port": str(self.port),
+            "bind": "127.0.0.1",
+            "dir": str(self.folder),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+        }
+        flags = [word for name, value in options.items() for word in (f"--{name}", value)]
+        return [self.binary, *flags, *self._extra_arguments]
+
+    def _answers(self) -> bool:
+        # While it loads its file Redis replies with -LOADING; with a password set, with -NOAUTH.
+        return _reply(self.port, b"PING\r\n").startswith((b"+PONG", b"-NOAUTH"))
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 0.01) -> bool:
+    """Ask `condition` again and again (blocking) until it is true; False when `timeout` seconds went by."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(interval)
+    return condition()
+
+
+def _reply(port: int, request: bytes) -> bytes:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.sendall(request)
+            return connection.recv(64)
+    except OSError:
+        return b""
