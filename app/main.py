@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from fastapi import FastAPI
 
@@ -37,7 +38,9 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
     counters: Counters = Counter()
     profiles = load_profiles(settings.profiles.dir)
     if settings.profile not in profiles:
-        raise ConfigurationError(f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}")
+        raise ConfigurationError(
+            f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
+        )
     info = _identity(settings, clock)
     store = open_store(settings.store.url, clock=clock, counters=counters, budget=settings.store.budget)
     mqtt = PahoMqttClient(_mqtt_options(settings, info), counters=counters)
@@ -110,14 +113,13 @@ def _identity(settings: Settings, clock: SystemClock) -> NodeInfo:
 
 def _mqtt_options(settings: Settings, info: NodeInfo) -> MqttOptions:
     mqtt = settings.mqtt
-    return MqttOptions.from_url(
-        mqtt.url,
-        client_id=info.client_id,
-        version=mqtt.version,
-        username=mqtt.username or None,
-        password=mqtt.password.get_secret_value() or None,
+    options = MqttOptions.from_url(mqtt.url, client_id=info.client_id, version=mqtt.version)
+    return replace(
+        options,
+        username=mqtt.username or options.username,
+        password=mqtt.password.get_secret_value() or options.password,
         ca_file=mqtt.ca_file,
-        cert_file=mqtt.cert_file,
+        certificate_file=mqtt.cert_file,
         key_file=mqtt.key_file,
         keepalive=mqtt.keepalive,
         receive_maximum=mqtt.receive_maximum,
@@ -134,7 +136,7 @@ def _cluster(
 ) -> Cluster:
     if settings.store.url.startswith("memory:"):
         return LocalCluster()
-    from app.cluster.redis import RedisCluster  # noqa: PLC0415 - the driver is loaded where it is used
+    from app.cluster.redis import RedisCluster
 
     return RedisCluster(
         settings.store.url,
@@ -143,7 +145,7 @@ def _cluster(
         counters=counters,
         on_wake=delivery.wake,
         on_resubscribed=delivery.resync,
-        on_lost=lambda: on_failure(ConfigurationError("another node took over this node's id")),
+        on_failure=on_failure,
     )
 
 

@@ -1,10 +1,11 @@
 """All settings of a node, read once from the environment (prefix HOMING_) and from `.env`.
 
-Each part of the program gets its own sub-object; nobody else reads the environment. `.env.example` lists every variable.
+Each part of the program gets its own sub-object; nobody else reads the environment. `.env.example` lists them all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,14 +30,9 @@ def _empty_is_none(value: object) -> object:
     return None if value == "" else value
 
 
-def _between(low: timedelta, high: timedelta) -> Any:  # noqa: ANN401 - what Annotated takes
-    return Annotated[timedelta, Field(ge=low, le=high), BeforeValidator(_duration)]
-
-
-_ms = timedelta(milliseconds=1)
-_s = timedelta(seconds=1)
-Short = _between(10 * _ms, 60 * _s)
-Long = _between(_s, 30 * 86400 * _s)
+_Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Short = Annotated[_Duration, Field(ge=timedelta(milliseconds=10), le=timedelta(minutes=1))]
+Long = Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(days=30))]
 OptionalFile = Annotated[Path | None, BeforeValidator(_empty_is_none)]
 
 
@@ -61,9 +57,9 @@ class StoreSettings(_Part):
 
     url: str = "memory://"
     """`memory://` for one node alone, `redis://…` or `rediss://…` for a cluster."""
-    budget: Short = 2 * _s
+    budget: Short = timedelta(seconds=2)
     """How long one call may take, retries included, before the caller is told that the store is away."""
-    retention: Long = 3600 * _s
+    retention: Long = timedelta(hours=1)
     """How long a command stays readable after its outcome, and an idempotency key counts."""
 
     @field_validator("url")
@@ -88,10 +84,10 @@ class MqttSettings(_Part):
     cert_file: OptionalFile = None
     """This node's certificate, PEM, where the broker asks for one."""
     key_file: OptionalFile = None
-    keepalive: _between(5 * _s, 3600 * _s) = 30 * _s
+    keepalive: Annotated[_Duration, Field(ge=timedelta(seconds=5), le=timedelta(hours=1))] = timedelta(seconds=30)
     receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 256
     """How many responses the broker may send ahead of our acknowledgements."""
-    session_expiry: _between(timedelta(), 86400 * _s) = 60 * _s
+    session_expiry: Annotated[_Duration, Field(ge=timedelta(), le=timedelta(days=1))] = timedelta(seconds=60)
     """How long the broker keeps our session, and what arrives for it, while we are away."""
 
     @field_validator("url")
@@ -117,9 +113,9 @@ class ApiSettings(_Part):
 class CommandSettings(_Part):
     """Limits and defaults of commands."""
 
-    default_timeout: Long = 10 * _s
+    default_timeout: Long = timedelta(seconds=10)
     """The timeout of a command whose caller gives none."""
-    max_timeout: Long = 3600 * _s
+    max_timeout: Long = timedelta(hours=1)
     """The longest timeout that a caller may ask for."""
     max_pending: Annotated[int, Field(ge=1)] = 20_000
     """How many commands may be open with this node as their home."""
@@ -130,9 +126,9 @@ class CommandSettings(_Part):
 class ClusterSettings(_Part):
     """How nodes know of each other."""
 
-    lease: _between(_s, 60 * _s) = 5 * _s
+    lease: Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(minutes=1))] = timedelta(seconds=5)
     """How long a node counts as alive after its last sign of life."""
-    sweep_interval: Short = _s
+    sweep_interval: Short = timedelta(seconds=1)
     """How often a node looks for outcomes whose wake-up was lost, and for overdue commands of dead nodes."""
 
 
@@ -183,7 +179,7 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
 
 
-def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values of any setting
+def load_settings(**overrides: Any) -> Settings:
     """Read the settings; ConfigurationError names the variable and what is allowed."""
     try:
         return Settings(**overrides)
@@ -202,7 +198,7 @@ def _scheme_of(url: str, allowed: tuple[str, ...]) -> str:
     return url
 
 
-def _or_value_error(check: Any, value: str) -> str:  # noqa: ANN401 - any validator of the core
+def _or_value_error(check: Callable[[str], object], value: str) -> str:
     try:
         check(value)
     except InvalidInputError as error:

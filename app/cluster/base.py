@@ -28,8 +28,8 @@ class Cluster(Protocol):
     async def join(self, node: NodeInfo) -> None:
         """Take the lease of the node id and begin to listen; NodeIdTakenError when another incarnation holds it.
 
-        From now on the lease is renewed in the background. When it turns out to belong to another incarnation,
-        `on_lost` is called.
+        From now on the lease is renewed in the background. When it turns out to belong to another incarnation, the
+        node is told that it failed.
         """
 
     async def leave(self) -> None:

@@ -56,7 +56,7 @@ class RedisCluster:
         counters: Counters,
         on_wake: WakeUpHandler,
         on_resubscribed: Callable[[], None],
-        on_lost: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._url = url
         self._lease_ms = round(lease / timedelta(milliseconds=1))
@@ -64,7 +64,7 @@ class RedisCluster:
         self._counters = counters
         self._on_wake = on_wake
         self._on_resubscribed = on_resubscribed
-        self._on_lost = on_lost
+        self._on_failure = on_failure
         timeout = lease.total_seconds() / 3
         self._redis: Redis = Redis.from_url(
             url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
@@ -96,6 +96,8 @@ class RedisCluster:
             loop.create_task(self._listen(keys.node_channel(node.node_id)), name="cluster.listen"),
             loop.create_task(self._renew(node), name="cluster.renew"),
         ]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         await self._subscribed.wait()
 
     async def leave(self) -> None:
@@ -107,8 +109,8 @@ class RedisCluster:
         if self._node is not None:
             node, self._node = self._node, None
             with suppress(*_ERRORS):
-                await self._redis.eval(_RELEASE, 1, keys.lease(node.node_id), _encode(node))
-                await self._redis.zrem(keys.NODES, node.node_id)
+                if await self._redis.eval(_RELEASE, 1, keys.lease(node.node_id), _encode(node)):
+                    await self._redis.zrem(keys.NODES, node.node_id)
         await self._redis.aclose()
 
     async def nodes(self) -> Sequence[NodeInfo]:
@@ -117,11 +119,11 @@ class RedisCluster:
             members = await self._redis.zrange(keys.NODES, 0, -1)
             if not members:
                 return []
-            ids = sorted(member.decode() for member in members)
+            ids = sorted(_text(member) for member in members)
             leases = await asyncio.gather(*(self._redis.get(keys.lease(node_id)) for node_id in ids))
         except _ERRORS as error:
             raise StoreUnavailableError(f"the list of nodes could not be read: {error}") from None
-        return [_decode(lease) for lease in leases if lease is not None]
+        return [_decode(_text(lease)) for lease in leases if lease is not None]
 
     async def _take(self, node: NodeInfo) -> None:
         lease, value = keys.lease(node.node_id), _encode(node)
@@ -136,11 +138,14 @@ class RedisCluster:
         """Keep the directory: one sorted set whose members end with their lease."""
         seconds, microseconds = await self._redis.time()
         now = seconds * 1000 + microseconds // 1000
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zadd(keys.NODES, {node.node_id: now + self._lease_ms})
-        pipeline.zremrangebyscore(keys.NODES, "-inf", now)
-        pipeline.pexpire(keys.NODES, 2 * self._lease_ms)
-        await pipeline.execute()
+        await self._redis.zadd(keys.NODES, {node.node_id: now + self._lease_ms})
+        await self._redis.zremrangebyscore(keys.NODES, "-inf", now)
+        await self._redis.pexpire(keys.NODES, 2 * self._lease_ms)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Neither task ends by itself, unless the lease went to another incarnation or there is a bug."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(error)
 
     async def _renew(self, node: NodeInfo) -> None:
         """Show a sign of life every heartbeat: the lease, and a message to our own channel."""
@@ -153,17 +158,13 @@ class RedisCluster:
                     await self._take(node)
                 await self._list(node)
                 await self._redis.publish(channel, HEARTBEAT)
-            except NodeIdTakenError:
-                self._log.error("lease_lost", node_id=node.node_id)
-                self._on_lost()
-                return
             except _ERRORS as error:
                 self._counters["lease.renewal_failed"] += 1
                 self._log.debug("lease_not_renewed", reason=str(error))
 
     async def _listen(self, channel: str) -> None:
         """Subscribe, and subscribe again whenever the connection breaks or falls silent."""
-        pool: ConnectionPool[AbstractConnection] = ConnectionPool.from_url(
+        pool = ConnectionPool.from_url(
             self._url, protocol=2, socket_connect_timeout=HEARTBEAT_SECONDS, retry=Retry(NoBackoff(), 0)
         )
         while True:
@@ -191,9 +192,10 @@ class RedisCluster:
     async def _receive(self, connection: AbstractConnection) -> None:
         """Handle what comes in; TimeoutError when nothing does, not even our own heartbeat."""
         while True:
-            kind, _, data = await connection.read_response(
-                timeout=MISSES * HEARTBEAT_SECONDS, disconnect_on_error=False
-            )
+            received = await connection.read_response(timeout=MISSES * HEARTBEAT_SECONDS, disconnect_on_error=False)
+            if received is None:
+                raise TimeoutError("not even our own heartbeat came back")
+            kind, _, data = received
             self._heard_at = self._clock.monotonic()
             if kind == b"subscribe":
                 self._subscribed.set()
@@ -215,5 +217,10 @@ def _encode(node: NodeInfo) -> bytes:
     return json.dumps(asdict(node), sort_keys=True).encode()
 
 
-def _decode(lease: bytes) -> NodeInfo:
+def _decode(lease: str) -> NodeInfo:
     return NodeInfo(**json.loads(lease))
+
+
+def _text(reply: object) -> str:
+    """A reply that is a string; its stated type depends on options that we do not set."""
+    return reply.decode() if isinstance(reply, bytes) else str(reply)

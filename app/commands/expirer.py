@@ -13,9 +13,9 @@ from app.callbacks.registry import Registry
 from app.core.clock import Clock
 from app.core.command import CommandState
 from app.core.errors import CommandNotFoundError, UnavailableError
-from app.core.profile import to_json
 from app.core.routing import Outcome
 from app.store.base import StateStore
+from app.store.rules import NO_RESPONSE
 
 RETRY_SECONDS = 0.5
 BATCH = 500
@@ -46,7 +46,7 @@ class Expirer:
     def keep(self, command_id: str, timeout: timedelta) -> None:
         """Time the command out after `timeout` from now, unless it is closed by then."""
         self._push(
-            _Due(self._clock.monotonic() + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, TIMED_OUT)
+            _Due(self._clock.monotonic() + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, NO_RESPONSE)
         )
 
     async def end(self, command_id: str, state: CommandState, error: bytes | None = None) -> Outcome | None:
@@ -103,6 +103,3 @@ class Expirer:
     def _concerns_us(self, due: _Due) -> bool:
         # A command that is ended as unsent was closed here already, and is still open in the store.
         return due.state is not CommandState.TIMED_OUT or self._registry.is_open(due.command_id)
-
-
-TIMED_OUT = to_json({"code": "timed_out", "message": "the device did not answer before the deadline"})

@@ -20,6 +20,7 @@ from app.core.errors import (
     InvalidInputError,
     PublishUnconfirmedError,
     StoreUnavailableError,
+    UnavailableError,
 )
 from app.core.identifiers import command_id
 from app.core.payload import JsonValue
@@ -127,6 +128,7 @@ class Invoker:
             if not isinstance(error, HomingError) or isinstance(error, StoreUnavailableError):
                 # It may be on record, and nobody is going to send it (F3).
                 self._later(self._expirer.end(identity, CommandState.UNSENT, _not_sent(error)))
+            _name(identity, error)
             raise
         if isinstance(registered, Joined):
             self._forget(identity, waiter)
@@ -139,6 +141,7 @@ class Invoker:
             self._forget(identity, waiter)
             self._counters["publish.refused"] += 1
             await self._expirer.end(identity, CommandState.UNSENT, _not_sent(error))
+            _name(identity, error)
             raise
         return Invocation(command, self._registry, waiter, replayed=False)
 
@@ -156,7 +159,9 @@ class Invoker:
     def _profile(self, name: str) -> DeviceProfile:
         profile = self._profiles.get(name)
         if profile is None:
-            raise InvalidInputError("profile", f"{name[:64]!a} is unknown; allowed: {', '.join(sorted(self._profiles))}")
+            raise InvalidInputError(
+                "profile", f"{name[:64]!a} is unknown; allowed: {', '.join(sorted(self._profiles))}"
+            )
         return profile
 
     def _registration(self, request: CommandRequest, profile: DeviceProfile) -> Registration:
@@ -220,6 +225,12 @@ class Invoker:
 
 
 CANCELLED = to_json({"code": "cancelled", "message": "a caller cancelled the command"})
+
+
+def _name(identity: str, error: BaseException) -> None:
+    """Tell the caller which command to look for."""
+    if isinstance(error, UnavailableError):
+        error.command_id = identity
 
 
 def _not_sent(error: BaseException) -> bytes:

@@ -1,23 +1,23 @@
 """Every error that Homing raises.
 
-    HomingError
-    ├── ConfigurationError          a setting or a profile file is wrong; the process must not start
-    ├── InvalidInputError           a caller's value is outside what is allowed
-    │   └── PayloadTooLargeError    a body or payload is over its limit
-    ├── UndecodableMessageError     a device's message cannot be read
-    ├── CommandError                about one command; carries command_id
-    │   ├── CommandNotFoundError
-    │   ├── CommandFinishedError    it has an outcome already
-    │   ├── IdempotencyMismatchError  the key was used with another body
-    │   └── IllegalTransitionError  a state change that the table does not have
-    ├── CapacityError               a bound was reached; try again later
-    │   └── DeviceBusyError         a device without correlation ids takes one command at a time
-    └── UnavailableError            something this node needs is away; try again later
-        ├── StoreUnavailableError
-        ├── BrokerUnavailableError
-        ├── PublishUnconfirmedError the connection was lost before PUBACK: it may have arrived
-        ├── NodeDrainingError
-        └── NodeIdTakenError        another live node has this node id
+HomingError
+├── ConfigurationError          a setting or a profile file is wrong; the process must not start
+├── InvalidInputError           a caller's value is outside what is allowed
+│   └── PayloadTooLargeError    a body or payload is over its limit
+├── UndecodableMessageError     a device's message cannot be read
+├── CommandError                about one command; carries command_id
+│   ├── CommandNotFoundError
+│   ├── CommandFinishedError    it has an outcome already
+│   ├── IdempotencyMismatchError  the key was used with another body
+│   └── IllegalTransitionError  a state change that the table does not have
+├── CapacityError               a bound was reached; try again later
+│   └── DeviceBusyError         a device without correlation ids takes one command at a time
+└── UnavailableError            something this node needs is away; try again later
+    ├── StoreUnavailableError
+    ├── BrokerUnavailableError
+    ├── PublishUnconfirmedError the connection was lost before PUBACK: it may have arrived
+    ├── NodeDrainingError
+    └── NodeIdTakenError        another live node has this node id
 """
 
 from __future__ import annotations
@@ -96,6 +96,9 @@ class DeviceBusyError(CapacityError):
 
 class UnavailableError(HomingError):
     """Something this node needs is away."""
+
+    command_id: str | None = None
+    """The command that it befell, which is or may be on record."""
 
 
 class StoreUnavailableError(UnavailableError):

@@ -1,15 +1,15 @@
 """Every key and channel in Redis: name, type, content, life, owner.
 
 The hash tag is the partition of the device, three digits that a command id begins with, so that every key of one
-device shares a slot and can be derived from the id (design §6). Topics and values of foreign origin are hashed into the key.
+device shares a slot and can be derived from the id. Topics and values of foreign origin are hashed into the key.
 
 | key | type | content | ends |
 |---|---|---|---|
-| `mqtt:callback:{p}:<command id>` | hash | the record | deadline + retention, then retention after the outcome |
-| `mqtt:topic:{p}:<hash of topic>` | sorted set | ids that wait on the topic, by registration time (µs) | with its last record |
+| `mqtt:callback:{p}:<command id>` | hash | the record | retention after deadline or outcome |
+| `mqtt:topic:{p}:<hash of topic>` | sorted set | ids that wait on it, by registration (µs) | with its last record |
 | `mqtt:correlation:{p}:<hash of topic and value>` | string | command id | with its record |
 | `mqtt:due:{p}` | sorted set | ids of open commands by deadline (µs) | with its last record |
-| `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration time (µs) | with its last record |
+| `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
 | `mqtt:lease:<node id>` | string | the node's description | lease time |
 | `mqtt:nodes` | sorted set | node ids by the end of their lease (ms) | lease time |

@@ -81,9 +81,9 @@ class CorrelationSource:
 class ResponseSpec:
     """One kind of message that may answer a command.
 
-    `match` selects among kinds on the same topic; `rules` are tried in order and the first that holds decides. `confirm`
-    are further paths that, where present, must carry the same correlation. `value` is the template of what a device echoes
-    under Correlation.VALUE; a command whose params lack it expects no such response.
+    `match` selects among kinds on the same topic; `rules` are tried in order and the first that holds decides.
+    `confirm` are further paths that, where present, must carry the same correlation. `value` is the template of what a
+    device echoes under Correlation.VALUE; a command whose params lack it expects no such response.
     """
 
     name: str
@@ -244,7 +244,9 @@ def _error(spec: ResponseSpec, payload: JsonValue) -> bytes:
         return None if found is MISSING else found
 
     message = at(spec.error_message)
-    return to_json({"code": at(spec.error_code), "message": message if isinstance(message, str) else "the device refused"})
+    return to_json(
+        {"code": at(spec.error_code), "message": message if isinstance(message, str) else "the device refused"}
+    )
 
 
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

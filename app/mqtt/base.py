@@ -18,11 +18,11 @@ class Delivery(Protocol):
         """The message."""
 
     def acknowledge(self) -> None:
-        """Send PUBACK, once; a no-op for QoS 0 and when the connection it came over is gone (then the broker redelivers)."""
+        """Send PUBACK, once. A no-op for QoS 0, and when its connection is gone: then the broker redelivers."""
 
 
 MessageHandler = Callable[[Delivery], None]
-"""Called on the event loop for every delivery. Must not block; an exception is counted and logged, and never ends the link."""
+"""Called on the event loop for every delivery. Must not block; an exception is counted and logged, no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class MqttClient(Protocol):
 
         Raises BrokerUnavailableError (nothing was sent) when not connected or when the send window is full. The future
         fails with PublishUnconfirmedError when the connection breaks before PUBACK, and with BrokerUnavailableError
-        when the broker refuses the message with a reason code of 0x80 or above (0x10, no matching subscribers, is success).
+        when the broker refuses the message with a reason code of 0x80 or above (0x10, nobody subscribed, is success).
         """
 
     async def unsubscribe(self) -> None:

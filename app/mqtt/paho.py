@@ -26,6 +26,9 @@ from app.mqtt.paho_link import PahoLink
 LONGEST_BACKOFF: Final = timedelta(seconds=5)
 TAKEN_OVER_BACKOFF: Final = timedelta(seconds=60)
 """Another client took over the session: whoever of the two is wrong, reconnecting at once would kick it out."""
+FLAPS: Final = 3
+"""Connections in a row that were accepted and soon closed: a sign of the same, as 3.1.1 and Mosquitto 2.0.11 give no
+reason when another client takes over."""
 STABLE: Final = timedelta(seconds=10)
 """A connection that lived that long was a good one: the next outage begins with a quick retry."""
 
@@ -100,15 +103,17 @@ class PahoMqttClient:
             await self._drop_session_of_3_1_1()
 
     async def _keep_connected(self) -> None:
-        short_lived = 0
+        attempt = flaps = 0
         while True:
             link = PahoLink(self._options, self._tls, self._handler, self._counters)
             lived = await self._serve(link)
-            short_lived = 0 if lived >= STABLE.total_seconds() else short_lived + 1
-            await asyncio.sleep(self._backoff(link, short_lived))
+            stable = lived is not None and lived >= STABLE.total_seconds()
+            attempt = 0 if stable else attempt + 1
+            flaps = 0 if stable or lived is None else flaps + 1
+            await asyncio.sleep(self._backoff(attempt, taken_over=link.taken_over or flaps >= FLAPS))
 
-    async def _serve(self, link: PahoLink) -> float:
-        """Connect and stay until the connection ends; return how many seconds it was up."""
+    async def _serve(self, link: PahoLink) -> float | None:
+        """Connect and stay until the connection ends; return how many seconds it was up, None when it never was."""
         loop = asyncio.get_running_loop()
         try:
             await link.open(self._subscriptions, unsubscribe=self._unsubscribed)
@@ -132,15 +137,15 @@ class PahoMqttClient:
         finally:
             self._forget_link()
             link.end("the connection is given up")
-        return 0.0
+        return None
 
-    def _backoff(self, link: PahoLink, short_lived: int) -> float:
+    def _backoff(self, attempt: int, *, taken_over: bool) -> float:
         """Seconds until the next attempt: full jitter, so that a fleet does not come back in one wave (F60)."""
-        if link.taken_over:
+        if taken_over:
             self._counters["session_taken_over"] += 1
             _log.error("mqtt_session_taken_over", client_id=self.client_id)
             return TAKEN_OVER_BACKOFF.total_seconds() * (0.5 + self._rng.random() / 2)
-        return self._rng.random() * min(LONGEST_BACKOFF.total_seconds(), 0.2 * 2.0 ** min(short_lived, 10))
+        return self._rng.random() * min(LONGEST_BACKOFF.total_seconds(), 0.2 * 2.0 ** min(attempt, 10))
 
     async def _drop_session_of_3_1_1(self) -> None:
         """3.1.1 has no session expiry: a session ends when its client connects with Clean Session."""

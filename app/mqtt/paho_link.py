@@ -68,13 +68,16 @@ class PahoLink:
         self._unconfirmed: dict[int, asyncio.Future[None]] = {}
         self._last_packet_id = FIRST_FREE_PACKET_ID - 1
         self._unacknowledged = 0
+        self._deliveries = 0
+        self._deliveries_at_tick = 0
+        self._opening: asyncio.Timeout | None = None
         self._reading_paused = False
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due = 0.0
 
     async def open(self, subscriptions: Sequence[Subscription], *, unsubscribe: bool = False) -> None:
         """CONNECT, then SUBSCRIBE or UNSUBSCRIBE; raises OSError or TimeoutError when that fails."""
-        async with asyncio.timeout(self._options.connect_timeout.total_seconds()):
+        async with asyncio.timeout(self._options.connect_timeout.total_seconds()) as self._opening:
             await self._loop.create_connection(
                 lambda: self._stream, self._options.host, self._options.port, ssl=self._tls
             )
@@ -89,6 +92,7 @@ class PahoLink:
                 await self._control.unsubscribe(subscriptions)
             elif subscriptions:
                 await self._subscribe(subscriptions)
+        self._opening = None
 
     async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """UNSUBSCRIBE and wait for UNSUBACK; raises ConnectionError when the connection breaks."""
@@ -219,6 +223,7 @@ class PahoLink:
             delivery.acknowledge()
 
     def _count_delivery(self) -> None:
+        self._deliveries += 1
         self._unacknowledged += 1
         if self._unacknowledged > self._options.receive_maximum + SLACK and not self._reading_paused:
             self._reading_paused = True
@@ -251,6 +256,11 @@ class PahoLink:
         was_frozen = now - self._tick_due > 1.0
         if self._reading_paused or was_frozen:
             self._stream.last_received = now
+        is_busy = self._reading_paused or self._deliveries != self._deliveries_at_tick
+        if is_busy and self._opening is not None and not self._opening.expired():
+            # A broker may send the backlog of the session before SUBACK: slow, but not stuck.
+            self._opening.reschedule(now + self._options.connect_timeout.total_seconds())
+        self._deliveries_at_tick = self._deliveries
         quiet = now - self._stream.last_received
         if quiet >= self._keepalive:
             self.end(f"the broker has been silent for {quiet:.1f} s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from app.mqtt.packets import MalformedPacketError, packet_bounds
 
@@ -70,9 +70,9 @@ class MqttStream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what create_connection promises
-        self._transport = transport
-        transport.set_write_buffer_limits(WRITE_BUFFER_LIMIT)
+        # Not isinstance: the transports of uvloop have no common base class with those of asyncio.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(WRITE_BUFFER_LIMIT)
         # asyncio sets it too; said here because one command at a time takes 40 ms without it.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.last_received = self.last_sent = self._loop.time()

@@ -9,13 +9,21 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from app.core import templating
 from app.core.callback import Correlation
 from app.core.command import CommandState
 from app.core.errors import ConfigurationError
-from app.core.payload import JsonValue
 from app.core.profile import (
     Condition,
     CorrelationSource,

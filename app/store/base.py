@@ -77,25 +77,29 @@ class StateStore(Protocol):
         """Put record, topic index, correlations, deadline and idempotency key in place in one step.
 
         Repeating it with the same command id answers with the first deadline. IdempotencyMismatchError: the key
-        is known with another fingerprint. DeviceBusyError: a Correlation.ORDER topic is occupied.
+        is known with another fingerprint. DeviceBusyError: a Correlation.ORDER topic is occupied, or a
+        Correlation.VALUE names an open command already. CapacityError: the store is full.
         """
 
     async def respond(self, answer: Answer, receiver: str) -> Recorded:
         """Match a response, settle the command and wake the waiting nodes other than `receiver`.
 
-        Of several responses exactly one wins. An open command takes the answer's state, result and error; index entries,
-        correlations and deadline go. The first later answer of one that timed out, was cancelled or was not sent is annexed.
-        Waits for an absent store as long as it takes: the caller holds an unacknowledged message.
+        Of several responses exactly one wins. An open command takes the answer's state, result and error; index entries
+        and deadline go; a Correlation.VALUE names the command until its retention ends or another one takes it, so that
+        a repeated response is known for what it is. The first later final answer of one that timed out, was cancelled
+        or was not sent is annexed. Waits for an absent store as long as it takes: the caller holds an unacknowledged
+        message.
         """
 
     async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
-        """End an open command as TIMED_OUT, CANCELLED, UNSENT, or SUCCEEDED (one-way), and wake the nodes other than `finisher`.
+        """End an open command as TIMED_OUT, CANCELLED, UNSENT or SUCCEEDED (one-way); wake all but `finisher`.
 
         When it has an outcome already, that one is returned with `won` false. CommandNotFoundError when there is none.
+        IllegalTransitionError when its state does not allow this end: what was acknowledged is not UNSENT.
         """
 
     async def mark(self, command_id: str, state: CommandState) -> None:
-        """Note that an open command is SENT or ACKNOWLEDGED; a state never goes backwards, and the unknown is ignored."""
+        """Note that an open command is SENT or ACKNOWLEDGED; no state goes backwards, the unknown is ignored."""
 
     async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
         """Read commands, in order; None where there is none."""

@@ -120,6 +120,10 @@ class _Indexes:
         return len(self.topics) + len(self.values) + len(self.idempotency) + len(self.open)
 
 
+def _matches(query: Query, command: Command) -> bool:
+    return query.device_id in (None, command.device_id) and query.state in (None, command.state)
+
+
 class MemoryStateStore:
     """Everything in dictionaries of this process. No operation awaits anything, so each is atomic on its event loop.
 
@@ -187,7 +191,8 @@ class MemoryStateStore:
         if record is None:
             return Recorded(Verdict.UNKNOWN)
         if not record.expects(answer):
-            return Recorded(Verdict.MISMATCH, command_id)
+            by_id = answer.correlation is Correlation.ID
+            return Recorded(Verdict.MISMATCH, command_id) if by_id else Recorded(Verdict.UNKNOWN)
         if record.open and answer.state is CommandState.RUNNING:
             record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
             return self._recorded(Verdict.PROGRESS, record)
@@ -197,21 +202,23 @@ class MemoryStateStore:
         return self._recorded(self._annex(record, answer, now), record)
 
     async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+        allowed = ended_by(state)
         self._forget_expired()
         record = self._records.get(command_id)
         if record is None:
             raise CommandNotFoundError(command_id)
         won = record.open
         if won:
-            if record.command.state not in ended_by(state):
+            if record.command.state not in allowed:
                 raise IllegalTransitionError(command_id, f"a command that is {record.command.state} cannot be {state}")
             self._settle(record, state, None, error, finisher)
         return Finished(won, self._outcome(record))
 
     async def mark(self, command_id: str, state: CommandState) -> None:
+        allowed = marked_by(state)
         self._forget_expired()
         record = self._records.get(command_id)
-        if record is not None and record.command.state in marked_by(state):
+        if record is not None and record.command.state in allowed:
             record.command = replace(record.command, state=state)
 
     async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
@@ -230,20 +237,16 @@ class MemoryStateStore:
     async def list_commands(self, query: Query) -> Page:
         self._forget_expired()
         start = page_start(query.cursor)
-        found = sorted(
-            (
-                command
-                for record in self._records.values()
-                if query.device_id in (None, (command := record.command).device_id)
-                and query.state in (None, record.command.state)
-                and (start is None or (record.command.created_at, record.command.id) < start)
-            ),
-            key=lambda command: (command.created_at, command.id),
-            reverse=True,
-        )
+        found: list[Command] = []
+        for record in reversed(self._records.values()):  # by registration, newest first
+            command = record.command
+            if len(found) > query.limit and command.created_at < found[query.limit].created_at:
+                break
+            if _matches(query, command) and (start is None or (command.created_at, command.id) < start):
+                found.append(command)
+        found.sort(key=lambda command: (command.created_at, command.id), reverse=True)
         page = found[: query.limit]
-        more = len(found) > len(page)
-        return Page(page, page_cursor(page[-1].created_at, page[-1].id) if page and more else None)
+        return Page(page, page_cursor(page[-1].created_at, page[-1].id) if len(found) > len(page) > 0 else None)
 
     async def pending_of(self, node_id: str, limit: int = 1000) -> list[Command]:
         self._forget_expired()
@@ -299,11 +302,12 @@ class MemoryStateStore:
 
     def _occupant(self, topic: str, now: int) -> str | None:
         """The oldest that waits on the topic or keeps it in quarantine."""
-        for one in tuple(self._indexes.topics.get(topic, ())):
-            record = self._records[one]
+        while members := self._indexes.topics.get(topic):
+            oldest = next(iter(members))
+            record = self._records[oldest]
             if record.open or now < record.quarantined_until:
-                return one
-            self._indexes.free(topic, one)
+                return oldest
+            self._indexes.free(topic, oldest)
         return None
 
     def _named_by(self, answer: Answer, now: int) -> str | None:

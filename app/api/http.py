@@ -1,0 +1,121 @@
+"""HTTP without ceremony: routes whose endpoints read the request themselves, and responses that are bytes already.
+
+FastAPI's own handling of an endpoint (dependencies, exit stacks, models in and out) costs more than all of ours
+together. Its documentation is unaffected: the routes describe themselves in `openapi_extra`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.core.errors import PayloadTooLargeError
+from app.core.payload import MAX_BYTES
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+BODY_SECONDS: Final = 10.0
+"""How long a caller may take to send the body of a request that has begun (F99)."""
+
+JSON: Final = b"application/json"
+PROBLEM_JSON: Final = b"application/problem+json"
+TOO_LARGE: Final = PayloadTooLargeError("body", f"is too large; allowed: at most {MAX_BYTES} bytes")
+
+
+_SLOW: Final = "slow body"
+
+
+class SlowBodyError(Exception):
+    """The body of a request did not arrive within BODY_SECONDS."""
+
+
+class Route(APIRoute):
+    """A route that hands the request to its endpoint as it is. Errors are the business of the exception handlers."""
+
+    def __init__(self, path: str, endpoint: Endpoint, *, methods: list[str], **described: Any) -> None:
+        super().__init__(path, endpoint, methods=methods, **described)
+        self.app = _plain(endpoint)
+
+
+def _plain(endpoint: Endpoint) -> ASGIApp:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return application
+
+
+class BytesResponse(Response):
+    """A response whose body needs no rendering and whose headers need no look."""
+
+    def __init__(
+        self, body: bytes, *, status: int = 200, content_type: bytes = JSON, headers: Iterable[tuple[bytes, bytes]] = ()
+    ) -> None:
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", content_type), *headers]
+
+
+def headers_of(request: Request) -> Mapping[bytes, bytes]:
+    """The headers by lower-case name; the values of one that is given several times are joined (RFC 9110, 5.3)."""
+    raw: RawHeaders = request.scope["headers"]
+    headers = dict(raw)
+    if len(headers) != len(raw):
+        headers.clear()
+        for name, value in raw:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
+
+
+async def read_body(request: Request, headers: Mapping[bytes, bytes]) -> bytes:
+    """The whole body.
+
+    PayloadTooLargeError as soon as it is known to be over the limit, without reading on; SlowBodyError when it does not
+    arrive in time; ClientDisconnect when the caller hangs up.
+    """
+    declared = headers.get(b"content-length", b"0")
+    if not declared.isdigit() or int(declared) > MAX_BYTES:
+        raise TOO_LARGE
+    task = current_task()
+    timer = asyncio.get_running_loop().call_later(BODY_SECONDS, task.cancel, _SLOW)  # half the price of asyncio.timeout
+    try:
+        return await _receive_body(request.receive)
+    except asyncio.CancelledError as error:
+        if _SLOW not in error.args or task.uncancel() > 0:
+            raise
+        raise SlowBodyError from None
+    finally:
+        timer.cancel()
+
+
+def current_task() -> asyncio.Task[Any]:
+    """The task that serves the request."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("requests are served in tasks")
+    return task
+
+
+async def _receive_body(receive: Receive) -> bytes:
+    body = b""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body = message.get("body", b"")
+        size += len(body)
+        if size > MAX_BYTES:
+            raise TOO_LARGE
+        if not message.get("more_body", False):
+            return b"".join((*chunks, body)) if chunks else body
+        chunks.append(body)

@@ -1,0 +1,103 @@
+"""Callers that wait here for an outcome, and what may end their wait before it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from enum import Enum, auto
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive
+
+from app.api.http import current_task
+from app.commands.invoker import Invocation
+from app.core.command import Command
+from app.observability import Counters
+
+WATCH_AFTER: Final = 0.25
+"""Seconds after which a wait is watched for its caller hanging up; most commands are answered long before (F16)."""
+
+
+class DismissedError(Exception):
+    """The node is about to stop: the caller learns of the outcome from another one."""
+
+
+class _Ending(Enum):
+    HUNG_UP = auto()
+    DISMISSED = auto()
+
+
+class _Place:
+    """Where one caller waits. A wait is interrupted by cancelling its task; `why` tells that from others."""
+
+    __slots__ = ("_receive", "_task", "_watcher", "why")
+
+    def __init__(self, task: asyncio.Task[Any], receive: Receive) -> None:
+        self.why: _Ending | None = None
+        self._task = task
+        self._receive = receive
+        self._watcher: asyncio.Future[Message] | None = None
+
+    def watch(self) -> None:
+        """Listen for the caller hanging up; the body is read, so nothing else can come."""
+        self._watcher = asyncio.ensure_future(self._receive())
+        self._watcher.add_done_callback(self._heard)
+
+    def interrupt(self, why: _Ending) -> None:
+        if self.why is None:
+            self.why = why
+            self._task.cancel()
+
+    def interrupted(self) -> bool:
+        """After a CancelledError: whether it was ours, and ours alone."""
+        return self.why is not None and self._task.uncancel() == 0
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.remove_done_callback(self._heard)
+            self._watcher.cancel()
+
+    def _heard(self, watcher: asyncio.Future[Message]) -> None:
+        if not watcher.cancelled() and watcher.exception() is None and watcher.result()["type"] == "http.disconnect":
+            self.interrupt(_Ending.HUNG_UP)
+
+
+class Parking:
+    """All callers of this node that wait."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._places: set[_Place] = set()
+        self._counters = counters
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def dismiss(self) -> None:
+        """End all waits now, as the node is about to stop (F71). The commands go on."""
+        for place in tuple(self._places):
+            place.interrupt(_Ending.DISMISSED)
+
+    async def wait(self, invocation: Invocation, budget: timedelta, receive: Receive) -> Command:
+        """The command with its outcome, or as it is known when the budget ends.
+
+        ClientDisconnect when the caller hung up, DismissedError after `dismiss`.
+        """
+        loop = asyncio.get_running_loop()
+        place = _Place(current_task(), receive)
+        self._places.add(place)
+        timer = loop.call_later(WATCH_AFTER, place.watch)
+        try:
+            return await invocation.wait(budget)
+        except asyncio.CancelledError:
+            if not place.interrupted():
+                raise
+            if place.why is _Ending.DISMISSED:
+                self._counters["caller.dismissed"] += 1
+                raise DismissedError from None
+            self._counters["caller.hung_up"] += 1
+            raise ClientDisconnect from None
+        finally:
+            timer.cancel()
+            self._places.discard(place)
+            place.close()

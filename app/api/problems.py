@@ -1,0 +1,191 @@
+"""Errors as RFC 9457 `application/problem+json`: which status each one has, and what the caller is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final
+
+import orjson
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+
+from app.api.http import BODY_SECONDS, PROBLEM_JSON, BytesResponse, SlowBodyError
+from app.core import errors
+from app.core.payload import MAX_BYTES, MAX_DEPTH
+
+CLIENT_GONE: Final = 499
+"""What a log shows for a caller that hung up; nobody receives it. (nginx made this number known.)"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """A kind of problem. `retry_after` is in seconds; `hang_up` closes the connection: a body may still be coming."""
+
+    slug: str
+    title: str
+    status: int
+    retry_after: int | None = None
+    hang_up: bool = False
+
+    @property
+    def uri(self) -> str:
+        """What identifies it for ever."""
+        return f"urn:homing:problem:{self.slug}"
+
+
+NOT_FOUND: Final = ProblemType("not-found", "There is nothing here", 404)
+METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", "This method is not allowed here", 405)
+SLOW_BODY: Final = ProblemType("slow-body", "The body did not arrive in time", 408, hang_up=True)
+NOT_JSON: Final = ProblemType("unsupported-media-type", "The body must be JSON", 415)
+INVALID: Final = ProblemType("invalid-input", "A value is outside what is allowed", 422)
+INTERNAL: Final = ProblemType("internal-error", "Homing made a mistake", 500)
+NOT_SENT: Final = ProblemType("not-sent", "The command was not sent", 503, retry_after=1)
+NO_OUTCOME: Final = ProblemType("outcome-unknown", "The outcome could not be learned in time", 503, retry_after=1)
+NOT_READY: Final = ProblemType("not-ready", "This node cannot serve now", 503, retry_after=1)
+TIMED_OUT: Final = ProblemType("timed-out", "The device did not answer before the deadline", 504)
+UNAVAILABLE: Final = ProblemType("unavailable", "Something this node needs is away", 503, retry_after=1)
+
+BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyType(
+    {
+        errors.HomingError: INTERNAL,
+        errors.ConfigurationError: INTERNAL,
+        errors.InvalidInputError: INVALID,
+        errors.PayloadTooLargeError: ProblemType("body-too-large", "The body is too large", 413, hang_up=True),
+        errors.UndecodableMessageError: ProblemType("unreadable-body", "The body cannot be read", 422),
+        errors.CommandError: INTERNAL,
+        errors.CommandNotFoundError: ProblemType("command-not-found", "There is no such command", 404),
+        errors.CommandFinishedError: ProblemType("command-finished", "The command has an outcome already", 409),
+        errors.IdempotencyMismatchError: ProblemType(
+            "idempotency-key-reused", "The idempotency key belongs to a different command", 422
+        ),
+        errors.IllegalTransitionError: ProblemType(
+            "illegal-transition", "The command's state does not allow this", 409
+        ),
+        errors.CapacityError: ProblemType("limit-reached", "A limit is reached", 429, retry_after=1),
+        errors.DeviceBusyError: ProblemType("device-busy", "The device is busy with a command", 429, retry_after=1),
+        errors.UnavailableError: UNAVAILABLE,
+        errors.StoreUnavailableError: ProblemType("store-unavailable", "The state store is away", 503, retry_after=1),
+        errors.BrokerUnavailableError: ProblemType("broker-unavailable", "The MQTT broker is away", 503, retry_after=1),
+        errors.PublishUnconfirmedError: ProblemType(
+            "publish-unconfirmed", "The command may or may not have been sent", 503, retry_after=1
+        ),
+        errors.NodeDrainingError: ProblemType("node-draining", "This node is about to stop", 503, retry_after=1),
+        errors.NodeIdTakenError: UNAVAILABLE,
+    }
+)
+"""Every error class, none by inheritance: a new one must be thought about."""
+
+UNREADABLE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "duplicate_key": "an object has the same key twice",
+        "empty": "it is empty; a JSON object is needed",
+        "lone_surrogate": "a string has half of a surrogate pair, which is no character",
+        "not_a_number": "NaN and Infinity are not JSON",
+        "not_json": "it is not JSON (RFC 8259)",
+        "not_utf8": "it is not UTF-8",
+        "number_out_of_range": "a number is out of range; allowed: integers from -2^63 to 2^64-1 and finite floats",
+        "too_deep": f"arrays and objects are nested too deep; allowed: {MAX_DEPTH} levels",
+        "too_large": f"it is too large; allowed: at most {MAX_BYTES} bytes",
+    }
+)
+"""The reasons of decode_json as sentences."""
+
+
+def problem(
+    kind: ProblemType, detail: str, headers: Iterable[tuple[bytes, bytes]] = (), **facts: object
+) -> BytesResponse:
+    """The response that tells a caller of a problem; `facts` that are None are left out."""
+    known = {name: fact for name, fact in facts.items() if fact is not None}
+    body = orjson.dumps({"type": kind.uri, "title": kind.title, "status": kind.status, "detail": detail, **known})
+    all_headers = [*headers]
+    if kind.retry_after is not None:
+        all_headers.append((b"retry-after", b"%d" % kind.retry_after))
+    if kind.hang_up:
+        all_headers.append((b"connection", b"close"))
+    return BytesResponse(body, status=kind.status, content_type=PROBLEM_JSON, headers=all_headers)
+
+
+def of_error(error: errors.HomingError) -> Response:
+    """The problem that an error of ours is to a caller."""
+    kind = BY_ERROR.get(type(error), INTERNAL)
+    detail = str(error) if kind is not INTERNAL else "the request could not be served"
+    faults = None
+    if isinstance(error, errors.InvalidInputError):
+        faults = [{"field": error.field, "reason": error.reason}]
+    elif isinstance(error, errors.UndecodableMessageError):
+        reason = UNREADABLE.get(error.reason, error.reason)
+        detail = f"body: {reason}"
+        faults = [{"field": "body", "reason": reason}]
+    state = error.state if isinstance(error, errors.CommandFinishedError) else None
+    return problem(kind, detail, command_id=getattr(error, "command_id", None), state=state, errors=faults)
+
+
+def install(application: FastAPI) -> None:
+    """Answer every error of the application with a problem."""
+    application.add_exception_handler(errors.HomingError, _homing_error)
+    application.add_exception_handler(SlowBodyError, _slow_body)
+    application.add_exception_handler(ClientDisconnect, _client_gone)
+    application.add_exception_handler(HTTPException, _http_exception)
+    application.add_exception_handler(RequestValidationError, _validation_error)
+    application.add_exception_handler(Exception, _anything_else)
+
+
+async def _homing_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, errors.HomingError):
+        raise error
+    return of_error(error)
+
+
+async def _slow_body(_request: Request, _error: Exception) -> Response:
+    return problem(SLOW_BODY, f"the body did not arrive within {BODY_SECONDS:g} seconds")
+
+
+async def _client_gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=CLIENT_GONE)
+
+
+async def _http_exception(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
+    if error.status_code == NOT_FOUND.status:
+        return problem(NOT_FOUND, "no such path; /openapi.json lists all of them", headers)
+    if error.status_code == METHOD_NOT_ALLOWED.status:
+        allowed = ", ".join(sorted(_methods_of(request)))
+        detail = f"{request.method[:16]!a} is not allowed here; allowed: {allowed}"
+        return problem(METHOD_NOT_ALLOWED, detail, [(b"allow", allowed.encode())])
+    # RFC 9457, 4.2.1: about:blank when the status code says it all.
+    title = HTTPStatus(error.status_code).phrase
+    body = orjson.dumps({"type": "about:blank", "title": title, "status": error.status_code, "detail": error.detail})
+    return BytesResponse(body, status=error.status_code, content_type=PROBLEM_JSON, headers=headers)
+
+
+def _methods_of(request: Request) -> set[str]:
+    """The methods of all routes that have this path, of which the framework names only the first."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    return {
+        method
+        for route in routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+
+
+async def _validation_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    faults = [
+        {"field": ".".join(str(part) for part in fault["loc"]), "reason": str(fault["msg"])} for fault in error.errors()
+    ]
+    return problem(INVALID, "; ".join(f"{one['field']}: {one['reason']}" for one in faults), errors=faults)
+
+
+async def _anything_else(_request: Request, _error: Exception) -> Response:
+    return problem(INTERNAL, "the request could not be served; the node's log says why")

@@ -1,0 +1,67 @@
+"""How a command looks in JSON (design §8). What is JSON already is copied, never read."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from app.core.command import Command
+from app.store.base import Page
+
+_MICROSECONDS: Final = 1_000_000
+_RECEIVED_AT: Final = re.compile(rb'"received_at":([0-9]{1,18})\}\Z')
+
+
+def instant(microseconds: int) -> str:
+    """Microseconds since the Unix epoch as RFC 3339 in UTC, to the millisecond."""
+    seconds, rest = divmod(microseconds, _MICROSECONDS)
+    return f"{_second(seconds)}.{rest // 1000:03d}Z"
+
+
+@lru_cache(maxsize=4096)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def command_json(command: Command) -> bytes:
+    """One command."""
+    return orjson.dumps(_members(command))
+
+
+def page_json(page: Page) -> bytes:
+    """A page of commands."""
+    return orjson.dumps({"commands": [_members(command) for command in page.commands], "cursor": page.cursor})
+
+
+def _members(command: Command) -> dict[str, Any]:
+    return {
+        "id": command.id,
+        "device_id": command.device_id,
+        "method": command.method,
+        "params": orjson.Fragment(command.params),
+        "state": command.state,
+        "result": json_or_none(command.result),
+        "error": json_or_none(command.error),
+        "deadline": instant(command.deadline),
+        "created_at": instant(command.created_at),
+        "finished_at": None if command.finished_at is None else instant(command.finished_at),
+        "home_node": command.home_node,
+        "received_by": command.received_by,
+        "forwarded": command.forwarded,
+        "late": None if command.late is None else orjson.Fragment(_RECEIVED_AT.sub(_readable, command.late)),
+        "progress": json_or_none(command.progress),
+        "profile": command.profile,
+    }
+
+
+def json_or_none(text: bytes | None) -> orjson.Fragment | None:
+    """A JSON text to be copied."""
+    return None if text is None else orjson.Fragment(text)
+
+
+def _readable(received_at: re.Match[bytes]) -> bytes:
+    return b'"received_at":"%b"}' % instant(int(received_at[1])).encode()

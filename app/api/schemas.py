@@ -1,0 +1,221 @@
+"""What goes in and out, for `/docs` and `/openapi.json`. The endpoints do not go through these models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+from pydantic.json_schema import models_json_schema
+
+from app.core.command import CommandState
+from app.core.payload import MAX_DEPTH
+
+DEVICE_ID: Final = "1ZNDH1D0010098"
+COMMAND_ID: Final = "042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
+
+CommandId = Annotated[str, Field(description="Its first three digits say where in the store it lives.")]
+Instant = Annotated[AwareDatetime, Field(description="RFC 3339, UTC, to the millisecond.")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class CommandBody(_Model):
+    """What a device is asked to do."""
+
+    method: Annotated[
+        str, Field(description="What to do, as the device calls it.", pattern=r"^[A-Za-z0-9_.:\-]{1,128}$")
+    ]
+    params: Annotated[
+        JsonValue, Field(description=f"Any JSON value, at most {MAX_DEPTH} levels deep; {{}} when left out.")
+    ] = {}
+    timeout: Annotated[
+        str | None,
+        Field(
+            description="How long to wait for the device: a number with its unit (ms, s, m, h).",
+            pattern=r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h)$",
+        ),
+    ] = None
+    profile: Annotated[str | None, Field(description="How this device speaks; the node's default when left out.")] = (
+        None
+    )
+    one_way: Annotated[
+        bool, Field(description="The device does not answer: the command succeeds when the MQTT broker has it.")
+    ] = False
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"method": "takeoff_to_point", "params": {"target_height": 30.5}, "timeout": "10s", "profile": "dji"},
+                {"method": "reboot"},
+            ]
+        }
+    )
+
+
+class CommandError(BaseModel):
+    """Why a command did not succeed."""
+
+    code: Annotated[JsonValue, Field(description="A word of Homing (`timed_out`, `not_sent`), or the device's code.")]
+    message: str
+
+
+class LateResponse(_Model):
+    """A response that came after the outcome. It changes nothing, and is kept."""
+
+    state: CommandState
+    result: JsonValue
+    error: CommandError | None
+    received_at: Instant
+
+
+class Command(_Model):
+    """A command as it stands."""
+
+    id: CommandId
+    device_id: str
+    method: str
+    params: JsonValue
+    state: Annotated[
+        CommandState,
+        Field(description="`succeeded`, `failed`, `timed_out`, `cancelled` and `unsent` are outcomes and stay."),
+    ]
+    result: Annotated[JsonValue, Field(description="What the device answered, where its profile finds a result.")]
+    error: CommandError | None
+    deadline: Instant
+    created_at: Instant
+    finished_at: Instant | None
+    home_node: Annotated[str, Field(description="The node that sent it.")]
+    received_by: Annotated[str | None, Field(description="The node to which the broker gave the response.")]
+    forwarded: Annotated[bool, Field(description="Whether the response came in on another node than the home node.")]
+    late: LateResponse | None
+    progress: Annotated[JsonValue, Field(description="The latest progress report of the device.")]
+    profile: str
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": COMMAND_ID,
+                    "device_id": DEVICE_ID,
+                    "method": "cover_open",
+                    "params": {},
+                    "state": "succeeded",
+                    "result": {"status": "ok"},
+                    "error": None,
+                    "deadline": "2026-03-01T08:00:10.000Z",
+                    "created_at": "2026-03-01T08:00:00.000Z",
+                    "finished_at": "2026-03-01T08:00:00.120Z",
+                    "home_node": "node-a",
+                    "received_by": "node-b",
+                    "forwarded": True,
+                    "late": None,
+                    "progress": None,
+                    "profile": "dji",
+                }
+            ]
+        }
+    )
+
+
+class CommandPage(_Model):
+    """Commands, newest first. A page may be short, or empty, without being the last."""
+
+    commands: list[Command]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+
+
+class Node(_Model):
+    """A live node as its lease tells."""
+
+    node_id: str
+    incarnation: Annotated[str, Field(description="New with every start.")]
+    client_id: Annotated[str, Field(description="Its MQTT client identifier.")]
+    started_at: Instant
+    self: Annotated[bool, Field(description="Whether it is the node that answers.")]
+
+
+class Self(_Model):
+    """The node that answers."""
+
+    state: str
+    pending: Annotated[int, Field(description="Open commands whose home it is.")]
+    waiters: Annotated[int, Field(description="Callers that wait on it.")]
+    counters: Annotated[dict[str, int], Field(description="What happened since its start, under stable names.")]
+
+
+class Nodes(_Model):
+    """The cluster as this node sees it."""
+
+    nodes: list[Node]
+    self: Self
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "nodes": [
+                        {
+                            "node_id": "node-a",
+                            "incarnation": "01JC8ZQ5M7W3T9K2V4X6Y8B0D1",
+                            "client_id": "homing-node-a-01JC8ZQ5M7W3T9K2V4X6Y8B0D1",
+                            "started_at": "2026-03-01T07:59:00.000Z",
+                            "self": True,
+                        }
+                    ],
+                    "self": {"state": "ready", "pending": 0, "waiters": 0, "counters": {"response.local": 12}},
+                }
+            ]
+        }
+    )
+
+
+class Alive(_Model):
+    """The process runs."""
+
+    status: Annotated[str, Field(examples=["ok"])]
+
+
+class Ready(_Model):
+    """What the node and each part it depends on say."""
+
+    state: Annotated[str, Field(examples=["ready"])]
+    checks: Annotated[
+        dict[str, str],
+        Field(description="`ok` or a sentence.", examples=[{"store": "ok", "mqtt": "ok", "cluster": "ok"}]),
+    ]
+
+
+class Fault(_Model):
+    """What is wrong with one value."""
+
+    field: str
+    reason: str
+
+
+class Problem(BaseModel):
+    """RFC 9457. There may be further members."""
+
+    type: Annotated[str, Field(description="`urn:homing:problem:…`, stable; or `about:blank`.")]
+    title: str
+    status: int
+    detail: str
+    command_id: Annotated[str | None, Field(description="The command it is about.")] = None
+    state: Annotated[str | None, Field(description="The state of that command, or of the node.")] = None
+    error: Annotated[CommandError | None, Field(description="Why the command was not sent.")] = None
+    errors: Annotated[list[Fault] | None, Field(description="Which values are wrong.")] = None
+    checks: Annotated[dict[str, str] | None, Field(description="What the parts of the node say.")] = None
+
+
+MODELS: Final = (CommandBody, Command, CommandPage, Nodes, Alive, Ready, Problem)
+
+
+def components() -> Mapping[str, Any]:
+    """The schemas of all models by name."""
+    _, schema = models_json_schema(
+        [(model, "validation") for model in MODELS], ref_template="#/components/schemas/{model}"
+    )
+    definitions: Mapping[str, Any] = schema["$defs"]
+    return definitions

@@ -1,0 +1,119 @@
+"""What the cluster is compared with: the least that FastAPI can do, and the least that MQTT can do."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from pydantic import BaseModel
+
+from app.core.errors import BrokerUnavailableError
+from app.core.messages import Publication
+from app.core.profile import CommandFacts, DeviceProfile
+from app.mqtt.options import MqttOptions
+
+ANSWER_TIMEOUT = 10.0
+"""Seconds."""
+
+
+class _Command(BaseModel):
+    method: str
+    params: dict[str, Any] = {}
+    timeout: str | float | None = None
+    profile: str | None = None
+    one_way: bool = False
+
+
+def no_op_application() -> FastAPI:
+    """Takes the same request as a node, validates it, and does nothing with it."""
+    application = FastAPI(openapi_url=None)
+
+    @application.post("/v1/devices/{device_id}/commands")
+    async def no_op(device_id: str, command: _Command) -> dict[str, str]:
+        return {"device_id": device_id, "method": command.method}
+
+    return application
+
+
+def serve_no_op(port: int) -> None:
+    """Serve the no-op application the way a node is served, until SIGTERM."""
+    uvicorn.run(
+        no_op_application(),
+        host="127.0.0.1",
+        port=port,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=2048,
+        timeout_keep_alive=75,
+    )
+
+
+class PahoRoundTrip:
+    """One paho client that sends a command to a device and waits for its answer, without anything in between."""
+
+    def __init__(self, mqtt_url: str, profile: DeviceProfile) -> None:
+        self._options = MqttOptions.from_url(mqtt_url, client_id="bench-paho")
+        self._profile = profile
+        self._client = paho.Client(
+            CallbackAPIVersion.VERSION2, client_id="bench-paho", protocol=MQTTProtocolVersion.MQTTv5
+        )
+        self._answers = 0
+        self._subscribed = False
+
+    def connect(self) -> None:
+        """Connect and subscribe to the answers of all devices."""
+        client = self._client
+        client.on_socket_open = _without_delay
+        client.on_message = self._on_message
+        client.on_subscribe = self._on_subscribe
+        if self._options.username is not None:
+            client.username_pw_set(self._options.username, self._options.password)
+        client.connect(self._options.host, self._options.port)
+        client.loop(1.0)
+        client.subscribe([(spec.topic.filter(), 1) for spec in self._profile.responses[:1]])
+        self._loop_until(lambda: self._subscribed)
+
+    def measure(self, devices: Sequence[str], method: str, params: dict[str, Any], count: int) -> list[int]:
+        """Microseconds of each of `count` round trips, one at a time."""
+        latencies = []
+        for number in range(count):
+            publication = self._command(devices[number % len(devices)], method, params | {"echo": number}, number)
+            expected = self._answers + 1
+            started = time.perf_counter()
+            self._client.publish(publication.topic, publication.payload, qos=1)
+            self._loop_until(lambda expected=expected: self._answers >= expected)
+            latencies.append(int((time.perf_counter() - started) * 1_000_000))
+        return latencies
+
+    def _command(self, device: str, method: str, params: dict[str, Any], number: int) -> Publication:
+        milliseconds = int(timedelta(seconds=time.perf_counter()) / timedelta(microseconds=1))
+        facts = CommandFacts(f"000-{number:026d}", device, method, params, milliseconds, milliseconds + 10_000_000)
+        return self._profile.compose(facts)
+
+    def _loop_until(self, condition: Any) -> None:  # noqa: ANN401
+        deadline = time.perf_counter() + ANSWER_TIMEOUT
+        while not condition():
+            self._client.loop(ANSWER_TIMEOUT)
+            if time.perf_counter() > deadline:
+                raise BrokerUnavailableError("the bare round trip got no answer")
+
+    def _on_message(self, _client: object, _data: object, _message: object) -> None:
+        self._answers += 1
+
+    def _on_subscribe(self, *_arguments: object) -> None:
+        self._subscribed = True
+
+
+def _without_delay(_client: object, _data: object, sock: Any) -> None:  # noqa: ANN401 - as paho types it
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

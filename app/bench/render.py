@@ -1,0 +1,112 @@
+"""The report for people."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from app.bench.report import BenchReport, PendingReport, PendingStep, Side
+
+RATIO_GOAL = 0.40
+SINGLE_GOAL = 5.0
+GROWTH_GOAL = 1.15
+NODE_BYTES_GOAL = 4096
+REDIS_BYTES_GOAL = 1536
+
+
+def render(report: BenchReport) -> RenderableType:
+    """Tables for a rich Console."""
+    parts: list[RenderableType] = [_throughput(report), _cpu(report), _single(report)]
+    parts.extend(_pending(one) for one in report.pending)
+    parts.append(_verdict(report))
+    return Group(*parts)
+
+
+def _throughput(report: BenchReport) -> Table:
+    options = report.options
+    table = Table(title=f"{options['in_flight']} in flight, {options['devices']} devices, profile {options['profile']}")
+    table.add_column("")
+    for heading in ("per second", "p50 ms", "p99 ms", "p99.9 ms", "answers", "forwarded", "wrong", "lost", "errors"):
+        table.add_column(heading, justify="right")
+    table.add_row("commands", *_side(report.cluster))
+    table.add_row("no-op POST", *_side(report.no_op))
+    spread = ", ".join(f"{one:.3f}" for one in report.ratios)
+    table.caption = f"commands / no-op = {report.ratio:.3f} (rounds: {spread}); the aim is {RATIO_GOAL:.2f} or more"
+    return table
+
+
+def _side(side: Side) -> list[str]:
+    latency = side.latency
+    return [
+        f"{side.per_second:,.0f}",
+        f"{latency.p50:.1f}",
+        f"{latency.p99:.1f}",
+        f"{latency.p999:.1f}",
+        f"{side.commands:,}",
+        f"{side.forwarded:.1%}",
+        str(side.wrong),
+        str(side.lost),
+        _errors(side.errors),
+    ]
+
+
+def _errors(errors: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(errors.items())) or "0"
+
+
+def _cpu(report: BenchReport) -> Table:
+    table = Table(title="CPU per command, µs")
+    sides = (("commands", report.cluster), ("no-op POST", report.no_op))
+    names = list(dict.fromkeys(name for _, side in sides for name in side.cpu))
+    table.add_column("")
+    for name in (*names, "all"):
+        table.add_column(name, justify="right")
+    for label, side in sides:
+        cells = [f"{side.cpu[name]:.0f}" if name in side.cpu else "" for name in names]
+        table.add_row(label, *cells, f"{sum(side.cpu.values()):.0f}")
+    return table
+
+
+def _single(report: BenchReport) -> Table:
+    single = report.single
+    table = Table(title="One command at a time")
+    for heading in ("bare paho p50 ms", "node p50 ms", "ratio"):
+        table.add_column(heading, justify="right")
+    table.add_row(f"{single.paho_p50:.2f}", f"{single.node_p50:.2f}", f"{single.ratio:.2f}")
+    table.caption = f"the aim is a ratio of {SINGLE_GOAL:.0f} or less"
+    return table
+
+
+def _pending(report: PendingReport) -> Table:
+    table = Table(title=f"Beside commands that wait {report.where}")
+    names = list(report.steps[0].cpu)
+    for heading in ("waiting", "per second", *(f"{name} µs" for name in names), "node bytes", "Redis bytes", "faults"):
+        table.add_column(heading, justify="right")
+    for step in report.steps:
+        table.add_row(*_pending_cells(step, names))
+    growth = ", ".join(f"{name} × {report.growth(name):.2f}" for name in names)
+    table.caption = (
+        f"CPU per command, most against fewest: {growth}. The aim is × {GROWTH_GOAL:.2f} at most,"
+        f" and less than {NODE_BYTES_GOAL} bytes in the node and {REDIS_BYTES_GOAL} in Redis per waiting command"
+    )
+    return table
+
+
+def _pending_cells(step: PendingStep, names: list[str]) -> list[str]:
+    faults = step.wrong + step.lost + sum(step.errors.values())
+    cpu = [f"{step.cpu[name]:.0f}" for name in names]
+    return [
+        f"{step.pending:,}",
+        f"{step.per_second:,.0f}",
+        *cpu,
+        f"{step.node_bytes:,.0f}",
+        f"{step.redis_bytes:,.0f}",
+        str(faults),
+    ]
+
+
+def _verdict(report: BenchReport) -> Text:
+    machine = report.machine
+    said = "every command got its own answer" if report.clean else "NOT every command got its own answer"
+    return Text(f"{said}; {machine['cpus']} CPUs, Python {machine['python']}, {machine['system']}")

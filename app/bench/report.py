@@ -1,0 +1,156 @@
+"""What the benchmark found."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from app import __version__
+from app.bench.generator import LoadResult
+from app.bench.statistics import Latency, median, ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of load: what came back, and the CPU seconds of each process meanwhile."""
+
+    load: LoadResult
+    cpu: dict[str, float]
+
+    def cpu_per_command(self) -> dict[str, float]:
+        """Microseconds of CPU per good answer, by process."""
+        return {name: ratio(seconds * 1_000_000, self.load.good) for name, seconds in self.cpu.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """All turns of the cluster, or of the reference. Rates and CPU are medians over the turns, latency is of all."""
+
+    per_second: float
+    latency: Latency
+    cpu: dict[str, float]
+    """Microseconds per command, by process."""
+    commands: int
+    forwarded: float
+    """The share whose response came in on another node than the home node."""
+    wrong: int
+    lost: int
+    errors: dict[str, int]
+
+    @classmethod
+    def of(cls, turns: Sequence[Turn]) -> Side:
+        """Sum up."""
+        loads = [turn.load for turn in turns]
+        good = sum(load.good for load in loads)
+        return cls(
+            per_second=median([load.per_second for load in loads]),
+            latency=Latency.of([one for load in loads for one in load.latencies]),
+            cpu=median_by_name([turn.cpu_per_command() for turn in turns]),
+            commands=good,
+            forwarded=ratio(sum(load.forwarded for load in loads), good),
+            wrong=sum(load.wrong for load in loads),
+            lost=sum(load.lost for load in loads),
+            errors=dict(sum((Counter(load.errors) for load in loads), Counter())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One command at a time: medians over the turns of the p50, in milliseconds."""
+
+    paho_p50: float
+    node_p50: float
+    ratio: float
+    """The median of the turns' own ratios."""
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Single:
+        """From the latencies (microseconds) of bare paho and of the node, turn by turn."""
+        p50 = [(Latency.of(paho).p50, Latency.of(node).p50) for paho, node in pairs]
+        return cls(
+            paho_p50=median([paho for paho, _ in p50]),
+            node_p50=median([node for _, node in p50]),
+            ratio=median([ratio(node, paho) for paho, node in p50]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingStep:
+    """Load beside `pending` commands that wait: CPU in microseconds per command, memory in bytes per waiting one."""
+
+    pending: int
+    per_second: float
+    cpu: dict[str, float]
+    node_bytes: float
+    redis_bytes: float
+    wrong: int
+    lost: int
+    errors: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReport:
+    """How waiting commands weigh: on all devices, or all on one."""
+
+    where: str
+    steps: list[PendingStep]
+
+    def growth(self, process: str) -> float:
+        """CPU per command of a process with the most waiting commands, against the fewest: 1.0 is the same."""
+        return ratio(self.steps[-1].cpu.get(process, 0.0), self.steps[0].cpu.get(process, 0.0))
+
+
+def describe_machine() -> dict[str, Any]:
+    """What a reader must know to compare figures."""
+    return {
+        "homing": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """Everything that was measured in one run."""
+
+    options: dict[str, Any]
+    cluster: Side
+    no_op: Side
+    ratio: float
+    """Commands per second against requests per second of the no-op reference: the median of the turns' ratios."""
+    ratios: list[float]
+    single: Single
+    pending: list[PendingReport] = field(default_factory=list)
+    machine: dict[str, Any] = field(default_factory=describe_machine)
+
+    @property
+    def clean(self) -> bool:
+        """Whether every command got its own answer, and in time."""
+        steps = [step for report in self.pending for step in report.steps]
+        sides: list[Side | PendingStep] = [self.cluster, self.no_op, *steps]
+        return not any(side.wrong or side.lost or side.errors for side in sides)
+
+    def as_json(self) -> bytes:
+        """As a JSON document."""
+        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2)
+
+
+def turn_ratios(cluster: Sequence[Turn], no_op: Sequence[Turn]) -> list[float]:
+    """Each turn of the cluster against the reference's turn just before it."""
+    return [ratio(ours.load.per_second, its.load.per_second) for ours, its in zip(cluster, no_op, strict=True)]
+
+
+def median_by_name(values: Iterable[dict[str, float]]) -> dict[str, float]:
+    """The median per key."""
+    by_name: dict[str, list[float]] = {}
+    for one in values:
+        for name, value in one.items():
+            by_name.setdefault(name, []).append(value)
+    return {name: median(found) for name, found in by_name.items()}

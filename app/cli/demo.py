@@ -1,0 +1,238 @@
+"""`homing demo`: a broker, a store, a node and a small fleet in one process, and a round of commands to look at."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from app.cli.output import Exit, Stop, err, out
+
+if TYPE_CHECKING:
+    import socket
+
+    from rich.table import Table
+
+    from app.cli.client import JsonObject, NodeClient
+    from app.cli.server import NodeServer
+    from app.settings import Settings
+
+PROFILE: Final = "dji"
+FIRST_DEVICE: Final = "dock-1"
+NODE_ID: Final = "demo-node"
+TIMEOUT: Final = "10s"
+READY_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 15.0
+"""More than TIMEOUT: the node says what became of a command."""
+
+MOST_AT_ONCE: Final = 32
+"""Commands in flight."""
+
+ROUND: Final[tuple[tuple[str, JsonObject], ...]] = (
+    ("device_reboot", {}),
+    ("cover_open", {}),
+    ("drone_open", {}),
+    ("flighttask_execute", {"flight_id": "demo-flight"}),
+    ("takeoff_to_point", {"flight_id": "demo-takeoff", "target_latitude": 47.37, "target_longitude": 8.54}),
+    ("cover_close", {}),
+)
+"""What the docks are told in turn: quick ones, and jobs that report progress before they end."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One command of the round; the fields below `params` are filled in when its outcome is there."""
+
+    device: str
+    method: str
+    params: JsonObject
+    outcome: str = ""
+    milliseconds: float | None = None
+    home_node: str = ""
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End after the first round of commands.")] = False,
+    devices: Annotated[int, typer.Option("--devices", "-n", min=1, max=200, help="Simulated DJI docks.")] = 5,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the API; another one if it is taken.")] = 8080,
+) -> None:
+    """Show it working: needs no broker, no Redis and no settings. Keeps serving until Ctrl-C.
+
+    Exit code: 0 all commands of the first round succeeded (and later Ctrl-C), 1 one did not.
+    """
+    from app.cli.server import bridge_logging
+    from app.observability import configure_logging
+
+    configure_logging("error", "console")
+    bridge_logging()
+    # uvicorn raises the signals again that ended it; by then all is over.
+    signal.signal(signal.SIGINT, _ignore)
+    signal.signal(signal.SIGTERM, _ignore)
+    if not asyncio.run(_demo(_listener(port), devices, once=once)):
+        raise Stop("not every command succeeded", Exit.FAILED)
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+def _listener(port: int) -> socket.socket:
+    from app.cli.server import listen, url_of
+    from app.core.errors import ConfigurationError
+
+    try:
+        return listen("127.0.0.1", port)
+    except ConfigurationError:
+        listener = listen("127.0.0.1", 0)
+        err.print(f"Port {port} is taken, so the API is at {url_of(listener)}", markup=False)
+        return listener
+
+
+async def _demo(listener: socket.socket, devices: int, *, once: bool) -> bool:
+    from app.cli.client import NodeClient
+    from app.cli.server import NodeServer, url_of
+    from app.mqtt.embedded import EmbeddedBroker
+
+    client = NodeClient(url_of(listener))
+    async with EmbeddedBroker() as broker, _fleet(broker.url, devices):
+        server = NodeServer(settings_for(broker.url), listener)
+        serving = asyncio.create_task(server.serve())
+        working = asyncio.create_task(_show_round(client, server, devices))
+        await asyncio.wait((serving, working), return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            # Ctrl-C, or the node failed.
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            serving.result()
+            return True
+        try:
+            succeeded = working.result()
+            if not once:
+                _explain(client.url)
+                await serving
+        finally:
+            server.stop()
+            await asyncio.gather(serving, return_exceptions=True)
+    return succeeded
+
+
+def settings_for(mqtt_url: str) -> Settings:
+    """The settings of the demo's node: nothing of the environment that leads out of this process."""
+    from app.settings import MqttSettings, NodeSettings, ProfilesSettings, StoreSettings, load_settings
+
+    return load_settings(
+        profile=PROFILE,
+        node=NodeSettings(id=NODE_ID),
+        store=StoreSettings(),
+        mqtt=MqttSettings(url=mqtt_url, version="3.1.1"),
+        profiles=ProfilesSettings(),
+    )
+
+
+@asynccontextmanager
+async def _fleet(mqtt_url: str, devices: int) -> AsyncIterator[None]:
+    from app.simulator import FleetOptions, parse_range, run_simulation
+
+    options = FleetOptions(
+        profile=PROFILE, devices=devices, first_device=FIRST_DEVICE, delay=parse_range("20ms..250ms")
+    )
+    ready = asyncio.Event()
+    running = asyncio.create_task(run_simulation(options, mqtt_url, version="3.1.1", ready=ready))
+    waiting = asyncio.create_task(ready.wait())
+    try:
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED, timeout=READY_SECONDS)
+        if running.done():
+            running.result()
+        yield
+    finally:
+        waiting.cancel()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def _show_round(client: NodeClient, server: NodeServer, devices: int) -> bool:
+    from rich.live import Live
+
+    from app.simulator.options import device_ids
+
+    names = device_ids(FIRST_DEVICE, devices)
+    rows = [
+        Row(names[number % devices], method, params)
+        for number, (method, params) in enumerate(ROUND * -(-devices // len(ROUND)))
+    ]
+    await _until_ready(client, server)
+    loop = asyncio.get_running_loop()
+    with (
+        ThreadPoolExecutor(min(len(rows), MOST_AT_ONCE)) as threads,
+        Live(console=out, refresh_per_second=10, get_renderable=lambda: table_of(rows)),
+    ):
+        await asyncio.gather(*(loop.run_in_executor(threads, _send, client, row) for row in rows))
+    return all(row.outcome == "succeeded" for row in rows)
+
+
+async def _until_ready(client: NodeClient, server: NodeServer) -> None:
+    from app.cli.client import NodeUnreachableError
+
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            while True:
+                if server.uvicorn.started:
+                    with suppress(NodeUnreachableError):
+                        answer = await asyncio.to_thread(client.call, "GET", "/readyz", 1.0)
+                        if answer.status == 200:  # noqa: PLR2004 - HTTP
+                            return
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise Stop(f"the node was not ready after {READY_SECONDS:g} s") from None
+
+
+def _send(client: NodeClient, row: Row) -> None:
+    """Blocking: one command with its outcome."""
+    from app.cli.client import NodeUnreachableError
+    from app.system import SystemClock
+
+    clock = SystemClock()
+    began = clock.monotonic()
+    try:
+        body: JsonObject = {"method": row.method, "params": row.params, "timeout": TIMEOUT}
+        answer = client.post_command(row.device, body, {}, ANSWER_SECONDS)
+        row.home_node = str(answer.body.get("home_node", ""))
+        row.outcome = str(answer.body.get("state") or answer.problem)
+    except NodeUnreachableError as error:
+        row.outcome = str(error)
+    row.milliseconds = (clock.monotonic() - began) * 1000
+
+
+def table_of(rows: list[Row]) -> Table:
+    """The round as it stands."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("device", "method", "outcome"):
+        table.add_column(name)
+    table.add_column("ms", justify="right")
+    table.add_column("home node")
+    for row in rows:
+        style = "green" if row.outcome == "succeeded" else "bold red"
+        milliseconds = "" if row.milliseconds is None else f"{row.milliseconds:.0f}"
+        outcome = Text(row.outcome, style) if row.outcome else Text("…", "dim")
+        table.add_row(row.device, row.method, outcome, milliseconds, row.home_node)
+    return table
+
+
+def _explain(url: str) -> None:
+    out.print(
+        f"\nAPI   {url}/v1/commands\nDocs  {url}/docs\n"
+        f"Try   curl -s {url}/v1/devices/{FIRST_DEVICE}/commands -H 'Content-Type: application/json' "
+        """-d '{"method": "cover_open"}'"""
+        "\nCtrl-C ends it.",
+        markup=False,
+    )

@@ -1,0 +1,175 @@
+"""`homing send`: one command to one device, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.output import Exit, Stop, err, out
+from app.core.durations import format_duration, parse_duration
+
+MARGIN: Final = timedelta(seconds=10)
+"""How much longer than the command's timeout we wait for the HTTP answer."""
+LOOK_AGAIN: Final = 0.3
+"""Seconds between two looks at a command that the node answered before it had an outcome."""
+
+OUTCOMES: Final = {
+    "succeeded": Exit.OK,
+    "failed": Exit.FAILED,
+    "timed_out": Exit.TIMED_OUT,
+    "cancelled": Exit.CANCELLED,
+    "unsent": Exit.UNSENT,
+}
+STATUSES: Final = {429: Exit.UNSENT, 503: Exit.UNSENT, 504: Exit.TIMED_OUT}
+
+
+class Output(StrEnum):
+    """How the outcome is printed."""
+
+    HUMAN = "human"
+    JSON = "json"
+
+
+def send(  # noqa: PLR0913 - the options that people type
+    device: Annotated[str, typer.Argument(help="The device id, such as dock-1.", show_default=False)],
+    method: Annotated[str, typer.Argument(help="What it is to do, such as cover_open.", show_default=False)],
+    param: Annotated[
+        list[str] | None, typer.Option("--param", "-p", metavar="KEY=VALUE", help="Repeatable. JSON, else a string.")
+    ] = None,
+    json_params: Annotated[str | None, typer.Option("--json", metavar="OBJECT", help="All params as JSON.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Such as 500ms, 10s, 1.5m. The node decides if absent.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Device profile. The node decides if absent.")] = None,
+    no_wait: Annotated[bool, typer.Option("--async", help="Print the command's id and do not wait.")] = False,
+    idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it joins the first command.")] = None,
+    node: Annotated[str | None, typer.Option(metavar="URL", help="[default: port HOMING_API_PORT of this machine]")] = None,
+    output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.HUMAN,
+) -> None:
+    """Send a command to a device and wait for its outcome.
+
+    Exit code: 0 succeeded (or accepted, with --async), 1 the device refused or failed, 2 wrong input, 3 timed out,
+    4 cancelled, 5 not sent (broker or store away, or a limit reached), 6 no node there, 7 the node answered strangely.
+    """
+    from app.cli.client import NodeClient, NodeUnreachableError
+    from app.core.errors import InvalidInputError
+
+    body: dict[str, Any] = {"method": method, "params": parse_params(param or (), json_params)}
+    if timeout is not None:
+        body["timeout"] = format_duration(_duration(timeout))
+    if profile is not None:
+        body["profile"] = profile
+    headers = {"Prefer": "respond-async"} if no_wait else {}
+    if idempotency_key is not None:
+        headers["Idempotency-Key"] = _header(idempotency_key)
+    patience = ((_duration(timeout) if timeout else timedelta(hours=1)) + MARGIN).total_seconds()
+    try:
+        client = NodeClient(node or _default_node())
+        with _spinner(f"{method} on {device}"):
+            answer = client.post_command(device, body, headers, patience)
+            if answer.status == 202 and not no_wait:  # noqa: PLR2004 - HTTP
+                answer = _look_until_final(client, str(answer.body.get("id")), patience)
+    except InvalidInputError as error:
+        raise Stop(str(error), Exit.USAGE) from None
+    except NodeUnreachableError as error:
+        raise Stop(str(error), Exit.UNREACHABLE) from None
+    _report(answer.status, answer.body, answer.problem, output)
+
+
+def parse_params(pairs: Sequence[str], json_params: str | None) -> dict[str, Any]:
+    """The params that the options say; Stop with a sentence when they say none."""
+    params: Any = {}
+    if json_params is not None:
+        try:
+            params = json.loads(json_params)
+        except ValueError as error:
+            raise Stop(f"--json: not JSON: {error}", Exit.USAGE) from None
+        if not isinstance(params, dict):
+            raise Stop("--json: must be an object, such as '{\"height\": 30}'", Exit.USAGE)
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not key or not equals:
+            raise Stop(f"--param: {pair[:64]!a} is not KEY=VALUE", Exit.USAGE)
+        params[key] = _value(text)
+    return dict(params)
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return text
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise Stop(f"--timeout: {error}", Exit.USAGE) from None
+
+
+def _header(key: str) -> str:
+    from app.core.errors import InvalidInputError
+    from app.core.identifiers import validate_idempotency_key
+
+    try:
+        return validate_idempotency_key(key)
+    except InvalidInputError as error:
+        raise Stop(f"--idempotency-key: {error.reason}", Exit.USAGE) from None
+
+
+def _default_node() -> str:
+    from app.settings import load_settings
+
+    return f"http://127.0.0.1:{load_settings().api.port}"
+
+
+def _spinner(text: str) -> AbstractContextManager[object]:
+    return err.status(text) if err.is_terminal else nullcontext()
+
+
+def _look_until_final(client: Any, command_id: str, patience: float) -> Any:  # noqa: ANN401
+    deadline = time.monotonic() + patience  # noqa: TID251 - a person waits here
+    while True:
+        answer = client.get_command(command_id, patience)
+        if answer.body.get("state") in OUTCOMES or answer.status >= 400 or time.monotonic() > deadline:  # noqa: PLR2004, TID251
+            return answer
+        time.sleep(LOOK_AGAIN)
+
+
+def _report(status: int, body: dict[str, Any], problem: str, output: Output) -> None:
+    state = body.get("state")
+    code = OUTCOMES.get(str(state), Exit.OK if status < 400 else STATUSES.get(status, _client_or_server(status)))  # noqa: PLR2004
+    if output is Output.JSON:
+        out.print(json.dumps(body), markup=False)
+    elif state is None:
+        raise Stop(problem, code)
+    else:
+        for line in lines_of(body):
+            out.print(line, markup=False)
+    raise Stop("", code)
+
+
+def _client_or_server(status: int) -> Exit:
+    return Exit.USAGE if status < 500 else Exit.UNEXPECTED  # noqa: PLR2004
+
+
+def lines_of(command: dict[str, Any]) -> list[str]:
+    """A command and its outcome for people."""
+    lines = [f"{command.get('method')} on {command.get('device_id')}: {command.get('state')}"]
+    error = command.get("error")
+    if isinstance(error, dict):
+        lines.append(f"  error   {error.get('code')}: {error.get('message')}")
+    if command.get("result") is not None:
+        lines.append(f"  result  {json.dumps(command['result'])}")
+    lines.append(f"  id      {command.get('id')}")
+    return lines

@@ -1,0 +1,171 @@
+"""Runs one node in this process: its listening socket, uvicorn, signals, and why it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import structlog
+import uvicorn
+
+from app.core.errors import ConfigurationError, HomingError
+from app.main import build_application
+from app.settings import Settings
+
+BACKLOG: Final = 2048
+"""Connections that the system keeps for us while we are busy."""
+KEEP_ALIVE_SECONDS: Final = 75
+"""Longer than load balancers keep theirs (60 s), so that it is never us who closes a connection that they begin to use."""
+GRACE_SECONDS: Final = 10
+"""How long open requests may take to end when the node stops."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket to serve on; ConfigurationError when it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise ConfigurationError(
+            f"HOMING_API_HOST, HOMING_API_PORT: cannot listen on {host} port {port}: {reason}"
+        ) from None
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where to reach what serves on this socket, from this machine."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a name for all addresses, not a bind
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """uvicorn stops the node only when all requests have ended, so those that wait are sent away first (F71)."""
+
+    def __init__(self, config: uvicorn.Config, dismiss_callers: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._dismiss_callers = dismiss_callers
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._dismiss_callers()
+        await super().shutdown(sockets)
+
+
+class NodeServer:
+    """A node behind a listening socket. `failure` says afterwards why it could not start or go on."""
+
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+        self.failure: BaseException | None = None
+        self._listener = listener
+        application = build_application(settings, self.fail)
+        start_and_stop = application.router.lifespan_context
+
+        # uvicorn only logs what went wrong while starting; we want to know.
+        @asynccontextmanager
+        async def watched(app: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - Starlette's state is untyped
+            try:
+                async with start_and_stop(app) as state:
+                    yield state
+            except BaseException as error:
+                self.failure = self.failure or error
+                raise
+
+        application.router.lifespan_context = watched
+        self.uvicorn = _Server(
+            uvicorn.Config(
+                application,
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            ),
+            application.state.parking.dismiss,
+        )
+
+    def fail(self, error: BaseException) -> None:
+        """Stop, because a part of the node ended that must run."""
+        self.failure = self.failure or error
+        self.stop()
+
+    def stop(self) -> None:
+        """Begin to stop; `serve` returns when done."""
+        self.uvicorn.should_exit = True
+
+    def parent_ended(self) -> None:
+        """Stop, because standard input ended."""
+        asyncio.get_running_loop().remove_reader(0)
+        self.stop()
+
+    async def serve(self) -> None:
+        """Serve until stopped; raises the HomingError that kept it from starting or going on."""
+        try:
+            await self.uvicorn.serve(sockets=[self._listener])
+        except SystemExit:
+            if self.failure is None:
+                raise
+        if self.failure is not None:
+            raise self.failure
+
+
+def run_node(settings: Settings, listener: socket.socket, *, until_parent_ends: bool = False) -> None:
+    """Serve in this process until SIGTERM or SIGINT; raises the error that ended it otherwise.
+
+    With `until_parent_ends`, standard input is a pipe from the parent, and its end is a reason to stop.
+    """
+    bridge_logging()
+    server = NodeServer(settings, listener)
+    # uvicorn takes the signals over while it runs, and afterwards raises those it got again: that must not kill us.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: server.stop())
+
+    async def serve() -> None:
+        if until_parent_ends:
+            asyncio.get_running_loop().add_reader(0, server.parent_ended)
+        structlog.get_logger().info("http_listens", url=url_of(listener))
+        await server.serve()
+
+    with asyncio.Runner(loop_factory=server.uvicorn.config.get_loop_factory()) as runner:
+        runner.run(serve())
+
+
+class _ToStructlog(logging.Handler):
+    """What libraries log, in the form of everything else."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(Exception):
+            structlog.get_logger(record.name).log(
+                record.levelno, record.getMessage(), exc_info=record.exc_info or False
+            )
+
+
+class _Unexplained(logging.Filter):
+    """Without the tracebacks of errors that the user is told in a sentence."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HomingError)
+
+
+def bridge_logging() -> None:
+    """Let the warnings of libraries come out of structlog."""
+    handler = _ToStructlog(logging.WARNING)
+    handler.addFilter(_Unexplained())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    # Its only errors at start and stop are those that NodeServer raises; the others belong to a request.
+    logging.getLogger("uvicorn.error").addFilter(_is_about_a_request)
+
+
+def _is_about_a_request(record: logging.LogRecord) -> bool:
+    return "lifespan" not in record.pathname and "Traceback" not in record.getMessage()

@@ -1,0 +1,136 @@
+"""What a device does with a message: decides, and leaves sending and waiting to the fleet."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from app.core.messages import Publication, ReceivedMessage
+from app.simulator.families import FAMILIES, Request
+from app.simulator.options import FleetOptions, Range
+
+Planned = tuple[float, Publication]
+"""A publication, and in how many seconds from now to send it."""
+
+
+class Kind(StrEnum):
+    """What became of a message."""
+
+    ANSWERED = "answered"
+    REFUSED = "refused"
+    DROPPED = "dropped"
+    DUPLICATED = "duplicated"
+    LATE = "late"
+    GARBAGE = "garbage"
+    SILENT = "silent"
+    NOT_A_COMMAND = "not_a_command"
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """What a device does; `command_id` is None when it could read no command."""
+
+    kind: Kind
+    command_id: str | None = None
+    planned: list[Planned] = field(default_factory=list)
+
+
+GARBAGE: Final = (
+    b"",
+    b"\x00\xff\xfe not text",
+    b'{"id": "cut of',
+    b"[" * 200,
+    b'{"data": {"result": NaN}}',
+    b'{"tid": "a", "tid": "b"}',
+    b'{"id": "\\ud800"}',
+    b'"a text"',
+    b"{}",
+)
+"""Payloads that are no answer: not JSON, JSON that readers understand differently, or JSON of another kind."""
+
+
+class Behaviour:
+    """How the devices of a fleet react. Chance comes from `rng` alone, so one seed gives one history."""
+
+    def __init__(self, options: FleetOptions, rng: random.Random) -> None:
+        self._options = options
+        self._family = FAMILIES[options.profile]
+        self._random = rng.random
+        self._choice = rng.choice
+        self._faults = _cumulated(options)
+        self._instant = options.delay.high.total_seconds() == 0
+
+    def command_topic(self, device_id: str) -> str:
+        """Where the device gets its commands."""
+        return self._family.command_topic(device_id)
+
+    def react(self, message: ReceivedMessage, now: float) -> Reaction:
+        """Decide; `now` is the wall clock in seconds since the epoch."""
+        try:
+            request = self._family.read(message)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            return Reaction(Kind.NOT_A_COMMAND)
+        if request.method in self._options.silent_methods:
+            return Reaction(Kind.SILENT, request.command_id)
+        kind = self._draw() if self._faults else Kind.ANSWERED
+        return Reaction(kind, request.command_id, self._plan(kind, request, now))
+
+    def _draw(self) -> Kind:
+        drawn = self._random()
+        for limit, kind in self._faults:
+            if drawn < limit:
+                return kind
+        return Kind.ANSWERED
+
+    def _plan(self, kind: Kind, request: Request, now: float) -> list[Planned]:
+        match kind:
+            case Kind.DROPPED:
+                return []
+            case Kind.GARBAGE:
+                body = self._choice(GARBAGE)
+                return self._spaced([Publication(request.response_topic, body, correlation_data=None)])
+            case Kind.REFUSED:
+                return self._spaced([self._family.refusal(request, now)])
+            case Kind.LATE:
+                past_deadline = max(0.0, (request.deadline or now) - now)
+                wait = past_deadline + self._between(self._options.late_by)
+                return [(wait + delay, one) for delay, one in self._spaced(self._family.answers(request, now))]
+            case Kind.DUPLICATED:
+                return [planned for planned in self._spaced(self._family.answers(request, now)) for _ in range(2)]
+            case _:
+                return self._spaced(self._family.answers(request, now))
+
+    def _spaced(self, publications: list[Publication]) -> list[Planned]:
+        """Send one after the other, each a delay after the one before."""
+        if self._instant:
+            return [(0.0, publication) for publication in publications]
+        at = 0.0
+        planned = []
+        for publication in publications:
+            at += self._between(self._options.delay)
+            planned.append((at, publication))
+        return planned
+
+    def _between(self, bounds: Range) -> float:
+        low, high = bounds.low.total_seconds(), bounds.high.total_seconds()
+        return low + (high - low) * self._random()
+
+
+def _cumulated(options: FleetOptions) -> tuple[tuple[float, Kind], ...]:
+    """The faults that can happen, each with the upper limit of a draw from 0.0 to 1.0 that means it."""
+    shares = (
+        (options.drop, Kind.DROPPED),
+        (options.duplicate, Kind.DUPLICATED),
+        (options.late, Kind.LATE),
+        (options.garbage, Kind.GARBAGE),
+        (options.refuse, Kind.REFUSED),
+    )
+    total = 0.0
+    limits = []
+    for share, kind in shares:
+        if share:
+            total += share
+            limits.append((total, kind))
+    return tuple(limits)

@@ -1,0 +1,26 @@
+-- End an open command without a response: timed out, cancelled, not sent, or sent one-way.
+--
+-- KEYS  1 record  2 due  3 list
+-- ARGV  1 command id  2 state  3 states that allow it, with a blank around each  4 finishing node  5 error ('' is none)
+-- Reply {'missing'} | {'illegal', state} | {'won', finished µs}
+--       | {'lost', state, finished µs, receiving node, result, error}
+-- Writes the record; removes it from due and topics (one by order may stay occupied for a while); publishes to the
+-- waiting nodes but the finisher.
+-- Repeated: the command has its outcome, which is the answer.
+
+local id, state, allowed, finisher, error_text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local known_state, waiting, match, finished, by, result, known_error = unpack(redis.call(
+  'HMGET', KEYS[1], 'state', 'waiting', 'match', 'finished', 'by', 'result', 'error'))
+if not known_state then
+  return {'missing'}
+end
+if finished then
+  return {'lost', known_state, finished, by or '', result or '', known_error or ''}
+end
+if not string.find(allowed, ' ' .. known_state .. ' ', 1, true) then
+  return {'illegal', known_state}
+end
+local now = now_us()
+local outcome = {state = state, finished = micros(now), by = '', result = '', error = error_text}
+settle(now, id, waiting, parse(match), KEYS[2], KEYS[3], outcome, finisher)
+return {'won', outcome.finished}

@@ -1,0 +1,53 @@
+-- Time out what is overdue in one partition, and take out of its indexes what has no record any more.
+--
+-- KEYS  1 due  2 list
+-- ARGV  1 grace µs  2 finishing node  3 error  4 most commands to end
+-- Reply {command id, finished µs, command id, finished µs, …}
+-- Writes as finish.lua does for each of them; removes members of due and list.
+-- Repeated: what was ended is due no more.
+-- Bounded: ARGV[4] commands, and 110 members of the list.
+
+local ROUND = 20
+
+local now = now_us()
+local reply = {}
+local due = redis.call(
+  'ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. micros(now - ARGV[1]), 'LIMIT', 0, ARGV[4])
+for _, id in ipairs(due) do
+  local waiting, match, finished =
+    unpack(redis.call('HMGET', key('callback', id), 'waiting', 'match', 'finished'))
+  if waiting and not finished then
+    local outcome = {state = 'timed_out', finished = micros(now), by = '', result = '', error = ARGV[3]}
+    settle(now, id, waiting, parse(match), KEYS[1], KEYS[2], outcome, ARGV[2])
+    reply[#reply + 1] = id
+    reply[#reply + 1] = outcome.finished
+  else
+    redis.call('ZREM', KEYS[1], id)
+  end
+end
+
+-- How many of `count` members from `first` on had no record and are gone now.
+local function tidy(first, count)
+  local gone = {}
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[2], first, first + count - 1)) do
+    if redis.call('EXISTS', key('callback', string.match(member, '^[^:]+'))) == 0 then
+      gone[#gone + 1] = member
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', KEYS[2], unpack(gone))
+  end
+  return #gone
+end
+
+-- The oldest go first as a rule, but a short-lived one may be behind a long-lived one: look at some place, too.
+for _ = 1, 5 do
+  if tidy(0, ROUND) < ROUND then
+    break
+  end
+end
+local size = redis.call('ZCARD', KEYS[2])
+if size > ROUND then
+  tidy(now % size, ROUND / 2)
+end
+return reply

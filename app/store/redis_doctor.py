@@ -1,0 +1,121 @@
+"""Finds out what a Redis is and how it is set up, for `homing doctor`. Blocking; writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from app.core.errors import ConfigurationError, StoreUnavailableError
+
+REPLY_SECONDS: Final = 3.0
+PINGS: Final = 21
+
+
+@dataclass(frozen=True, slots=True)
+class RedisFacts:
+    """What was seen. None where the server does not tell, as managed ones and narrow ACLs do."""
+
+    version: str
+    mode: str
+    """`standalone`, `sentinel` or `cluster`."""
+    role: str
+    """`master` or `slave`, in the words of Redis."""
+    maxmemory: int
+    """Bytes; 0 is no limit."""
+    used_memory: int
+    maxmemory_policy: str
+    append_only: bool
+    append_fsync: str | None
+    snapshots: str | None
+    """The rule for RDB snapshots; empty when there are none."""
+    evicted_keys: int
+    scripts_work: bool
+    wake_ups_work: bool
+    """A message to a Pub/Sub channel came back."""
+    ping_ms: float
+    """Median."""
+
+
+def inspect(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts:
+    """Look at the server; StoreUnavailableError with a reason when there is none. `clock` is monotonic seconds."""
+    address = urlsplit(url)
+    place = f"{address.hostname}:{address.port or 6379}"
+    try:
+        client = Redis.from_url(
+            url,
+            decode_responses=True,
+            socket_timeout=REPLY_SECONDS,
+            socket_connect_timeout=REPLY_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
+    with client:
+        try:
+            client.ping()
+            return _look(client, clock, run_id)
+        except (RedisError, OSError) as error:
+            raise StoreUnavailableError(f"{place}: {error}") from None
+
+
+def _look(client: Redis, clock: Callable[[], float], run_id: str) -> RedisFacts:
+    said: dict[str, Any] = client.info()
+    return RedisFacts(
+        version=str(said.get("redis_version", "unknown")),
+        mode=str(said.get("redis_mode", "standalone")),
+        role=str(said.get("role", "master")),
+        maxmemory=int(said.get("maxmemory", 0)),
+        used_memory=int(said.get("used_memory", 0)),
+        maxmemory_policy=str(said.get("maxmemory_policy", "unknown")),
+        append_only=bool(int(said.get("aof_enabled", 0))),
+        append_fsync=_config(client, "appendfsync"),
+        snapshots=_config(client, "save"),
+        evicted_keys=int(said.get("evicted_keys", 0)),
+        scripts_work=_scripts_work(client),
+        wake_ups_work=_wake_ups_work(client, f"mqtt:node:doctor-{run_id}"),
+        ping_ms=_ping_ms(client, clock),
+    )
+
+
+def _config(client: Redis, name: str) -> str | None:
+    try:
+        found: Any = client.config_get(name)
+    except RedisError:
+        return None
+    value = found.get(name)
+    return None if value is None else str(value)
+
+
+def _scripts_work(client: Redis) -> bool:
+    try:
+        return bool(client.eval("return redis.call('TIME')", 0))
+    except RedisError:
+        return False
+
+
+def _wake_ups_work(client: Redis, channel: str) -> bool:
+    try:
+        with client.pubsub() as listener:
+            listener.subscribe(channel)
+            listener.get_message(timeout=REPLY_SECONDS)
+            client.publish(channel, "doctor")
+            return listener.get_message(timeout=REPLY_SECONDS) is not None
+    except RedisError:
+        return False
+
+
+def _ping_ms(client: Redis, clock: Callable[[], float]) -> float:
+    durations = []
+    for _ in range(PINGS):
+        began = clock()
+        client.ping()
+        durations.append(clock() - began)
+    return median(durations) * 1000

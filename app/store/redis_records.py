@@ -1,0 +1,143 @@
+"""How commands are written into Redis hashes and replies of scripts are read; see lua/common.lua for the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from app.core import keys
+from app.core.callback import Answer, Correlation, Expectation, Registration
+from app.core.command import Command, CommandState
+from app.core.routing import Outcome, Recorded, Verdict
+from app.store.rules import micros, retention_of
+
+Fields = Mapping[str, bytes | None]
+
+OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
+COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, "waiting", "about", "progress", "late")
+
+_KINDS: Final = {Correlation.ID: "i", Correlation.VALUE: "v", Correlation.ORDER: "o"}
+
+
+def expected_keys(partition: int, registration: Registration) -> tuple[list[str], int, list[str]]:
+    """Keys of the topics, those by order first, how many these are, and keys of the correlations."""
+    by_order = {one.topic: None for one in registration.expectations if one.correlation is Correlation.ORDER}
+    topics = by_order | {one.topic: None for one in registration.expectations}
+    values = {
+        keys.correlation(partition, one.topic, one.value): None
+        for one in registration.expectations
+        if one.correlation is Correlation.VALUE
+    }
+    return [keys.topic(partition, one) for one in topics], len(by_order), list(values)
+
+
+def about(registration: Registration) -> bytes:
+    """What the scripts do not look into; they put the two instants in front."""
+    head = f"{registration.device_id}\0{registration.method}\0{registration.profile}\0"
+    return head.encode() + registration.params
+
+
+def match(partition: int, registration: Registration) -> str:
+    """What the scripts need in order to match a response and to clean up."""
+    idempotency = "-"
+    if registration.idempotency_key is not None:
+        idempotency = _digest(keys.idempotency(partition, registration.device_id, registration.idempotency_key))
+    expectations = ",".join(_expectation(partition, one) for one in registration.expectations) or "-"
+    quarantine = micros(registration.quarantine)
+    return f"{retention_ms(registration)} {quarantine} {idempotency} {expectations} {registration.device_id}"
+
+
+def retention_ms(registration: Registration) -> int:
+    """At least one millisecond, which is the least that Redis takes."""
+    return max(1, -(-micros(retention_of(registration)) // 1000))
+
+
+def topic_digest(topic: str) -> str:
+    """The topic as `match` names it: the same in every partition."""
+    return _digest(keys.topic(0, topic))
+
+
+def words(states: Collection[CommandState]) -> str:
+    """The states with a blank around each, as the scripts search them."""
+    return f" {' '.join(states)} "
+
+
+def info(reply: bytes) -> dict[str, str]:
+    """The lines of INFO."""
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def pairs(reply: Sequence[bytes]) -> Fields:
+    """The reply of HGETALL."""
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def command(command_id: str, fields: Fields) -> Command:
+    """The command of a record."""
+    instants, device_id, method, profile, params = (fields["about"] or b"").split(b"\0", 4)
+    created_at, deadline = instants.split(b" ")
+    finished_at, received_by = fields.get("finished"), fields.get("by")
+    return Command(
+        id=command_id,
+        device_id=device_id.decode(),
+        method=method.decode(),
+        params=params,
+        profile=profile.decode(),
+        state=CommandState((fields["state"] or b"").decode()),
+        home_node=(fields["waiting"] or b"").partition(b" ")[0].decode(),
+        created_at=int(created_at),
+        deadline=int(deadline),
+        finished_at=int(finished_at) if finished_at else None,
+        received_by=received_by.decode() if received_by else None,
+        result=fields.get("result"),
+        error=fields.get("error"),
+        progress=fields.get("progress"),
+        late=fields.get("late"),
+    )
+
+
+def outcome_of(command_id: str, fields: Fields) -> Outcome | None:
+    """The outcome of a record, None while it is open."""
+    if fields["finished"] is None:
+        return None
+    return outcome(command_id, [fields[name] or b"" for name in OUTCOME_FIELDS])
+
+
+def outcome(command_id: str, values: Sequence[bytes]) -> Outcome:
+    """The outcome of values in the order of OUTCOME_FIELDS, empty where there is none."""
+    state, finished_at, received_by, result, error = values
+    return Outcome(
+        command_id,
+        CommandState(state.decode()),
+        int(finished_at),
+        received_by.decode() or None,
+        result or None,
+        error or None,
+    )
+
+
+def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
+    """What respond.lua made of the answer."""
+    verdict = Verdict(reply[0].decode())
+    if verdict is Verdict.UNKNOWN:
+        return Recorded(verdict)
+    command_id = reply[1].decode()
+    if verdict is Verdict.MISMATCH:
+        return Recorded(verdict, command_id)
+    waiting = tuple(reply[2].decode().split(" "))
+    found: Outcome | None = None
+    if verdict is Verdict.WON:
+        found = Outcome(command_id, answer.state, int(reply[3]), receiver, answer.result, answer.error)
+    elif verdict is Verdict.DUPLICATE:
+        found = outcome(command_id, reply[3:])
+    return Recorded(verdict, command_id, found, waiting)
+
+
+def _expectation(partition: int, one: Expectation) -> str:
+    value = keys.correlation(partition, one.topic, one.value) if one.correlation is Correlation.VALUE else ""
+    return f"{topic_digest(one.topic)}{_KINDS[one.correlation]}{_digest(value)}"
+
+
+def _digest(key: str) -> str:
+    return key.rpartition(":")[2]

@@ -1,0 +1,243 @@
+"""A whole node in this process, with the HTTP application in front and scripted devices behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from app.api.application import create_application
+from app.callbacks.delivery import Delivery
+from app.callbacks.dispatcher import Dispatcher
+from app.callbacks.registry import Registry
+from app.cluster.base import NodeInfo
+from app.cluster.local import LocalCluster
+from app.commands.expirer import Expirer
+from app.commands.invoker import Invoker
+from app.commands.sweeper import Sweeper
+from app.core.callback import Registration
+from app.core.command import Command, CommandState
+from app.core.errors import StoreUnavailableError
+from app.core.messages import Publication, ReceivedMessage
+from app.core.profile import ResponseReader
+from app.mqtt.base import Delivery as MqttDelivery
+from app.mqtt.base import Subscription
+from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
+from app.node import Node, Parts
+from app.observability import BurstLog, Counters
+from app.profiles.loader import load_profiles
+from app.settings import Settings, load_settings
+from app.store.base import Finished, Joined, Page, Query, Registered
+from app.store.memory import MemoryStateStore
+from app.system import SystemClock, new_ulid
+
+DEVICE = "drone-1"
+COMMANDS = f"/v1/devices/{DEVICE}/commands"
+
+
+class Store(MemoryStateStore):
+    """The memory store, which counts its registrations and can be taken away, also for `finish` alone."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.registrations: list[Registration] = []
+        self.reads = 0
+        self.away = False
+        self.finish_away = False
+        self.after_register: Callable[[], None] = lambda: None
+
+    async def ping(self) -> None:
+        self._check()
+
+    async def register(self, registration: Registration) -> Registered | Joined:
+        self._check()
+        self.registrations.append(registration)
+        registered = await super().register(registration)
+        self.after_register()
+        return registered
+
+    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+        self._check()
+        if self.finish_away:
+            raise StoreUnavailableError("the store does not answer")
+        return await super().finish(command_id, state, finisher, error)
+
+    async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
+        self._check()
+        self.reads += 1
+        return await super().get(command_ids)
+
+    async def list_commands(self, query: Query) -> Page:
+        self._check()
+        self.reads += 1
+        return await super().list_commands(query)
+
+    def _check(self) -> None:
+        if self.away:
+            raise StoreUnavailableError("the store does not answer")
+
+
+class Mqtt(LoopbackMqttClient):
+    """The loopback client, whose publications can be left without PUBACK."""
+
+    def __init__(self, broker: LoopbackBroker, counters: Counters) -> None:
+        super().__init__(broker, "node-a", counters)
+        self.hold_puback = False
+
+    def publish(self, publication: Publication) -> asyncio.Future[None]:
+        puback = super().publish(publication)
+        return asyncio.get_running_loop().create_future() if self.hold_puback else puback
+
+
+class Device:
+    """A device of the `homing` profile that obeys what the method says: `ok`, `refuse`, `big`, or else is silent."""
+
+    def __init__(self, broker: LoopbackBroker) -> None:
+        self.client = LoopbackMqttClient(broker, "device", Counter())
+        self.received: list[dict[str, Any]] = []
+        self.heard = asyncio.Event()
+
+    async def start(self) -> None:
+        await self.client.start([Subscription("homing/+/command")], self._handle)
+        await self.client.wait_connected()
+
+    def answer(self, command: dict[str, Any], raw: str) -> None:
+        """Send `raw`, JSON members, as the response to a command."""
+        topic = f"homing/{command['device']}/response"
+        payload = f'{{"id":"{command["id"]}",{raw}}}'.encode()
+        _ = self.client.publish(Publication(topic, payload))
+
+    def _handle(self, delivery: MqttDelivery) -> None:
+        message: ReceivedMessage = delivery.message
+        delivery.acknowledge()
+        command = {**json.loads(message.payload), "device": message.topic.split("/")[1]}
+        self.received.append(command)
+        self.heard.set()
+        match command["method"]:
+            case "ok":
+                self.answer(command, '"status":"ok","result":{"height":20.50,"serial":18446744073709551615}')
+            case "refuse":
+                self.answer(command, '"status":"error","error":{"code":42,"message":"no GPS"}')
+
+
+@dataclass
+class Rig:
+    """Everything that a test may want to touch."""
+
+    node: Node
+    application: FastAPI
+    store: Store
+    mqtt: Mqtt
+    broker: LoopbackBroker
+    device: Device
+    registry: Registry
+    http: httpx.AsyncClient
+    failures: list[BaseException] = field(default_factory=list)
+
+    async def send(self, method: str, *, headers: dict[str, str] | None = None, **members: Any) -> httpx.Response:
+        return await self.http.post(COMMANDS, json={"method": method, **members}, headers=headers)
+
+    async def heard(self) -> dict[str, Any]:
+        """The latest command that the device got; waits for one."""
+        await self.device.heard.wait()
+        self.device.heard.clear()
+        return self.device.received[-1]
+
+    @property
+    def location(self) -> str:
+        """The path of the latest registered command."""
+        return f"/v1/commands/{self.store.registrations[-1].command_id}"
+
+
+def settings_of(**overrides: Any) -> Settings:
+    defaults: dict[str, Any] = {
+        "node": {"id": "node-a"},
+        "store": {"budget": timedelta(milliseconds=10)},
+        "cluster": {"sweep_interval": timedelta(milliseconds=10)},
+    }
+    return load_settings(_env_file=None, **{**defaults, **overrides})
+
+
+def build(settings: Settings, failures: list[BaseException]) -> tuple[Node, Store, Mqtt, LoopbackBroker, Registry]:
+    """As app/main.py does it, with everything inside the process."""
+    clock, counters = SystemClock(), Counter[str]()
+    store, broker = Store(), LoopbackBroker()
+    mqtt = Mqtt(broker, counters)
+    profiles = load_profiles()
+    reader = ResponseReader(profiles.values())
+    node_id = settings.node.id
+    limits = settings.command
+    registry = Registry(clock, max_pending=limits.max_pending, max_waiters=limits.max_waiters)
+    interval = settings.cluster.sweep_interval.total_seconds()
+    cluster = LocalCluster()
+    expirer = Expirer(store=store, registry=registry, clock=clock, node_id=node_id)
+    parts = Parts(
+        info=NodeInfo(node_id, new_ulid(), mqtt.client_id, clock.wall()),
+        store=store,
+        mqtt=mqtt,
+        cluster=cluster,
+        registry=registry,
+        dispatcher=Dispatcher(
+            reader=reader,
+            store=store,
+            registry=registry,
+            node_id=node_id,
+            counters=counters,
+            drops=BurstLog(counters, clock),
+        ),
+        delivery=Delivery(store=store, registry=registry, clock=clock, interval=interval, counters=counters),
+        invoker=Invoker(
+            store=store,
+            mqtt=mqtt,
+            registry=registry,
+            profiles=profiles,
+            new_ulid=new_ulid,
+            node_id=node_id,
+            retention=settings.store.retention,
+            expirer=expirer,
+            counters=counters,
+        ),
+        expirer=expirer,
+        sweeper=Sweeper(
+            store=store, cluster=cluster, registry=registry, node_id=node_id, interval=interval, counters=counters
+        ),
+        counters=counters,
+        subscriptions=[Subscription(one) for one in reader.filters()],
+    )
+    return Node(parts, failures.append), store, mqtt, broker, registry
+
+
+@asynccontextmanager
+async def running(**overrides: Any) -> AsyncIterator[Rig]:
+    """A node that is ready, and a device that listens."""
+    settings = settings_of(**overrides)
+    failures: list[BaseException] = []
+    node, store, mqtt, broker, registry = build(settings, failures)
+
+    @asynccontextmanager
+    async def lifespan(_application: FastAPI) -> AsyncIterator[None]:
+        await node.start()
+        yield
+        await node.stop()
+
+    application = create_application(node, settings, lifespan)
+    device = Device(broker)
+    await device.start()
+    transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+    async with (
+        application.router.lifespan_context(application),
+        httpx.AsyncClient(transport=transport, base_url="http://node-a") as http,
+    ):
+        while node.state != "ready":  # noqa: ASYNC110 - a few turns of the loop
+            await asyncio.sleep(0)
+        yield Rig(node, application, store, mqtt, broker, device, registry, http, failures)
+    await device.client.stop()
+    assert failures == []

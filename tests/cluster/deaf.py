@@ -1,0 +1,16 @@
+"""`homing serve` whose wake-ups from other nodes all get lost: `python -m tests.cluster.deaf serve`."""
+
+from __future__ import annotations
+
+from app.callbacks.delivery import Delivery
+from app.cli import main
+from app.core.routing import Outcome
+
+
+def lose(_delivery: Delivery, _command_id: str, _outcome: Outcome | None) -> None:
+    """As if Pub/Sub had dropped it."""
+
+
+if __name__ == "__main__":
+    Delivery.wake = lose  # type: ignore[assignment,method-assign]  # this is the fault that the test injects
+    main()

@@ -1,0 +1,217 @@
+"""Three node processes on one Redis and one Mosquitto, devices that do as told, and a client that counts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+
+from app.core.messages import Publication
+from app.mqtt.base import Delivery, Subscription
+from app.mqtt.options import MqttOptions
+from app.mqtt.paho import PahoMqttClient
+from tests.services import MosquittoProcess, RedisProcess, ServiceProcess
+
+Json = dict[str, Any]
+
+
+class NodeProcess(ServiceProcess):
+    """A node as users run it: `homing serve` in a process of its own. `module` may name a variant for tests."""
+
+    def __init__(self, node_id: str, redis: RedisProcess, broker: MosquittoProcess, *, module: str, **env: str) -> None:
+        super().__init__(sys.executable)
+        self.node_id = node_id
+        self._module = module
+        self._env = {
+            "HOMING_NODE_ID": node_id,
+            "HOMING_STORE_URL": redis.url,
+            "HOMING_MQTT_URL": broker.url,
+            "HOMING_PROFILE": "dji",
+            **env,
+        }
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def _command(self) -> Sequence[str]:
+        settings = [f"{name}={value}" for name, value in self._env.items()]
+        return ["env", *settings, f"HOMING_API_PORT={self.port}", self.binary, "-m", self._module, "serve"]
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=1) as response:  # noqa: S310 - our own http URL
+                return bool(response.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+@dataclass
+class Cluster:
+    """Running nodes and what they stand on."""
+
+    redis: RedisProcess
+    broker: MosquittoProcess
+    nodes: list[NodeProcess]
+
+    def counters(self, name: str) -> list[int]:
+        """A counter of every node."""
+        values = []
+        for node in self.nodes:
+            with urllib.request.urlopen(f"{node.url}/v1/nodes", timeout=5) as response:  # noqa: S310
+                values.append(json.load(response)["self"]["counters"].get(name, 0))
+        return values
+
+
+@contextmanager
+def cluster_of(
+    size: int, redis: RedisProcess, broker: MosquittoProcess, *, module: str = "app.cli", **env: str
+) -> Iterator[Cluster]:
+    """`size` nodes called n1, n2, … that are ready. A share group of their own keeps clusters of one broker apart."""
+    with ExitStack() as stack:
+        nodes = [NodeProcess(f"n{i + 1}", redis, broker, module=module, **env) for i in range(size)]
+        for node in nodes:
+            stack.enter_context(node)
+        yield Cluster(redis, broker, nodes)
+
+
+Reaction = Callable[["Device", Json], None]
+
+
+class Device:
+    """All docks of a fleet on one MQTT session. `reaction` decides what happens with a command that came in."""
+
+    def __init__(self, client: PahoMqttClient, reaction: Reaction) -> None:
+        self._client = client
+        self._reaction = reaction
+        self.executed: Counter[str] = Counter()
+        """How often each command id was received."""
+        self.methods: Counter[str] = Counter()
+
+    def handle(self, delivery: Delivery) -> None:
+        command: Json = json.loads(delivery.message.payload)
+        command["device_id"] = delivery.message.topic.split("/")[2]
+        self.executed[command["tid"]] += 1
+        self.methods[command["method"]] += 1
+        self._reaction(self, command)
+        delivery.acknowledge()
+
+    def answer(self, command: Json) -> None:
+        """Reply with success and the params, so that a caller can tell its own answer."""
+        reply = {
+            "tid": command["tid"],
+            "bid": command["bid"],
+            "timestamp": command["timestamp"],
+            "method": command["method"],
+            "data": {"result": 0, "output": command["data"]},
+        }
+        topic = f"thing/product/{command['device_id']}/services_reply"
+        _puback = self._client.publish(Publication(topic, json.dumps(reply).encode()))
+
+
+@asynccontextmanager
+async def devices(broker: MosquittoProcess, reaction: Reaction) -> AsyncIterator[Device]:
+    """A fleet that answers any serial number."""
+    options = MqttOptions.from_url(broker.url, client_id="fleet")
+    client = PahoMqttClient(
+        MqttOptions(client_id="fleet", host=options.host, port=options.port, receive_maximum=5000, send_window=50_000),
+        counters=Counter(),
+    )
+    device = Device(client, reaction)
+    await client.start([Subscription("thing/product/+/services")], device.handle)
+    await client.wait_connected()
+    try:
+        yield device
+    finally:
+        await client.stop()
+
+
+@dataclass
+class Tally:
+    """What became of the commands of a run."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    wrong: list[Json] = field(default_factory=list)
+    forwarded: int = 0
+    ids: set[str] = field(default_factory=set)
+
+    def add(self, sent: Json, received: Json) -> None:
+        self.states[received["state"]] += 1
+        self.forwarded += bool(received["forwarded"])
+        self.ids.add(received["id"])
+        if received["state"] == "succeeded" and received["result"] != sent:
+            self.wrong.append(received)
+
+
+@dataclass
+class Caller:
+    """An HTTP client that talks to the nodes in turn."""
+
+    session: aiohttp.ClientSession
+    cluster: Cluster
+
+    async def command(
+        self,
+        node: int,
+        device_id: str,
+        params: Json,
+        *,
+        method: str = "cover_open",
+        timeout: str = "20s",
+        **headers: str,
+    ) -> tuple[int, Json]:
+        """Send a command to node number `node`; the status and the body of the answer."""
+        url = f"{self.cluster.nodes[node % len(self.cluster.nodes)].url}/v1/devices/{device_id}/commands"
+        body = {"method": method, "params": params, "timeout": timeout}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.session.post(url, json=body, headers=named) as response:
+            return response.status, await response.json(content_type=None)
+
+    async def get(self, node: int, command_id: str) -> tuple[int, Json]:
+        """Read a command from a node."""
+        url = f"{self.cluster.nodes[node].url}/v1/commands/{command_id}"
+        async with self.session.get(url) as response:
+            return response.status, await response.json(content_type=None)
+
+    async def many(self, count: int, in_flight: int, devices_count: int = 50) -> Tally:
+        """Send `count` commands to all nodes in turn, `in_flight` at a time."""
+        tally = Tally()
+        numbers = iter(range(count))
+
+        async def worker() -> None:
+            for number in numbers:
+                params = {"nonce": number}
+                status, received = await self.command(number, f"SN{number % devices_count:04}", params)
+                assert status == 200, received
+                tally.add(params, received)
+
+        await asyncio.gather(*(worker() for _ in range(in_flight)))
+        return tally
+
+    async def final(self, node: int, command_id: str, within: timedelta) -> Json:
+        """Ask a node for a command until it has an outcome."""
+        async with asyncio.timeout(within.total_seconds()):
+            while True:
+                status, command = await self.get(node, command_id)
+                assert status == 200, command
+                if command["finished_at"] is not None:
+                    return command
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def caller(cluster: Cluster) -> AsyncIterator[Caller]:
+    """A client for these nodes."""
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
+        yield Caller(session, cluster)

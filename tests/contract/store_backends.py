@@ -1,0 +1,201 @@
+"""The two implementations of the state store behind one face, so that no test asks which one it has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from itertools import count
+from typing import Protocol
+
+from redis.asyncio import Redis
+
+from app.core.callback import Answer, Correlation, Expectation, Registration
+from app.core.command import CommandState
+from app.core.identifiers import command_id
+from app.core.routing import Outcome
+from app.core.wakeup import decode_wake_up
+from app.store.base import StateStore
+from app.store.memory import MemoryStateStore
+from app.store.redis import RedisStateStore
+from app.system import SystemClock
+
+MINUTE = timedelta(minutes=1)
+MOMENT = timedelta(milliseconds=30)
+"""Long enough to tell two instants apart, short enough to wait for."""
+
+TOPIC = "thing/product/{device}/services_reply"
+
+
+class ManualClock:
+    """Stands still until advanced."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now + 1_700_000_000
+
+
+class Backend(Protocol):
+    """A place where commands are kept, and what a test needs to know of it from outside."""
+
+    async def open(self) -> StateStore:
+        """One more node's view of the same place, started; closed with the backend."""
+
+    async def advance(self, duration: timedelta) -> None:
+        """Let time pass."""
+
+    async def woken(self) -> list[tuple[str, Outcome | None]]:
+        """The wake-ups since the last call: node id, and the outcome where it was sent along."""
+
+    async def size(self) -> int:
+        """How much is kept: 0 when nothing is left of any command."""
+
+    async def close(self) -> None: ...
+
+
+class MemoryBackend:
+    def __init__(self) -> None:
+        self._clock = ManualClock()
+        self._woken: list[tuple[str, Outcome | None]] = []
+        self._store = MemoryStateStore(self._clock, wake=lambda node, outcome: self._woken.append((node, outcome)))
+
+    async def open(self) -> StateStore:
+        await self._store.start()
+        return self._store
+
+    async def advance(self, duration: timedelta) -> None:
+        self._clock.now += duration.total_seconds()
+
+    async def woken(self) -> list[tuple[str, Outcome | None]]:
+        woken, self._woken = self._woken, []
+        return woken
+
+    async def size(self) -> int:
+        return self._store.size
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class RedisBackend:
+    """An emptied Redis."""
+
+    END = "mqtt:node:-end-"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client = Redis.from_url(url)
+        self._channels = self._client.pubsub()
+        self._stores: list[RedisStateStore] = []
+
+    async def begin(self) -> None:
+        await self._client.flushall()
+        await self._channels.psubscribe("mqtt:node:*")
+        await self.woken()
+
+    async def open(self) -> StateStore:
+        store = RedisStateStore(self._url, clock=SystemClock(), counters=Counter())
+        self._stores.append(store)
+        await store.start()
+        return store
+
+    async def advance(self, duration: timedelta) -> None:
+        await asyncio.sleep(duration.total_seconds())
+
+    async def woken(self) -> list[tuple[str, Outcome | None]]:
+        await self._client.publish(self.END, b"")
+        woken = []
+        async for message in self._channels.listen():
+            if message["type"] == "pmessage":
+                channel = message["channel"].decode()
+                if channel == self.END:
+                    break
+                woken.append((channel.removeprefix("mqtt:node:"), decode_wake_up(message["data"])[1]))
+        return woken
+
+    async def size(self) -> int:
+        names = await self._client.keys()  # expired ones are not listed
+        return len(names)
+
+    async def close(self) -> None:
+        for store in self._stores:
+            await store.close()
+        await self._channels.aclose()  # type: ignore[no-untyped-call]
+        await self._client.aclose()
+
+
+_numbers = count(1)
+
+
+def new_id(device: str) -> str:
+    """A command id of this device, newer than all before."""
+    return command_id(device, f"01J{next(_numbers):023d}")
+
+
+def topic_of(device: str, name: str = "services_reply") -> str:
+    return f"thing/product/{device}/{name}"
+
+
+def registration(
+    device: str = "dock-1",
+    *expectations: Expectation,
+    identity: str | None = None,
+    home: str = "node-a",
+    params: bytes = b'{"height":30}',
+    timeout: timedelta = MINUTE,
+    retention: timedelta = MINUTE,
+    quarantine: timedelta = timedelta(),
+    key: str | None = None,
+    fingerprint: str = "",
+) -> Registration:
+    return Registration(
+        command_id=identity or new_id(device),
+        device_id=device,
+        method="takeoff",
+        params=params,
+        profile="dji",
+        home_node=home,
+        expectations=expectations or (Expectation(topic_of(device), Correlation.ID),),
+        timeout=timeout,
+        retention=retention,
+        quarantine=quarantine,
+        idempotency_key=key,
+        fingerprint=fingerprint,
+    )
+
+
+def by_order(device: str = "dock-1", name: str = "services_reply") -> Expectation:
+    return Expectation(topic_of(device, name), Correlation.ORDER)
+
+
+def by_value(value: str, device: str = "dock-1", name: str = "events") -> Expectation:
+    return Expectation(topic_of(device, name), Correlation.VALUE, value)
+
+
+def answer(
+    registered: Registration,
+    state: CommandState = CommandState.SUCCEEDED,
+    result: bytes | None = b'{"code":0}',
+    error: bytes | None = None,
+    *,
+    expectation: int = 0,
+    topic: str | None = None,
+    device: str | None = None,
+) -> Answer:
+    """What the device answers to the command on one of its topics."""
+    place = registered.expectations[expectation]
+    named = {Correlation.ID: registered.command_id, Correlation.VALUE: place.value, Correlation.ORDER: ""}
+    return Answer(
+        topic=topic or place.topic,
+        device_id=device or registered.device_id,
+        correlation=place.correlation,
+        value=named[place.correlation],
+        state=state,
+        result=result,
+        error=error,
+    )

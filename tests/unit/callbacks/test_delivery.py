@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from app.core.command import CommandState
+from tests.unit.assembly import Lamp, assemble, at_once, never, request
+
+SECOND = timedelta(seconds=1)
+
+
+async def test_F20_without_any_wake_up_the_sweep_delivers() -> None:
+    assembly = await assemble(2)
+    assembly.lost_wake_ups = True
+    lamp = Lamp(assembly.broker, at_once)
+    await lamp.start()
+    delivering = [asyncio.create_task(member.delivery.run()) for member in assembly.members]
+    for _ in range(4):
+        invocation = await assembly.members[0].invoker.invoke(request(), park=True)
+        assembly.clock.advance(0.02)
+        assert (await invocation.wait(SECOND)).state is CommandState.SUCCEEDED
+    assert assembly.members[0].counters["sweep.delivered"] == len(assembly.wake_ups) > 0
+    for task in delivering:
+        task.cancel()
+
+
+async def test_F20_a_fresh_subscription_reads_even_the_youngest_commands() -> None:
+    assembly = await assemble(2, interval=3600)
+    assembly.lost_wake_ups = True
+    lamp = Lamp(assembly.broker, never)
+    await lamp.start()
+    member = assembly.members[0]
+    delivering = asyncio.create_task(member.delivery.run())
+    invocations = [await member.invoker.invoke(request(), park=True) for _ in range(4)]
+    await _turns()
+    for command in lamp.received:
+        lamp.say(command)
+    await _turns()
+    member.delivery.resync()
+    commands = [await invocation.wait(SECOND) for invocation in invocations]
+    assert {command.state for command in commands} == {CommandState.SUCCEEDED}
+    delivering.cancel()
+
+
+async def test_F22_a_large_outcome_is_read_from_the_store() -> None:
+    assembly = await assemble(2)
+    assembly.lost_wake_ups = True
+    lamp = Lamp(assembly.broker, never)
+    await lamp.start()
+    member = assembly.members[0]
+    invocations = [await member.invoker.invoke(request(), park=True) for _ in range(2)]
+    await _turns()
+    for command in lamp.received:
+        lamp.say(command, result="x" * 10_000)
+    await _turns()
+    for _, outcome in assembly.wake_ups:
+        member.delivery.wake(outcome.command_id, None)
+    commands = [await invocation.wait(SECOND) for invocation in invocations]
+    assert [len(command.result or b"") for command in commands] == [10_002] * 2
+    assert member.counters["wakeup.fetched"] == 1
+
+
+async def test_F40_nobody_waits_for_a_command_that_is_gone() -> None:
+    assembly = await assemble()
+    member = assembly.members[0]
+    waiter = member.registry.park("042-00000000000000000000000000")
+    delivering = asyncio.create_task(member.delivery.run())
+    assembly.clock.advance(1)
+    outcome = await asyncio.wait_for(waiter.future, 1)
+    assert outcome.error is not None
+    assert b"gone" in outcome.error
+    delivering.cancel()
+
+
+async def test_only_commands_that_take_long_are_marked_as_acknowledged() -> None:
+    assembly = await assemble()
+    member = assembly.members[0]
+    lasting = await member.invoker.invoke(request(), park=False)
+    await _turns()
+    assembly.clock.advance(0.02)
+    fresh = await member.invoker.invoke(request(), park=False)
+    await _turns()
+    await member.delivery._mark(assembly.clock.monotonic() - 0.01)
+    states = [command.state for command in await assembly.store.get([lasting.command.id, fresh.command.id]) if command]
+    assert states == [CommandState.ACKNOWLEDGED, CommandState.PENDING]
+
+
+async def _turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from app.cluster.base import NodeInfo
+from app.cluster.local import LocalCluster
+from app.commands.sweeper import Sweeper, share_of
+from app.core.command import CommandState
+from tests.unit.assembly import assemble, request
+
+
+def test_every_partition_falls_to_exactly_one_node() -> None:
+    live = ["n1", "n2", "n3"]
+    shares = [share_of(node, live) for node in live]
+    assert sorted(p for share in shares for p in share) == list(range(256))
+    assert all(len(share) > 40 for share in shares)
+
+
+def test_a_node_that_leaves_moves_only_its_own_partitions() -> None:
+    before = set(share_of("n1", ["n1", "n2", "n3"]))
+    after = set(share_of("n1", ["n1", "n2"]))
+    assert before < after
+
+
+async def test_F13_a_dead_nodes_command_is_timed_out_after_the_grace() -> None:
+    assembly = await assemble()
+    invocation = await assembly.members[0].invoker.invoke(request(timeout=timedelta(seconds=1)), park=True)
+    cluster = LocalCluster()
+    await cluster.join(NodeInfo("n2", "i", "c", 0))
+    sweeper = Sweeper(
+        store=assembly.store,
+        cluster=cluster,
+        registry=assembly.members[0].registry,
+        node_id="n2",
+        interval=1,
+        counters=Counter(),
+    )
+    assembly.clock.advance(1.4)
+    await sweeper.sweep()
+    (command,) = await assembly.store.get([invocation.command.id])
+    assert command is not None
+    assert not command.state.final
+    assembly.clock.advance(0.2)
+    await sweeper.sweep()
+    (command,) = await assembly.store.get([invocation.command.id])
+    assert command is not None
+    assert command.state is CommandState.TIMED_OUT
