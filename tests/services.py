@@ -52,7 +52,7 @@ class ServiceProcess:
         self.binary = find_binary(binary)
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self.folder = Path(tempfile.mkdtemp(prefix=f"homing-{binary}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"homing-{Path(binary).name}-"))
 
     @property
     def pid(self) -> int:

@@ -10,7 +10,7 @@ from app.core.callback import Answer, Correlation
 from app.core.errors import InvalidInputError, StoreUnavailableError, UndecodableMessageError
 from app.core.identifiers import validate_command_id, validate_device_id
 from app.core.profile import ResponseReader
-from app.core.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, route
+from app.core.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, Verdict, route
 from app.mqtt.base import Delivery
 from app.observability import BurstLog, Counters
 from app.store.base import StateStore
@@ -101,8 +101,11 @@ class Dispatcher:
     def _act(self, recorded: Recorded, answer: Answer) -> None:
         match route(recorded, self._node_id):
             case DeliverLocally(outcome):
-                self._counters["response.local"] += 1
                 self._registry.complete(outcome)
+                if recorded.verdict is Verdict.WON:
+                    self._counters["response.local"] += 1
+                else:
+                    self._drops.drop(recorded.verdict.value, device_id=answer.device_id)
             case Forwarded():
                 self._counters["response.forwarded"] += 1
             case Annexed():

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -33,6 +34,7 @@ class NodeProcess(ServiceProcess):
         self.node_id = node_id
         self._module = module
         self._env = {
+            "PYTHONPATH": str(Path(__file__).parents[2]),  # for variants of the node that stand in tests/
             "HOMING_NODE_ID": node_id,
             "HOMING_STORE_URL": redis.url,
             "HOMING_MQTT_URL": broker.url,

@@ -162,7 +162,7 @@ async def test_F20_the_sweep_alone_delivers_when_every_wake_up_is_lost() -> None
         assert tally.states == {"succeeded": 300}
         assert tally.wrong == []
         assert sum(cluster.counters("sweep.delivered")) == tally.forwarded
-        assert tally.forwarded > 100
+        assert tally.forwarded > 30
 
 
 async def test_F13_an_outcome_is_readable_when_its_home_node_is_gone() -> None:
@@ -183,10 +183,9 @@ async def test_F13_an_outcome_is_readable_when_its_home_node_is_gone() -> None:
             ]
             _, silent = await client.command(0, "SN-SILENT", {}, timeout="2s", Prefer="respond-async")
             cluster.nodes[0].stop()
-            await asyncio.sleep(2)  # the silent one's deadline passes while its home is gone
+            expired = await client.final(2, silent["id"], timedelta(seconds=5))
             release.set()
             finals = [await client.final(1, one, timedelta(seconds=10)) for one in answered]
-            expired = await client.final(2, silent["id"], timedelta(seconds=3))
     assert [command["state"] for command in finals] == ["succeeded"] * 50
     assert [command["result"]["nonce"] for command in finals] == list(range(50))
     assert expired["state"] == "timed_out"

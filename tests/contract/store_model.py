@@ -1,0 +1,192 @@
+"""What a state store does, said once more as plainly as possible: the judge of the random histories.
+
+A step returns what both stores must return, without the instants, which only they know.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.callback import Answer, Correlation, Registration
+from app.core.command import OPEN_STATES, Command, CommandState
+from app.core.routing import Outcome, Recorded
+from app.store.base import Finished, Joined, Registered
+
+S = CommandState
+ORDER_OF_STATES = [S.PENDING, S.SENT, S.ACKNOWLEDGED, S.RUNNING]
+
+Plain = Any
+"""Nested tuples and strings, to be compared."""
+
+
+def plain(value: object) -> Plain:  # noqa: PLR0911 - one line a type
+    """What a store returned, without instants."""
+    match value:
+        case Registered():
+            return "registered"
+        case Joined(command):
+            return ("joined", plain(command))
+        case Finished(won, outcome):
+            return ("won" if won else "lost", plain(outcome))
+        case Recorded(verdict, command_id, outcome, waiting):
+            return (verdict.value, command_id, plain(outcome), waiting)
+        case Outcome(command_id, state, _, received_by, result, error):
+            return (command_id, state.value, received_by, result, error)
+        case Command():
+            late = json.loads(value.late) if value.late is not None else None
+            if late is not None:
+                assert late.pop("received_at") >= (value.finished_at or 0) >= value.created_at
+            assert (value.finished_at is not None) == value.state.final
+            return (
+                (value.id, value.state.value, value.received_by, value.result, value.error),
+                (value.device_id, value.method, value.params, value.profile, value.home_node, value.progress, late),
+            )
+        case Exception():
+            return type(value).__name__
+        case list():
+            return [plain(one) for one in value]
+    return value
+
+
+@dataclass
+class Row:
+    """A command as the model knows it."""
+
+    registration: Registration
+    waiting: list[str]
+    state: CommandState = S.PENDING
+    result: bytes | None = None
+    error: bytes | None = None
+    by: str | None = None
+    progress: bytes | None = None
+    late: dict[str, Any] | None = None
+    occupies: bool = True
+
+    @property
+    def open(self) -> bool:
+        return self.state in OPEN_STATES
+
+    def outcome(self) -> Plain:
+        return (self.registration.command_id, self.state.value, self.by, self.result, self.error)
+
+    def command(self) -> Plain:
+        one = self.registration
+        about = (one.device_id, one.method, one.params, one.profile, one.home_node, self.progress, self.late)
+        return (self.outcome(), about)
+
+
+class Model:
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.values: dict[tuple[str, str], str] = {}
+
+    def register(self, new: Registration) -> Plain:
+        if new.command_id in self.rows:
+            return "registered"
+        for row in reversed(self.rows.values()):
+            old = row.registration
+            if new.idempotency_key and (old.device_id, old.idempotency_key) == (new.device_id, new.idempotency_key):
+                return self._join(row, new)
+        if self._busy(new):
+            return "DeviceBusyError"
+        self.rows[new.command_id] = Row(new, [new.home_node])
+        named = [one for one in new.expectations if one.correlation is Correlation.VALUE]
+        self.values |= {(one.topic, one.value): new.command_id for one in named}
+        return "registered"
+
+    def _join(self, row: Row, new: Registration) -> Plain:
+        if row.registration.fingerprint != new.fingerprint:
+            return "IdempotencyMismatchError"
+        if row.open and new.home_node not in row.waiting and len(row.waiting) < 5:
+            row.waiting.append(new.home_node)
+        return ("joined", row.command())
+
+    def _busy(self, new: Registration) -> bool:
+        for row in self.rows.values():
+            for one in new.expectations:
+                same_topic = [other for other in row.registration.expectations if other.topic == one.topic]
+                by_order = any(other.correlation is Correlation.ORDER for other in same_topic)
+                if one.correlation is Correlation.ORDER and same_topic and (row.open or (row.occupies and by_order)):
+                    return True
+                if one.correlation is Correlation.VALUE and one in same_topic and row.open:
+                    return True
+        return False
+
+    def respond(self, answer: Answer, receiver: str) -> Plain:
+        row = self._meant(answer)
+        if row is None:
+            return ("unknown", None, None, ())
+        identity, waiting = row.registration.command_id, tuple(row.waiting)
+        topics = [one.topic for one in row.registration.expectations]
+        if row.registration.device_id != answer.device_id or answer.topic not in topics:
+            return ("mismatch", identity, None, ())
+        if row.open and answer.state is S.RUNNING:
+            row.state, row.progress = S.RUNNING, answer.result
+            return ("progress", identity, None, waiting)
+        if row.open:
+            row.state, row.result, row.error, row.by = answer.state, answer.result, answer.error, receiver
+            row.occupies = False
+            return ("won", identity, row.outcome(), waiting)
+        if answer.state is not S.RUNNING and row.state in (S.TIMED_OUT, S.CANCELLED, S.UNSENT):
+            row.occupies = False
+            if row.late is None:
+                texts = {"result": answer.result, "error": answer.error}
+                row.late = {"state": answer.state.value} | {
+                    name: json.loads(text) if text is not None else None for name, text in texts.items()
+                }
+                return ("late", identity, None, waiting)
+        return ("duplicate", identity, row.outcome(), waiting)
+
+    def _meant(self, answer: Answer) -> Row | None:
+        if answer.correlation is Correlation.ID:
+            return self.rows.get(answer.value)
+        if answer.correlation is Correlation.VALUE:
+            return self.rows.get(self.values.get((answer.topic, answer.value), ""))
+        for row in reversed(self.rows.values()):
+            for one in row.registration.expectations:
+                by_order = (one.topic, one.correlation) == (answer.topic, Correlation.ORDER)
+                if by_order and (row.open or row.occupies):
+                    return row
+        return None
+
+    def finish(self, identity: str, end: CommandState, error: bytes | None) -> Plain:
+        row = self.rows.get(identity)
+        if row is None:
+            return "CommandNotFoundError"
+        if not row.open:
+            return ("lost", row.outcome())
+        if end is S.UNSENT and row.state in (S.ACKNOWLEDGED, S.RUNNING):
+            return "IllegalTransitionError"
+        row.state, row.error = end, error
+        row.occupies = end in (S.TIMED_OUT, S.CANCELLED) and bool(row.registration.quarantine)
+        return ("won", row.outcome())
+
+    def mark(self, identity: str, state: CommandState) -> None:
+        row = self.rows.get(identity)
+        if row is not None and row.open and ORDER_OF_STATES.index(row.state) < ORDER_OF_STATES.index(state):
+            row.state = state
+
+    def outcomes(self, identities: list[str]) -> Plain:
+        found: list[Plain] = []
+        for identity in identities:
+            row = self.rows.get(identity)
+            if row is None:
+                found.append((identity, "timed_out", "gone"))
+            else:
+                found.append(row.outcome() if not row.open else None)
+        return found
+
+    def due(self, soon: set[str]) -> list[str]:
+        return [identity for identity, row in self.rows.items() if row.open and identity in soon]
+
+    def pending_of(self, node: str) -> Plain:
+        return sorted(row.command() for row in self.rows.values() if row.open and row.registration.home_node == node)
+
+    def newest_first(self, device: str | None, state: CommandState | None) -> Plain:
+        return [
+            row.command()
+            for row in reversed(self.rows.values())
+            if device in (None, row.registration.device_id) and state in (None, row.state)
+        ]

@@ -1,0 +1,281 @@
+"""Random histories, run on a plain model, the memory store and two nodes' views of one Redis: all must agree (R22)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from redis.asyncio import Redis
+
+from app.core import keys
+from app.core.callback import Answer, Correlation, Expectation, Registration
+from app.core.command import CommandState
+from app.core.errors import HomingError
+from app.core.identifiers import partition_of, partition_of_command
+from app.store.base import Query, StateStore
+from app.store.memory import MemoryStateStore
+from app.store.redis import RedisStateStore
+from app.store.rules import NO_RESPONSE
+from app.system import SystemClock
+from tests.contract.store_backends import MINUTE, ManualClock, answer, by_order, by_value, registration
+from tests.contract.store_model import Model, Plain, plain
+
+SOON = timedelta(milliseconds=1)
+DEVICES = ("dock-1", "dock-2")
+NODES = ("node-a", "node-b", "node-c", "node-d", "node-e", "node-f")
+
+nodes = st.sampled_from(NODES)
+devices = st.sampled_from(DEVICES)
+texts = st.sampled_from([None, b"null", b'{"code":0}', b'"%s\\n"', b'"' + b"x" * 5000 + b'"'])
+answers = st.sampled_from([CommandState.SUCCEEDED, CommandState.FAILED, CommandState.RUNNING])
+ends = st.sampled_from([CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT, CommandState.SUCCEEDED])
+
+
+def places(device: str) -> st.SearchStrategy[tuple[Expectation, ...]]:
+    return st.sampled_from(
+        [
+            (),
+            (by_order(device),),
+            (by_value("v1", device),),
+            (by_value("v2", device), by_order(device, "ack")),
+            (Expectation(f"{device}/events", Correlation.ID), by_value("v1", device), by_order(device)),
+        ]
+    )
+
+
+@dataclass
+class Stage:
+    """What outlives a history: connections are expensive."""
+
+    runner: asyncio.Runner
+    client: Redis
+    redis: tuple[StateStore, StateStore]
+    steps: int = 0
+
+    def run(self, step: Awaitable[Any]) -> Plain:
+        """What the step returned or raised, without instants."""
+
+        async def outcome() -> Plain:
+            try:
+                return plain(await step)
+            except HomingError as error:
+                return plain(error)
+
+        return self.runner.run(outcome())
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    url: str = request.getfixturevalue("redis_server").url
+    with asyncio.Runner() as runner:
+
+        async def opened() -> Stage:
+            stores = tuple(RedisStateStore(url, clock=SystemClock(), counters=Counter()) for _ in range(2))
+            for store in stores:
+                await store.start()
+            return Stage(runner, Redis.from_url(url), (stores[0], stores[1]))
+
+        stage = runner.run(opened())
+        yield stage
+        for store in stage.redis:
+            runner.run(store.close())
+        runner.run(stage.client.aclose())
+
+
+class Histories(RuleBasedStateMachine):
+    """Every rule is one step on all sides. `which` chooses among the commands so far, also those that are gone."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self.stage = stage
+        self.clock = ManualClock()
+        self.memory = MemoryStateStore(self.clock)
+        self.model = Model()
+        self.made: list[Registration] = []
+        self.soon: set[str] = set()
+        self.turn = 0
+
+    @initialize()
+    def empty(self) -> None:
+        self.stage.run(self.stage.client.flushall())
+
+    def agreed(self, expected: Plain, step: Callable[[StateStore], Awaitable[Any]]) -> None:
+        """Take the step on both stores, on Redis through its nodes in turn."""
+        self.clock.now += 0.001
+        self.turn += 1
+        assert self.stage.run(step(self.memory)) == expected, "memory"
+        assert self.stage.run(step(self.stage.redis[self.turn % 2])) == expected, "redis"
+
+    def chosen(self, which: int) -> Registration:
+        return self.made[which % len(self.made)]
+
+    @rule(data=st.data(), device=devices, home=nodes, soon=st.booleans(), quarantine=st.booleans())
+    def register(self, data: st.DataObject, device: str, home: str, *, soon: bool, quarantine: bool) -> None:
+        new = registration(
+            device,
+            *data.draw(places(device)),
+            home=home,
+            timeout=SOON if soon else MINUTE,
+            quarantine=MINUTE if quarantine else timedelta(),
+            key=data.draw(st.sampled_from([None, None, None, "k1", "k2"])),
+            fingerprint=data.draw(st.sampled_from(["f", "f", "f", "g"])),
+        )
+        self.made.append(new)
+        if soon:
+            self.soon.add(new.command_id)
+        self.agreed(self.model.register(new), lambda store: store.register(new))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), home=nodes)
+    def join(self, which: int, home: str) -> None:
+        """Somebody asks for the same under the same key, on another node."""
+        same = self.chosen(which)
+        again = replace(registration(same.device_id), home_node=home, expectations=same.expectations)
+        again = replace(again, idempotency_key=same.idempotency_key or "k3", fingerprint=same.fingerprint)
+        self.made.append(again)
+        self.agreed(self.model.register(again), lambda store: store.register(again))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999))
+    def register_again(self, which: int) -> None:
+        """The reply was lost. Once the record is gone the same step is simply a registration."""
+        same = self.chosen(which)
+        if same.command_id in self.model.rows:
+            self.agreed(self.model.register(same), lambda store: store.register(same))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), place=st.integers(0, 3), state=answers, texts=st.tuples(texts, texts), node=nodes)
+    def respond(
+        self, which: int, place: int, state: CommandState, texts: tuple[bytes | None, bytes | None], node: str
+    ) -> None:
+        meant = self.chosen(which)
+        self.answered(answer(meant, state, *texts, expectation=place % len(meant.expectations)), node)
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), device=devices, topic=st.sampled_from(["services_reply", "events", "ack"]))
+    def respond_astray(self, which: int, device: str, topic: str) -> None:
+        """With the id of a command, from any device on any topic."""
+        stray = Answer(
+            f"thing/product/{device}/{topic}",
+            device,
+            Correlation.ID,
+            self.chosen(which).command_id,
+            CommandState.FAILED,
+        )
+        self.answered(stray, "node-a")
+
+    def answered(self, response: Answer, node: str) -> None:
+        self.agreed(self.model.respond(response, node), lambda store: store.respond(response, node))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), end=ends, error=texts, node=nodes)
+    def finish(self, which: int, end: CommandState, error: bytes | None, node: str) -> None:
+        identity = self.chosen(which).command_id
+        self.agreed(self.model.finish(identity, end, error), lambda store: store.finish(identity, end, node, error))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999), state=st.sampled_from([CommandState.SENT, CommandState.ACKNOWLEDGED]))
+    def mark(self, which: int, state: CommandState) -> None:
+        identity = self.chosen(which).command_id
+        self.model.mark(identity, state)
+        self.agreed(None, lambda store: store.mark(identity, state))
+
+    @precondition(lambda self: self.made)
+    @rule()
+    def sweep(self) -> None:
+        """What was to end soon is overdue by now."""
+        self.clock.now += 0.01
+        self.stage.runner.run(asyncio.sleep(0.004))
+        expected = {
+            identity: self.model.finish(identity, CommandState.TIMED_OUT, NO_RESPONSE)[1]
+            for identity in self.model.due(self.soon)
+        }
+        partitions = [partition_of(device) for device in DEVICES]
+        for store in (self.memory, *self.stage.redis[:1]):
+            found = self.stage.run(store.sweep(partitions, "node-a", timedelta()))
+            assert {one[0]: one for one in found} == expected, type(store).__name__
+            assert len(found) == len(expected)
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.integers(0, 999))
+    def forget(self, which: int) -> None:
+        """The record's life ends before that of what points to it."""
+        identity = self.chosen(which).command_id
+        self.model.rows.pop(identity, None)
+        self.stage.run(self.stage.client.delete(keys.callback(partition_of_command(identity), identity)))
+        record = self.memory._records.get(identity)
+        if record is not None:
+            del self.memory._records[identity]
+            self.memory._indexes.forget(record.registration)
+
+    @rule(node=nodes)
+    def pending(self, node: str) -> None:
+        expected = self.model.pending_of(node)
+        for store in (self.memory, self.stage.redis[0]):
+            assert sorted(self.stage.run(store.pending_of(node))) == expected, type(store).__name__
+
+    @rule(
+        device=st.sampled_from([None, *DEVICES]),
+        state=st.sampled_from([None, CommandState.PENDING, CommandState.SUCCEEDED]),
+        limit=st.integers(1, 20),
+    )
+    def listed(self, device: str | None, state: CommandState | None, limit: int) -> None:
+        expected = self.model.newest_first(device, state)
+        for store in (self.memory, self.stage.redis[0]):
+            assert self.stage.run(all_pages(store, Query(device, state, limit))) == expected, type(store).__name__
+
+    @invariant()
+    def the_records_agree(self) -> None:
+        self.stage.steps += 1
+        identities = [one.command_id for one in self.made]
+        rows = [self.model.rows.get(identity) for identity in identities]
+        commands = [row.command() if row is not None else None for row in rows]
+        outcomes = self.model.outcomes(identities)
+        for store in (self.memory, *self.stage.redis[1:]):
+            assert self.stage.run(store.get(identities)) == commands, type(store).__name__
+            found = self.stage.run(store.outcomes(identities))
+            assert [with_gone(one) for one in found] == outcomes, type(store).__name__
+
+
+def with_gone(outcome: Plain) -> Plain:
+    return (*outcome[:2], "gone") if outcome and b'"gone"' in (outcome[4] or b"") else outcome
+
+
+async def all_pages(store: StateStore, query: Query) -> list[Any]:
+    commands: list[Any] = []
+    while True:
+        page = await store.list_commands(query)
+        commands += page.commands
+        if page.cursor is None:
+            return commands
+        query = replace(query, cursor=page.cursor)
+
+
+@pytest.mark.timeout(180)
+def test_R22_random_histories_agree(stage: Stage) -> None:
+    class OnStage(Histories):
+        def __init__(self) -> None:
+            super().__init__(stage)
+
+    run_state_machine_as_test(
+        OnStage,
+        settings=settings(
+            max_examples=120, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
+    assert stage.steps >= 5000
