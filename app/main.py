@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 from fastapi import FastAPI
 
 from app.api.application import create_application
+from app.callbacks.adopter import Adopter
 from app.callbacks.delivery import Delivery
 from app.callbacks.dispatcher import Dispatcher
 from app.callbacks.registry import Registry
@@ -41,15 +43,17 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
         raise ConfigurationError(
             f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
         )
-    info = _identity(settings, clock)
+    reader = ResponseReader(profiles.values())
+    subscriptions = _subscriptions(settings, reader)
+    info = _identity(settings, clock, subscriptions)
     store = open_store(settings.store.url, clock=clock, counters=counters, budget=settings.store.budget)
-    mqtt = PahoMqttClient(_mqtt_options(settings, info), counters=counters)
     registry = Registry(clock, max_pending=settings.command.max_pending, max_waiters=settings.command.max_waiters)
     interval = settings.cluster.sweep_interval.total_seconds()
     delivery = Delivery(store=store, registry=registry, clock=clock, interval=interval, counters=counters)
     cluster = _cluster(settings, clock, counters, delivery, on_failure)
+    options = _mqtt_options(settings, info)
+    mqtt = PahoMqttClient(options, counters=counters, before_connect=cluster.still_member)
     expirer = Expirer(store=store, registry=registry, clock=clock, node_id=info.node_id)
-    reader = ResponseReader(profiles.values())
     invoker = Invoker(
         store=store,
         mqtt=mqtt,
@@ -72,8 +76,14 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
     sweeper = Sweeper(
         store=store, cluster=cluster, registry=registry, node_id=info.node_id, interval=interval, counters=counters
     )
+
+    async def drain(orphan: NodeInfo, idle: timedelta) -> int:
+        client = PahoMqttClient(replace(options, client_id=orphan.client_id), counters=counters)
+        return await client.drain(orphan.filters, dispatcher.handle, idle)
+
     parts = Parts(
         info=info,
+        reborn=lambda previous: _incarnation(settings, previous.node_id, clock, subscriptions),
         store=store,
         mqtt=mqtt,
         cluster=cluster,
@@ -83,8 +93,9 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
         invoker=invoker,
         expirer=expirer,
         sweeper=sweeper,
+        adopter=Adopter(cluster=cluster, drain=drain, interval=interval, counters=counters),
         counters=counters,
-        subscriptions=_subscriptions(settings, reader),
+        subscriptions=subscriptions,
     )
     return Node(parts, on_failure)
 
@@ -101,14 +112,26 @@ def build_application(settings: Settings, on_failure: Callable[[BaseException], 
         finally:
             await node.stop()
 
-    return create_application(node, settings, lifespan)
+    application = create_application(node, settings, lifespan)
+    application.state.drain = lambda: node.drain(settings.cluster.drain_delay)
+    return application
 
 
-def _identity(settings: Settings, clock: SystemClock) -> NodeInfo:
+def _identity(settings: Settings, clock: SystemClock, subscriptions: Sequence[Subscription]) -> NodeInfo:
+    return _incarnation(settings, settings.node.id or f"node-{new_ulid()[-10:].lower()}", clock, subscriptions)
+
+
+def _incarnation(
+    settings: Settings, node_id: str, clock: SystemClock, subscriptions: Sequence[Subscription]
+) -> NodeInfo:
     incarnation = new_ulid()
-    node_id = settings.node.id or f"node-{incarnation[-10:].lower()}"
-    client_id = f"{settings.mqtt.share_group}-{node_id}-{incarnation}"
-    return NodeInfo(node_id=node_id, incarnation=incarnation, client_id=client_id, started_at=clock.wall())
+    return NodeInfo(
+        node_id=node_id,
+        incarnation=incarnation,
+        client_id=f"{settings.mqtt.share_group}-{node_id}-{incarnation}",
+        started_at=clock.wall(),
+        filters=tuple(one.topic_filter for one in subscriptions),
+    )
 
 
 def _mqtt_options(settings: Settings, info: NodeInfo) -> MqttOptions:
@@ -141,6 +164,7 @@ def _cluster(
     return RedisCluster(
         settings.store.url,
         lease=settings.cluster.lease,
+        session_life=settings.mqtt.session_expiry,
         clock=clock,
         counters=counters,
         on_wake=delivery.wake,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
+from app.callbacks.adopter import Adopter
 from app.callbacks.delivery import Delivery
 from app.callbacks.dispatcher import Dispatcher
 from app.callbacks.registry import Registry
@@ -23,9 +25,11 @@ from app.mqtt.base import MqttClient, Subscription
 from app.observability import Counters
 from app.store.base import StateStore
 
-STEP_BUDGET: Final = 5.0
+STEP_BUDGET: Final = 3.0
 """How many seconds each step of stopping may take before the next one is done regardless."""
 PING_BUDGET: Final = 0.5
+QUIET: Final = timedelta(milliseconds=200)
+"""After UNSUBACK the broker still sends what it had queued; a silence of this length says that it has no more."""
 
 
 class NodeState(StrEnum):
@@ -39,9 +43,10 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a node consists of; put together in `app/main.py`."""
+    """What a node consists of; put together in `app/main.py`. `reborn` makes the next incarnation of a node."""
 
     info: NodeInfo
+    reborn: Callable[[NodeInfo], NodeInfo]
     store: StateStore
     mqtt: MqttClient
     cluster: Cluster
@@ -51,6 +56,7 @@ class Parts:
     invoker: Invoker
     expirer: Expirer
     sweeper: Sweeper
+    adopter: Adopter
     counters: Counters
     subscriptions: Sequence[Subscription]
 
@@ -73,15 +79,17 @@ class Node:
 
     def __init__(self, parts: Parts, on_failure: Callable[[BaseException], None]) -> None:
         self._parts = parts
+        self._info = parts.info
         self._on_failure = on_failure
         self._state = NodeState.STARTING
+        self._closed = False
         self._tasks: list[asyncio.Task[Any]] = []
         self._log = structlog.get_logger().bind(node_id=parts.info.node_id)
 
     @property
     def info(self) -> NodeInfo:
-        """Who this is."""
-        return self._parts.info
+        """Who this is at present."""
+        return self._info
 
     @property
     def state(self) -> NodeState:
@@ -105,8 +113,11 @@ class Node:
 
     @property
     def invoker(self) -> Invoker:
-        """For sending commands; NodeDrainingError unless the node takes them."""
-        if self._state in (NodeState.DRAINING, NodeState.STOPPED):
+        """For sending commands; UnavailableError while the node does not take them.
+
+        A draining node goes on taking them until it is closed: callers find out about its leaving with a delay (F70).
+        """
+        if self._closed:
             raise NodeDrainingError("this node is about to stop")
         if self._state is NodeState.STARTING:
             raise UnavailableError("this node is starting: it waits for its store or its broker")
@@ -122,7 +133,7 @@ class Node:
         checks = {
             "store": await self._store_health(),
             "mqtt": "ok" if parts.mqtt.connected else "no connection to the MQTT broker",
-            "cluster": "ok" if parts.cluster.listening else "wake-ups from other nodes cannot be received",
+            "cluster": "ok" if parts.cluster.listening else "the cluster cannot be heard, or does not hear this node",
         }
         return Health(self._state, checks)
 
@@ -131,40 +142,96 @@ class Node:
 
         Raises ConfigurationError and NodeIdTakenError: starting again would not help.
         """
-        await self._parts.mqtt.start(self._parts.subscriptions, self._parts.dispatcher.handle)
         try:
             await self._begin()
         except NodeIdTakenError:
-            await self._parts.mqtt.stop()
             raise
         except UnavailableError as error:
             self._log.warning("node_waits", reason=str(error))
-            self._supervise("begin", self._begin_when_possible(), ends=True)
-        self._supervise("ready", self._become_ready(), ends=True)
+            self._supervise("life", self._live(begun=False))
+        else:
+            self._supervise("life", self._live(begun=True))
+
+    async def drain(self, delay: timedelta) -> None:
+        """Say that this node is about to stop, go on serving until everybody knows, then take no new commands."""
+        self._state = NodeState.DRAINING
+        self._log.info("node_drains")
+        await self._step("tell", self._parts.cluster.drain())
+        await asyncio.sleep(delay.total_seconds())
+        self._closed = True
 
     async def stop(self) -> None:
         """Stop in the order in which nothing gets lost."""
         parts = self._parts
         self._state = NodeState.DRAINING
-        self._log.info("node_drains")
-        # No new responses; those that arrived are recorded and acknowledged while store and broker are still there.
-        await self._step("unsubscribe", parts.mqtt.unsubscribe())
-        await self._step("settle", parts.dispatcher.drained())
+        self._closed = True
+        await self._step("tell", parts.cluster.drain())
+        keep_session = not await self._hand_over()
         await self._step("follow_up", parts.invoker.drained())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._step("disconnect", parts.mqtt.stop())
-        await self._step("leave", parts.cluster.leave())
+        await self._step("disconnect", parts.mqtt.stop(keep_session=keep_session))
+        await self._step("leave", parts.cluster.leave(session_kept=keep_session))
         await self._step("close", parts.store.close())
         self._state = NodeState.STOPPED
         self._log.info("node_stopped")
 
+    async def _hand_over(self) -> bool:
+        """Leave the responses to come to the other nodes; false when our session has to be kept for whoever adopts it.
+
+        The last node out keeps its subscription, so that what devices say meanwhile is found at the next start (F51).
+        """
+        parts = self._parts
+        if not await self._step("look_for_others", self._others()):
+            await self._step("settle", parts.dispatcher.drained())
+            return False
+        # No new responses; those that arrived are recorded and acknowledged while store and broker are still there.
+        return (
+            await self._step("unsubscribe", parts.mqtt.unsubscribe())
+            and await self._step("quiet", parts.mqtt.quiet(QUIET))
+            and await self._step("settle", parts.dispatcher.drained())
+        )
+
+    async def _others(self) -> None:
+        if not self._parts.cluster.remembers:
+            return
+        if not any(node.node_id != self._info.node_id for node in await self._parts.cluster.nodes()):
+            raise UnavailableError("this is the last node: its session is kept")
+
     async def _begin(self) -> None:
         await self._parts.store.start()
-        await self._parts.cluster.join(self._parts.info)
+        await self._parts.cluster.join(self._info)
 
-    async def _begin_when_possible(self) -> None:
+    async def _live(self, *, begun: bool) -> None:
+        """Everything between the first sign of life and the last, over as many incarnations as it takes."""
+        parts = self._parts
+        if not begun:
+            await self._when_possible(self._begin)
+        await parts.mqtt.start(parts.subscriptions, parts.dispatcher.handle)
+        self._supervise("expirer", parts.expirer.run())
+        self._supervise("delivery", parts.delivery.run())
+        self._supervise("sweeper", parts.sweeper.run())
+        self._supervise("adopter", parts.adopter.run())
+        while True:
+            await parts.mqtt.wait_connected()
+            if self._state is NodeState.STARTING:
+                self._state = NodeState.READY
+                self._log.info("node_ready", client_id=self._info.client_id)
+            await parts.cluster.fenced()
+            await self._begin_again()
+
+    async def _begin_again(self) -> None:
+        """After the lease was lost: somebody else has our session by now, so we need a new one (F15, F33)."""
+        parts = self._parts
+        if self._state is NodeState.READY:
+            self._state = NodeState.STARTING
+        previous, self._info = self._info, parts.reborn(self._info)
+        self._log.warning("node_fenced", client_id=previous.client_id, next_client_id=self._info.client_id)
+        await self._when_possible(lambda: parts.cluster.join(self._info, replaces=previous))
+        await parts.mqtt.restart_as(self._info.client_id)
+
+    async def _when_possible(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         def passing(error: BaseException) -> bool:
             return isinstance(error, UnavailableError) and not isinstance(error, NodeIdTakenError)
 
@@ -178,43 +245,31 @@ class Node:
             reraise=True,
         ):
             with attempt:
-                await self._begin()
+                await work()
 
-    async def _become_ready(self) -> None:
-        begin = next((task for task in self._tasks if task.get_name() == "begin"), None)
-        if begin is not None:
-            await asyncio.wait((begin,))
-        parts = self._parts
-        self._supervise("expirer", parts.expirer.run())
-        self._supervise("delivery", parts.delivery.run())
-        self._supervise("sweeper", parts.sweeper.run())
-        await parts.mqtt.wait_connected()
-        if self._state is NodeState.STARTING:
-            self._state = NodeState.READY
-            self._log.info("node_ready", client_id=parts.info.client_id)
-
-    def _supervise(self, name: str, work: Coroutine[Any, Any, None], *, ends: bool = False) -> None:
-        """Run a part in the background; unless it `ends` by design, its end is a failure of the node."""
+    def _supervise(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run a part in the background; its end is a failure of the node."""
 
         def ended(task: asyncio.Task[None]) -> None:
-            if task.cancelled() or self._state is NodeState.DRAINING:
+            if task.cancelled() or self._closed:
                 return
-            error = task.exception()
-            if error is None and ends:
-                return
+            error = task.exception() or RuntimeError(f"{name} ended")
             self._log.error("node_failed", part=name, reason=str(error), exc_info=error)
-            self._on_failure(error or RuntimeError(f"{name} ended"))
+            self._on_failure(error)
 
         task = asyncio.get_running_loop().create_task(work, name=name)
         task.add_done_callback(ended)
         self._tasks.append(task)
 
-    async def _step(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _step(self, name: str, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether a step of stopping was done within its budget."""
         try:
             async with asyncio.timeout(STEP_BUDGET):
                 await work
         except (HomingError, TimeoutError) as error:
-            self._log.warning("stop_step_failed", step=name, reason=str(error) or type(error).__name__)
+            self._log.info("stop_step_skipped", step=name, reason=str(error) or type(error).__name__)
+            return False
+        return True
 
     async def _store_health(self) -> str:
         try:

@@ -87,7 +87,7 @@ class MqttSettings(_Part):
     keepalive: Annotated[_Duration, Field(ge=timedelta(seconds=5), le=timedelta(hours=1))] = timedelta(seconds=30)
     receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 256
     """How many responses the broker may send ahead of our acknowledgements."""
-    session_expiry: Annotated[_Duration, Field(ge=timedelta(), le=timedelta(days=1))] = timedelta(seconds=60)
+    session_expiry: Annotated[_Duration, Field(ge=timedelta(seconds=30), le=timedelta(days=1))] = timedelta(hours=1)
     """How long the broker keeps our session, and what arrives for it, while we are away."""
 
     @field_validator("url")
@@ -128,6 +128,8 @@ class ClusterSettings(_Part):
 
     lease: Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(minutes=1))] = timedelta(seconds=5)
     """How long a node counts as alive after its last sign of life."""
+    drain_delay: Annotated[_Duration, Field(ge=timedelta(), le=timedelta(minutes=1))] = timedelta(seconds=3)
+    """How long a node that was told to stop goes on serving, so that load balancers notice first."""
     sweep_interval: Short = timedelta(seconds=1)
     """How often a node looks for outcomes whose wake-up was lost, and for overdue commands of dead nodes."""
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 
-async def eventually(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 5) -> None:
+async def eventually(condition: Callable[[], object | Awaitable[object]], seconds: float = 5) -> None:
     """Return as soon as the condition holds; TimeoutError when it does not within so many seconds."""
     async with asyncio.timeout(seconds):
         while True:

@@ -58,7 +58,7 @@ class BenchOptions:
         _check("seconds", self.seconds, 0.1, 3600)
         _check("singles", self.singles, 1, 1_000_000)
         if self.commands is not None:
-            _check("commands", self.commands, self.in_flight, 100_000_000)
+            _check("commands", self.commands, 1, 100_000_000)
         if any(count < 1 for count in self.pending) or sorted(set(self.pending)) != list(self.pending):
             raise ConfigurationError("pending: numbers from 1 on in rising order are allowed, such as 10,10000")
         self._check_urls()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from app.bench.options import BenchError, BenchOptions
-from app.bench.processes import redis_memory
-from app.bench.report import PendingReport, PendingStep, Side
+from app.bench.processes import Running, redis_memory
+from app.bench.report import Memory, PendingReport, PendingStep, Side
 from app.bench.run import SILENT_METHOD, Cluster, Steps, job_for, private_cluster, run_job, take_turn
 from app.bench.statistics import ratio
 
@@ -19,6 +20,10 @@ SCENARIOS: Final = (ALL_DEVICES, ONE_DEVICE)
 
 _COMMON_DEVICES: Final = MappingProxyType({ALL_DEVICES: slice(None), ONE_DEVICE: slice(1)})
 _REGISTERED_AT_ONCE: Final = 32
+_QUIET_CPU: Final = 0.05
+"""Part of a CPU that an idle node may use."""
+_QUIET_SECONDS: Final = 1.0
+_SETTLE_SECONDS: Final = 60.0
 
 
 async def measure_pending(options: BenchOptions, where: str, steps: Steps) -> PendingReport:
@@ -29,19 +34,32 @@ async def measure_pending(options: BenchOptions, where: str, steps: Steps) -> Pe
         waiting = 0
         for pending in options.pending:
             steps.next(f"{pending:,} commands wait {where}: registering them")
-            memory = await _add_pending(options, cluster, devices, pending - waiting)
+            await _add_pending(options, cluster, devices, pending - waiting)
+            await _settled(cluster.node)
             waiting = pending
-            found.append(await _measure(options, cluster, devices, pending, memory, steps))
+            found.append(await _measure(options, cluster, devices, pending, steps))
         return PendingReport(where, found)
 
 
+async def measure_memory(options: BenchOptions, steps: Steps) -> Memory:
+    """Bytes per waiting command, on a fresh cluster without other load.
+
+    Measured over as many again as already wait, as memory that was freed before would hide what the first ones need.
+    """
+    steps.next("memory of commands that wait")
+    async with private_cluster(options, warm=False) as (cluster, devices):
+        count = options.pending[-1]
+        await _add_pending(options, cluster, devices, count)
+        await _settled(cluster.node)
+        node, redis = _started(cluster.node).resident_bytes(), await redis_memory(cluster.redis_port)
+        await _add_pending(options, cluster, devices, count)
+        await _settled(cluster.node)
+        node_bytes = ratio(_started(cluster.node).resident_bytes() - node, count)
+        return Memory(count, node_bytes, ratio(await redis_memory(cluster.redis_port) - redis, count))
+
+
 async def _measure(
-    options: BenchOptions,
-    cluster: Cluster,
-    devices: Sequence[str],
-    pending: int,
-    memory: tuple[float, float],
-    steps: Steps,
+    options: BenchOptions, cluster: Cluster, devices: Sequence[str], pending: int, steps: Steps
 ) -> PendingStep:
     job = job_for(options, cluster, devices)
     turns = []
@@ -49,28 +67,38 @@ async def _measure(
         steps.next(f"{pending:,} commands wait: load beside them")
         turns.append(await take_turn(cluster.load, job, cluster.measured))
     side = Side.of(turns)
-    return PendingStep(pending, side.per_second, side.cpu, *memory, side.wrong, side.lost, side.errors)
+    return PendingStep(pending, side.per_second, side.cpu, side.wrong, side.lost, side.errors)
 
 
-async def _add_pending(
-    options: BenchOptions, cluster: Cluster, devices: Sequence[str], count: int
-) -> tuple[float, float]:
-    """Register commands that nobody answers; bytes of node and of Redis for each."""
-    if cluster.node is None:
-        raise BenchError("the memory of a node that was not started here cannot be measured")
+async def _add_pending(options: BenchOptions, cluster: Cluster, devices: Sequence[str], count: int) -> None:
+    """Register commands that nobody answers."""
     job = job_for(options, cluster, devices)
     silent = replace(
         job,
         body=job.body | {"method": SILENT_METHOD, "timeout": "1h"},
-        in_flight=min(_REGISTERED_AT_ONCE, count),
+        in_flight=max(1, min(_REGISTERED_AT_ONCE, count)),
         commands=count,
         seconds=None,
         prefer="respond-async",
         check="accepted",
     )
-    node_before, redis_before = cluster.node.resident_bytes(), await redis_memory(cluster.redis_port)
     result = await run_job(cluster.load, silent)
     if result.good != count:
         raise BenchError(f"{count - result.good} of {count} waiting commands were not accepted: {result.errors}")
-    node_after, redis_after = cluster.node.resident_bytes(), await redis_memory(cluster.redis_port)
-    return ratio(node_after - node_before, count), ratio(redis_after - redis_before, count)
+
+
+async def _settled(node: Running | None) -> None:
+    """Wait until the node is idle: a new command has follow-up work, once."""
+    node = _started(node)
+    for _ in range(round(_SETTLE_SECONDS / _QUIET_SECONDS)):
+        before = node.cpu_seconds()
+        await asyncio.sleep(_QUIET_SECONDS)
+        if node.cpu_seconds() - before <= _QUIET_CPU * _QUIET_SECONDS:
+            return
+    raise BenchError(f"the node did not come to rest within {_SETTLE_SECONDS:.0f} s")
+
+
+def _started(node: Running | None) -> Running:
+    if node is None:
+        raise BenchError("only a node that was started here can be looked into")
+    return node

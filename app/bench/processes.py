@@ -19,8 +19,9 @@ import psutil  # type: ignore[import-untyped] # it comes without types
 
 import app
 from app.bench.options import BenchError
-from app.bench.worker import MAX_LINE
 
+MAX_LINE: Final = 256 * 1024 * 1024
+"""Bytes; a result carries the latency of every command."""
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 10.0
 
@@ -200,6 +201,12 @@ class Processes:
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise BenchError(f"{running.name} was not ready within {START_SECONDS:.0f} s") from None
+
+
+def busy_seconds() -> float:
+    """CPU time that all programs of this machine used so far."""
+    times = psutil.cpu_times()
+    return float(times.user + times.system + times.nice)
 
 
 async def redis_memory(port: int) -> int:

@@ -6,31 +6,38 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from app.bench.report import BenchReport, PendingReport, PendingStep, Side
+from app.bench.report import BenchReport, Memory, PendingReport, PendingStep, Side
 
 RATIO_GOAL = 0.40
 SINGLE_GOAL = 5.0
 GROWTH_GOAL = 1.15
 NODE_BYTES_GOAL = 4096
 REDIS_BYTES_GOAL = 1536
+MEASURED = ("node-a", "node-b", "redis")
+"""The processes that waiting commands may burden."""
 
 
 def render(report: BenchReport) -> RenderableType:
     """Tables for a rich Console."""
     parts: list[RenderableType] = [_throughput(report), _cpu(report), _single(report)]
     parts.extend(_pending(one) for one in report.pending)
+    if report.memory is not None:
+        parts.append(_memory(report.memory))
     parts.append(_verdict(report))
     return Group(*parts)
 
 
 def _throughput(report: BenchReport) -> Table:
     options = report.options
-    table = Table(title=f"{options['in_flight']} in flight, {options['devices']} devices, profile {options['profile']}")
-    table.add_column("")
-    for heading in ("per second", "p50 ms", "p99 ms", "p99.9 ms", "answers", "forwarded", "wrong", "lost", "errors"):
+    title = (
+        f"{options['in_flight']} in flight, {options['devices']} devices, profile {options['profile']}; latency in ms"
+    )
+    table = Table(title=title)
+    table.add_column("", no_wrap=True)
+    for heading in ("per s", "p50", "p99", "p99.9", "forwarded", "wrong", "lost", "errors"):
         table.add_column(heading, justify="right")
     table.add_row("commands", *_side(report.cluster))
-    table.add_row("no-op POST", *_side(report.no_op))
+    table.add_row("no-op", *_side(report.no_op))
     spread = ", ".join(f"{one:.3f}" for one in report.ratios)
     table.caption = f"commands / no-op = {report.ratio:.3f} (rounds: {spread}); the aim is {RATIO_GOAL:.2f} or more"
     return table
@@ -43,7 +50,6 @@ def _side(side: Side) -> list[str]:
         f"{latency.p50:.1f}",
         f"{latency.p99:.1f}",
         f"{latency.p999:.1f}",
-        f"{side.commands:,}",
         f"{side.forwarded:.1%}",
         str(side.wrong),
         str(side.lost),
@@ -57,9 +63,9 @@ def _errors(errors: dict[str, int]) -> str:
 
 def _cpu(report: BenchReport) -> Table:
     table = Table(title="CPU per command, µs")
-    sides = (("commands", report.cluster), ("no-op POST", report.no_op))
+    sides = (("commands", report.cluster), ("no-op", report.no_op))
     names = list(dict.fromkeys(name for _, side in sides for name in side.cpu))
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for name in (*names, "all"):
         table.add_column(name, justify="right")
     for label, side in sides:
@@ -79,34 +85,32 @@ def _single(report: BenchReport) -> Table:
 
 
 def _pending(report: PendingReport) -> Table:
-    table = Table(title=f"Beside commands that wait {report.where}")
-    names = list(report.steps[0].cpu)
-    for heading in ("waiting", "per second", *(f"{name} µs" for name in names), "node bytes", "Redis bytes", "faults"):
-        table.add_column(heading, justify="right")
+    table = Table(title=f"Beside commands that wait {report.where}: CPU per command, µs")
+    names = [name for name in MEASURED if name in report.steps[0].cpu]
+    for heading in ("waiting", "per second", *names, "all", "faults"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for step in report.steps:
         table.add_row(*_pending_cells(step, names))
     growth = ", ".join(f"{name} × {report.growth(name):.2f}" for name in names)
-    table.caption = (
-        f"CPU per command, most against fewest: {growth}. The aim is × {GROWTH_GOAL:.2f} at most,"
-        f" and less than {NODE_BYTES_GOAL} bytes in the node and {REDIS_BYTES_GOAL} in Redis per waiting command"
-    )
+    table.caption = f"most against fewest: {growth}; the aim is × {GROWTH_GOAL:.2f} at most"
     return table
 
 
 def _pending_cells(step: PendingStep, names: list[str]) -> list[str]:
     faults = step.wrong + step.lost + sum(step.errors.values())
     cpu = [f"{step.cpu[name]:.0f}" for name in names]
-    return [
-        f"{step.pending:,}",
-        f"{step.per_second:,.0f}",
-        *cpu,
-        f"{step.node_bytes:,.0f}",
-        f"{step.redis_bytes:,.0f}",
-        str(faults),
-    ]
+    return [f"{step.pending:,}", f"{step.per_second:,.0f}", *cpu, f"{sum(step.cpu.values()):.0f}", str(faults)]
+
+
+def _memory(memory: Memory) -> Text:
+    return Text(
+        f"A waiting command takes {memory.node:,.0f} bytes in the node and {memory.redis:,.0f} in Redis (over "
+        f"{memory.commands:,}); the aim is less than {NODE_BYTES_GOAL:,} and {REDIS_BYTES_GOAL:,}."
+    )
 
 
 def _verdict(report: BenchReport) -> Text:
     machine = report.machine
-    said = "every command got its own answer" if report.clean else "NOT every command got its own answer"
-    return Text(f"{said}; {machine['cpus']} CPUs, Python {machine['python']}, {machine['system']}")
+    said = "Every command got its own answer" if report.clean else "NOT every command got its own answer"
+    others = f"other programs kept {report.cluster.foreign:.1f} of {machine['cpus']} CPUs busy meanwhile"
+    return Text(f"{said}; {others}. Python {machine['python']}, {machine['system']}.")

@@ -22,6 +22,8 @@ class Turn:
 
     load: LoadResult
     cpu: dict[str, float]
+    foreign: float = 0.0
+    """How many CPUs were busy with something else."""
 
     def cpu_per_command(self) -> dict[str, float]:
         """Microseconds of CPU per good answer, by process."""
@@ -36,6 +38,8 @@ class Side:
     latency: Latency
     cpu: dict[str, float]
     """Microseconds per command, by process."""
+    foreign: float
+    """How many CPUs other programs kept busy: the more, the less the rates mean."""
     commands: int
     forwarded: float
     """The share whose response came in on another node than the home node."""
@@ -52,6 +56,7 @@ class Side:
             per_second=median([load.per_second for load in loads]),
             latency=Latency.of([one for load in loads for one in load.latencies]),
             cpu=median_by_name([turn.cpu_per_command() for turn in turns]),
+            foreign=median([turn.foreign for turn in turns]),
             commands=good,
             forwarded=ratio(sum(load.forwarded for load in loads), good),
             wrong=sum(load.wrong for load in loads),
@@ -82,16 +87,23 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class PendingStep:
-    """Load beside `pending` commands that wait: CPU in microseconds per command, memory in bytes per waiting one."""
+    """Load beside `pending` commands that wait; CPU in microseconds per command."""
 
     pending: int
     per_second: float
     cpu: dict[str, float]
-    node_bytes: float
-    redis_bytes: float
     wrong: int
     lost: int
     errors: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes per waiting command, over `commands` of them: resident memory of the node, `used_memory` of Redis."""
+
+    commands: int
+    node: float
+    redis: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,7 @@ class BenchReport:
     ratios: list[float]
     single: Single
     pending: list[PendingReport] = field(default_factory=list)
+    memory: Memory | None = None
     machine: dict[str, Any] = field(default_factory=describe_machine)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from app.bench.generator import LoadJob, LoadResult
 from app.bench.options import BenchOptions, ProgressCallback
-from app.bench.processes import Processes, Running, Worker
+from app.bench.processes import Processes, Running, Worker, busy_seconds
 from app.bench.report import BenchReport, Side, Single, Turn, turn_ratios
 from app.simulator.options import FleetOptions, device_ids
 
@@ -38,7 +39,7 @@ class Cluster:
 
 async def run_bench(options: BenchOptions, progress: ProgressCallback) -> BenchReport:
     """Measure; BenchError when something cannot be started or ends on its own."""
-    from app.bench.pending import SCENARIOS, measure_pending  # noqa: PLC0415 - it builds on this module
+    from app.bench.pending import SCENARIOS, measure_memory, measure_pending  # noqa: PLC0415 - it builds on this module
 
     steps = Steps(progress, total=3 + 4 * options.rounds + len(SCENARIOS) * len(options.pending) * (options.rounds + 1))
     with tempfile.TemporaryDirectory(prefix="homing-bench-") as folder:
@@ -48,7 +49,8 @@ async def run_bench(options: BenchOptions, progress: ProgressCallback) -> BenchR
         finally:
             await processes.stop()
     if options.pending:
-        report = replace(report, pending=[await measure_pending(options, one, steps) for one in SCENARIOS])
+        pending = [await measure_pending(options, one, steps) for one in SCENARIOS]
+        report = replace(report, pending=pending, memory=await measure_memory(options, steps))
     progress(1.0, "done")
     return report
 
@@ -173,11 +175,13 @@ def job_for(options: BenchOptions, cluster: Cluster, devices: Sequence[str]) -> 
 async def take_turn(load: Worker, job: LoadJob, measured: Sequence[Running]) -> Turn:
     """Run a job, and look at the CPU clocks of the processes before and after it."""
     before = [one.cpu_seconds() for one in measured]
+    busy, started = busy_seconds(), time.perf_counter()
     result = await run_job(load, job)
     for one in measured:
         one.check()
     used = {one.name: one.cpu_seconds() - start for one, start in zip(measured, before, strict=True)}
-    return Turn(result, used)
+    foreign = busy_seconds() - busy - sum(used.values())
+    return Turn(result, used, max(0.0, foreign / (time.perf_counter() - started)))
 
 
 async def run_job(load: Worker, job: LoadJob) -> LoadResult:
@@ -191,14 +195,15 @@ async def _warm_up(load: Worker, job: LoadJob) -> None:
 
 
 @asynccontextmanager
-async def private_cluster(options: BenchOptions) -> AsyncIterator[tuple[Cluster, list[str]]]:
-    """A fresh cluster, warmed up, and the ids of its devices."""
+async def private_cluster(options: BenchOptions, *, warm: bool = True) -> AsyncIterator[tuple[Cluster, list[str]]]:
+    """A fresh cluster, warmed up or not, and the ids of its devices."""
     devices = device_ids(FleetOptions().first_device, options.devices)
     with tempfile.TemporaryDirectory(prefix="homing-bench-") as folder:
         processes = Processes(Path(folder))
         try:
             cluster = await start_cluster(options, processes)
-            await _warm_up(cluster.load, job_for(options, cluster, devices))
+            if warm:
+                await _warm_up(cluster.load, job_for(options, cluster, devices))
             yield cluster, devices
         finally:
             await processes.stop()

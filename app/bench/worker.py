@@ -25,8 +25,8 @@ from app.system import SystemClock
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
-MAX_LINE: Final = 256 * 1024 * 1024
-"""Bytes; a result carries the latency of every command."""
+MAX_LINE: Final = 64 * 1024 * 1024
+"""Bytes; a request names all devices."""
 
 
 async def fleet(argument: dict[str, Any]) -> None:
@@ -61,11 +61,11 @@ async def load(_argument: dict[str, Any]) -> None:
 
 async def paho(argument: dict[str, Any]) -> None:
     """Measures bare round trips per line."""
-    round_trip = PahoRoundTrip(argument["mqtt_url"], load_profiles()[argument["profile"]])
-    round_trip.connect()
+    profile = load_profiles()[argument["profile"]]
 
     async def run(request: dict[str, Any]) -> list[int]:
-        return round_trip.measure(request["devices"], request["method"], request["params"], request["count"])
+        with PahoRoundTrip(argument["mqtt_url"], profile) as round_trip:
+            return round_trip.measure(request["devices"], request["method"], request["params"], request["count"])
 
     await answer(run)
 

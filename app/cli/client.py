@@ -50,9 +50,7 @@ class NodeClient:
         self.url = url.rstrip("/")
         self._host, self._secure, self._prefix = parts.hostname, parts.scheme == "https", parts.path.rstrip("/")
 
-    def post_command(
-        self, device_id: str, body: JsonObject, headers: dict[str, str], timeout: float
-    ) -> Answer:
+    def post_command(self, device_id: str, body: JsonObject, headers: dict[str, str], timeout: float) -> Answer:
         """POST a command for a device; `timeout` (seconds) is how long the answer may take."""
         return self.call("POST", f"/v1/devices/{quote(device_id, safe='')}/commands", timeout, body, headers)
 
@@ -94,5 +92,7 @@ class NodeClient:
         except ValueError:
             body = None
         if not isinstance(body, dict):
-            raise NodeUnreachableError(f"{self.url} answers HTTP {status} without a JSON object: that is no Homing node")
+            raise NodeUnreachableError(
+                f"{self.url} answers HTTP {status} without a JSON object: that is no Homing node"
+            )
         return body

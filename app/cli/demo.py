@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -71,15 +71,28 @@ def demo(
 
     configure_logging("error", "console")
     bridge_logging()
-    # uvicorn raises the signals again that ended it; by then all is over.
-    signal.signal(signal.SIGINT, _ignore)
-    signal.signal(signal.SIGTERM, _ignore)
-    if not asyncio.run(_demo(_listener(port), devices, once=once)):
-        raise Stop("not every command succeeded", Exit.FAILED)
+    match asyncio.run(_until_signal(_demo(_listener(port), devices, once=once))):
+        case None:
+            raise Stop("", Exit.INTERRUPTED)
+        case False:
+            raise Stop("not every command succeeded", Exit.FAILED)
 
 
-def _ignore(*_: object) -> None:
-    pass
+async def _until_signal(work: Coroutine[Any, Any, bool]) -> bool | None:
+    """The result of the work, or None when a signal came first. uvicorn raises the signal that ended it again."""
+    task = asyncio.ensure_future(work)
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, interrupt)
+    await asyncio.wait((task,))
+    return None if task.cancelled() else task.result()
 
 
 def _listener(port: int) -> socket.socket:
@@ -104,21 +117,20 @@ async def _demo(listener: socket.socket, devices: int, *, once: bool) -> bool:
         server = NodeServer(settings_for(broker.url), listener)
         serving = asyncio.create_task(server.serve())
         working = asyncio.create_task(_show_round(client, server, devices))
-        await asyncio.wait((serving, working), return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            # Ctrl-C, or the node failed.
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
-            serving.result()
-            return True
         try:
+            await asyncio.wait((serving, working), return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+                return False
             succeeded = working.result()
             if not once:
                 _explain(client.url)
-                await serving
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(serving)
         finally:
+            working.cancel()
             server.stop()
-            await asyncio.gather(serving, return_exceptions=True)
+            await asyncio.gather(serving, working, return_exceptions=True)
     return succeeded
 
 
@@ -169,11 +181,13 @@ async def _show_round(client: NodeClient, server: NodeServer, devices: int) -> b
     ]
     await _until_ready(client, server)
     loop = asyncio.get_running_loop()
-    with (
-        ThreadPoolExecutor(min(len(rows), MOST_AT_ONCE)) as threads,
-        Live(console=out, refresh_per_second=10, get_renderable=lambda: table_of(rows)),
-    ):
-        await asyncio.gather(*(loop.run_in_executor(threads, _send, client, row) for row in rows))
+    threads = ThreadPoolExecutor(min(len(rows), MOST_AT_ONCE))
+    try:
+        with Live(console=out, refresh_per_second=10, get_renderable=lambda: table_of(rows)):
+            await asyncio.gather(*(loop.run_in_executor(threads, _send, client, row) for row in rows))
+    finally:
+        # Without waiting, as this loop serves what the threads wait for.
+        threads.shutdown(wait=False, cancel_futures=True)
     return all(row.outcome == "succeeded" for row in rows)
 
 

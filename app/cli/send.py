@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from app.cli.output import Exit, Stop, err, out
 from app.core.durations import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from app.cli.client import Answer, NodeClient
 
 MARGIN: Final = timedelta(seconds=10)
 """How much longer than the command's timeout we wait for the HTTP answer."""
@@ -27,7 +31,11 @@ OUTCOMES: Final = {
     "cancelled": Exit.CANCELLED,
     "unsent": Exit.UNSENT,
 }
-STATUSES: Final = {429: Exit.UNSENT, 503: Exit.UNSENT, 504: Exit.TIMED_OUT}
+STATUSES: Final[Mapping[int, Exit]] = {
+    HTTPStatus.TOO_MANY_REQUESTS: Exit.UNSENT,
+    HTTPStatus.SERVICE_UNAVAILABLE: Exit.UNSENT,
+    HTTPStatus.GATEWAY_TIMEOUT: Exit.TIMED_OUT,
+}
 
 
 class Output(StrEnum):
@@ -48,7 +56,9 @@ def send(  # noqa: PLR0913 - the options that people type
     profile: Annotated[str | None, typer.Option(help="Device profile. The node decides if absent.")] = None,
     no_wait: Annotated[bool, typer.Option("--async", help="Print the command's id and do not wait.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it joins the first command.")] = None,
-    node: Annotated[str | None, typer.Option(metavar="URL", help="[default: port HOMING_API_PORT of this machine]")] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="URL", help="[default: port HOMING_API_PORT of this machine]")
+    ] = None,
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.HUMAN,
 ) -> None:
     """Send a command to a device and wait for its outcome.
@@ -72,7 +82,7 @@ def send(  # noqa: PLR0913 - the options that people type
         client = NodeClient(node or _default_node())
         with _spinner(f"{method} on {device}"):
             answer = client.post_command(device, body, headers, patience)
-            if answer.status == 202 and not no_wait:  # noqa: PLR2004 - HTTP
+            if answer.status == HTTPStatus.ACCEPTED and not no_wait:
                 answer = _look_until_final(client, str(answer.body.get("id")), patience)
     except InvalidInputError as error:
         raise Stop(str(error), Exit.USAGE) from None
@@ -137,18 +147,32 @@ def _spinner(text: str) -> AbstractContextManager[object]:
     return err.status(text) if err.is_terminal else nullcontext()
 
 
-def _look_until_final(client: Any, command_id: str, patience: float) -> Any:  # noqa: ANN401
-    deadline = time.monotonic() + patience  # noqa: TID251 - a person waits here
+def _look_until_final(client: NodeClient, command_id: str, patience: float) -> Answer:
+    """The node stops and has sent us away, or a proxy limits how long we may wait; the command goes on."""
+    from app.cli.client import NodeUnreachableError
+    from app.system import SystemClock
+
+    clock = SystemClock()
+    deadline = clock.monotonic() + patience
     while True:
-        answer = client.get_command(command_id, patience)
-        if answer.body.get("state") in OUTCOMES or answer.status >= 400 or time.monotonic() > deadline:  # noqa: PLR2004, TID251
+        try:
+            answer = client.get_command(command_id, patience)
+        except NodeUnreachableError as error:
+            raise NodeUnreachableError(f"{error}; command {command_id} goes on, every other node can tell") from None
+        if (
+            answer.body.get("state") in OUTCOMES
+            or answer.status >= HTTPStatus.BAD_REQUEST
+            or clock.monotonic() > deadline
+        ):
             return answer
         time.sleep(LOOK_AGAIN)
 
 
 def _report(status: int, body: dict[str, Any], problem: str, output: Output) -> None:
     state = body.get("state")
-    code = OUTCOMES.get(str(state), Exit.OK if status < 400 else STATUSES.get(status, _client_or_server(status)))  # noqa: PLR2004
+    code = OUTCOMES.get(
+        str(state), Exit.OK if status < HTTPStatus.BAD_REQUEST else STATUSES.get(status, _client_or_server(status))
+    )
     if output is Output.JSON:
         out.print(json.dumps(body), markup=False)
     elif state is None:
@@ -160,7 +184,7 @@ def _report(status: int, body: dict[str, Any], problem: str, output: Output) -> 
 
 
 def _client_or_server(status: int) -> Exit:
-    return Exit.USAGE if status < 500 else Exit.UNEXPECTED  # noqa: PLR2004
+    return Exit.USAGE if status < HTTPStatus.INTERNAL_SERVER_ERROR else Exit.UNEXPECTED
 
 
 def lines_of(command: dict[str, Any]) -> list[str]:

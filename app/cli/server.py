@@ -7,8 +7,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from types import FrameType
 from typing import Any, Final
 
 import structlog
@@ -46,11 +47,45 @@ def url_of(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn stops the node only when all requests have ended, so those that wait are sent away first (F71)."""
+    """uvicorn that says where it listens, once it does, and that stops in the order in which no request fails.
 
-    def __init__(self, config: uvicorn.Config, dismiss_callers: Callable[[], None]) -> None:
+    On SIGTERM the node drains first, while requests are still served (F70). uvicorn stops the node only when all requests
+    have ended, so those that wait for an outcome are sent away before (F71).
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        drain: Callable[[], Coroutine[Any, Any, None]],
+        dismiss_callers: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._drain = drain
         self._dismiss_callers = dismiss_callers
+        self._draining: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig != signal.SIGTERM or self._draining is not None or not self.started or self._loop is None:
+            super().handle_exit(sig, frame)
+            return
+        self._loop.call_soon_threadsafe(self._begin_to_drain, sig, frame)
+
+    def _begin_to_drain(self, sig: int, frame: FrameType | None) -> None:
+        async def drain() -> None:
+            try:
+                await self._drain()
+            finally:
+                super(_Server, self).handle_exit(sig, frame)
+
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(drain(), name="drain")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        for listener in sockets or ():
+            structlog.get_logger().info("http_listens", url=url_of(listener))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._dismiss_callers()
@@ -91,6 +126,7 @@ class NodeServer:
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             ),
+            application.state.drain,
             application.state.parking.dismiss,
         )
 
@@ -133,7 +169,6 @@ def run_node(settings: Settings, listener: socket.socket, *, until_parent_ends: 
     async def serve() -> None:
         if until_parent_ends:
             asyncio.get_running_loop().add_reader(0, server.parent_ended)
-        structlog.get_logger().info("http_listens", url=url_of(listener))
         await server.serve()
 
     with asyncio.Runner(loop_factory=server.uvicorn.config.get_loop_factory()) as runner:

@@ -90,12 +90,16 @@ def about_broker(facts: BrokerFacts, version: str) -> Iterator[Finding]:
     yield _broker(Level.OK, "QoS", f"up to {facts.maximum_qos}")
     if not facts.publish_works:
         yield _broker(
-            Level.FAIL, "messages", "our own message did not come back", "Let this user publish and read homing-doctor/#."
+            Level.FAIL,
+            "messages",
+            "our own message did not come back",
+            "Let this user publish and read homing-doctor/#.",
         )
         return
     yield _round_trip(facts)
     yield _shared(facts)
-    yield _receive_maximum(facts)
+    if version == "5":
+        yield _receive_maximum(facts)
     yield _queues(facts)
     yield _dropped(facts)
 
@@ -177,7 +181,10 @@ def _round_trip(facts: BrokerFacts) -> Finding:
     milliseconds = facts.round_trip_ms or 0.0
     if milliseconds > SLOW_BROKER_MS:
         return _broker(
-            Level.WARN, "round trip", f"{milliseconds:.1f} ms", "Mosquitto: set_tcp_nodelay true. Else: mind the distance."
+            Level.WARN,
+            "round trip",
+            f"{milliseconds:.1f} ms",
+            "Mosquitto: set_tcp_nodelay true. Else: mind the distance.",
         )
     return _broker(Level.OK, "round trip", f"{milliseconds:.2f} ms")
 

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 
 from app.cluster.base import NodeInfo
 from app.core.errors import NodeIdTakenError
 
 
 class LocalCluster:
-    """Knows itself only; there is nobody to wake."""
+    """Knows itself only; there is nobody to wake, and nothing survives the process."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, NodeInfo] = {}
+        self._node: NodeInfo | None = None
 
     @property
     def listening(self) -> bool:
-        """True after `join`."""
-        return bool(self._nodes)
+        return self._node is not None
 
-    async def join(self, node: NodeInfo) -> None:
-        """Take the node id."""
-        held = self._nodes.get(node.node_id)
-        if held is not None and held.incarnation != node.incarnation:
+    @property
+    def remembers(self) -> bool:
+        return False
+
+    async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
+        if self._node not in (None, node, replaces):
             raise NodeIdTakenError(node.node_id)
-        self._nodes[node.node_id] = node
+        self._node = node
 
-    async def leave(self) -> None:
-        """Give it up."""
-        self._nodes.clear()
+    async def fenced(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def still_member(self) -> None:
+        return
+
+    async def drain(self) -> None:
+        return
+
+    async def leave(self, *, session_kept: bool = False) -> None:
+        self._node = None
 
     async def nodes(self) -> Sequence[NodeInfo]:
-        """The one node."""
-        return sorted(self._nodes.values(), key=lambda node: node.node_id)
+        return [] if self._node is None else [self._node]
+
+    async def orphans(self) -> Sequence[NodeInfo]:
+        return ()
+
+    async def claim(self, orphan: NodeInfo, right: timedelta) -> bool:
+        return False
+
+    async def adopted(self, orphan: NodeInfo) -> None:
+        return

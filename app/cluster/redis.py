@@ -1,224 +1,259 @@
-"""The cluster over Redis: leases as keys with an expiry, wake-ups over Pub/Sub channels named after the nodes."""
+"""The cluster over Redis: who lives, as keys with an expiry; sessions to adopt; wake-ups over `listener.py`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Final
+from importlib import resources
+from typing import Any, Final, TypeVar, cast
 
 import structlog
 from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from app.cluster.base import NodeInfo, WakeUpHandler
+from app.cluster.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
 from app.core import keys
 from app.core.clock import Clock
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
-from app.core.wakeup import decode_wake_up
 from app.observability import Counters
 
-HEARTBEAT: Final = b"\0heartbeat"
-"""What a node sends to its own channel; a wake-up never begins with NUL."""
-HEARTBEAT_SECONDS: Final = 1.0
-MISSES: Final = 3
-"""After so many heartbeats that did not come back the connection counts as dead (F21)."""
+CLAIMED: Final = "!"
+"""In front of an incarnation whose session is being adopted."""
+TAKEN_POLL_SECONDS: Final = 0.2
 
-# Both compare the lease before they touch it: KEYS[1] lease, ARGV[1] its value, ARGV[2] its time in ms.
-_RENEW: Final = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return 1
-"""
-_RELEASE: Final = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
-"""
 _ERRORS: Final = (RedisError, OSError, TimeoutError)
+_Reply = TypeVar("_Reply")
 
 
 class RedisCluster:
-    """Leases and wake-ups; what Redis does to the connection is repaired in the background and counted."""
+    """What Redis does to the connections is repaired in the background and counted."""
 
     def __init__(
         self,
         url: str,
         *,
         lease: timedelta,
+        session_life: timedelta,
         clock: Clock,
         counters: Counters,
         on_wake: WakeUpHandler,
         on_resubscribed: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._url = url
-        self._lease_ms = round(lease / timedelta(milliseconds=1))
+        self._lease = lease.total_seconds()
+        self._lease_ms = _milliseconds(lease)
+        # A node that cannot say that its session is gone must not be forgotten before the broker forgets it.
+        self._session_ms = _milliseconds(session_life + lease)
         self._clock = clock
         self._counters = counters
-        self._on_wake = on_wake
-        self._on_resubscribed = on_resubscribed
         self._on_failure = on_failure
-        timeout = lease.total_seconds() / 3
+        self._listener = Listener(url, clock=clock, counters=counters, on_wake=on_wake, on_resubscribed=on_resubscribed)
+        timeout = self._lease / 3
         self._redis: Redis = Redis.from_url(
             url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
         )
+        self._scripts = {name: self._redis.register_script(_lua(name)) for name in _SCRIPTS}
         self._node: NodeInfo | None = None
+        self._renewed_at = 0.0
+        self._lost = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._heard_at: float | None = None
-        self._subscribed = asyncio.Event()
         self._log = structlog.get_logger()
 
     @property
     def listening(self) -> bool:
-        """True while heartbeats on our own channel come back."""
-        return (
-            self._subscribed.is_set()
-            and self._heard_at is not None
-            and self._clock.monotonic() - self._heard_at < MISSES * HEARTBEAT_SECONDS
-        )
+        return self._listener.listening and self._clock.monotonic() - self._renewed_at < self._lease
 
-    async def join(self, node: NodeInfo) -> None:
-        """Take the lease; StoreUnavailableError when Redis does not answer."""
-        try:
-            await self._take(node)
-        except _ERRORS as error:
-            raise StoreUnavailableError(f"the lease of {node.node_id} could not be taken: {error}") from None
+    @property
+    def remembers(self) -> bool:
+        return True
+
+    async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
+        patience = self._clock.monotonic() + self._lease + 1
+        while (holder := await self._take(node, replaces)) is not None:
+            # A crashed incarnation holds its lease for a while; a living one renews it.
+            if self._clock.monotonic() > patience:
+                self._log.info("node_id_taken", node_id=node.node_id, holder=holder)
+                raise NodeIdTakenError(node.node_id)
+            await asyncio.sleep(TAKEN_POLL_SECONDS)
+        await self._end_tasks()
         self._node = node
-        loop = asyncio.get_running_loop()
+        self._lost = asyncio.Event()
         self._tasks = [
-            loop.create_task(self._listen(keys.node_channel(node.node_id)), name="cluster.listen"),
-            loop.create_task(self._renew(node), name="cluster.renew"),
+            self._begin(self._listener.run(keys.node_channel(node.node_id)), "cluster.listen"),
+            self._begin(self._keep_lease(node, self._lost), "cluster.lease"),
         ]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
-        await self._subscribed.wait()
+        await self._listener.subscribed.wait()
 
-    async def leave(self) -> None:
-        """Give up the lease where it is still ours."""
+    async def fenced(self) -> None:
+        await self._lost.wait()
+
+    async def still_member(self) -> None:
+        lost = self._lost
+        while True:
+            with suppress(StoreUnavailableError):
+                if self._node is not None and await self._renew(self._node):
+                    return
+                lost.set()
+                await asyncio.get_running_loop().create_future()
+            await asyncio.sleep(TAKEN_POLL_SECONDS)
+
+    async def drain(self) -> None:
+        if self._node is not None:
+            key = keys.draining(self._node.node_id)
+            await self._ask(self._redis.set(key, self._node.incarnation, px=10 * self._lease_ms))
+
+    async def leave(self, *, session_kept: bool = False) -> None:
+        await self._end_tasks()
+        if self._node is not None:
+            node, self._node = self._node, None
+            with suppress(StoreUnavailableError):
+                arguments = [_encode(node), node.client_id, "1" if session_kept else "0"]
+                nothing_left = await self._run("leave", node, arguments)
+                await self._ask(self._redis.delete(keys.draining(node.node_id)))
+                if nothing_left:
+                    await self._ask(self._redis.zrem(keys.NODES, node.node_id))
+        await self._redis.aclose()
+
+    async def nodes(self) -> Sequence[NodeInfo]:
+        ids = await self._ids()
+        pipeline = self._redis.pipeline(transaction=False)
+        for node_id in ids:
+            pipeline.execute_command("MGET", keys.lease(node_id), keys.draining(node_id))
+        found = []
+        for lease, draining in await self._ask(pipeline.execute()):
+            node = None if lease is None else _decode(_text(lease))
+            if node is not None and (draining is None or _text(draining) != node.incarnation):
+                found.append(node)
+        return found
+
+    async def orphans(self) -> Sequence[NodeInfo]:
+        ids = await self._ids()
+        pipeline = self._redis.pipeline(transaction=False)
+        for node_id in ids:
+            pipeline.execute_command("GET", keys.lease(node_id))
+            pipeline.execute_command("HVALS", keys.sessions(node_id))
+        replies = await self._ask(pipeline.execute())
+        found = []
+        for lease, sessions in zip(replies[::2], replies[1::2], strict=True):
+            found += [_decode(_text(one).removeprefix(CLAIMED)) for one in sessions if one != lease]
+        return found
+
+    async def claim(self, orphan: NodeInfo, right: timedelta) -> bool:
+        if self._node is None:
+            return False
+        arguments = [orphan.client_id, self._node.client_id, _milliseconds(right)]
+        return bool(await self._run("claim", orphan, arguments, adoption=True))
+
+    async def adopted(self, orphan: NodeInfo) -> None:
+        if await self._run("adopted", orphan, [orphan.client_id], adoption=True):
+            await self._ask(self._redis.zrem(keys.NODES, orphan.node_id))
+
+    async def _take(self, node: NodeInfo, replaces: NodeInfo | None) -> str | None:
+        """The incarnation that holds the lease; None when it is ours now."""
+        asked_at = self._clock.monotonic()
+        await self._enlist(node)
+        arguments = [
+            *(_encode(node), node.client_id, self._lease_ms, self._session_ms),
+            "" if replaces is None else _encode(replaces),
+        ]
+        holder = await self._run("join", node, arguments)
+        if holder is not None:
+            return _text(holder)
+        self._renewed_at = asked_at
+        return None
+
+    async def _renew(self, node: NodeInfo) -> bool:
+        asked_at = self._clock.monotonic()
+        arguments = [_encode(node), node.client_id, self._lease_ms, self._session_ms]
+        if not await self._run("renew", node, arguments):
+            return False
+        self._renewed_at = asked_at
+        return True
+
+    async def _keep_lease(self, node: NodeInfo, lost: asyncio.Event) -> None:
+        """Show a sign of life every heartbeat: the lease, the directory, and a message to our own channel."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            try:
+                if not await self._renew(node):
+                    self._counters["lease.lost"] += 1
+                    self._log.warning("lease_lost", node_id=node.node_id, incarnation=node.incarnation)
+                    lost.set()
+                    return
+                await self._enlist(node)
+                await self._ask(self._redis.publish(keys.node_channel(node.node_id), HEARTBEAT))
+            except StoreUnavailableError as error:
+                self._counters["lease.renewal_failed"] += 1
+                self._log.debug("lease_not_renewed", reason=str(error))
+
+    async def _enlist(self, node: NodeInfo) -> None:
+        """Keep the directory, from which nodes that left nothing behind drop out."""
+        now = await self._now_ms()
+        await self._ask(self._redis.zadd(keys.NODES, {node.node_id: now + self._session_ms}))
+        await self._ask(self._redis.zremrangebyscore(keys.NODES, "-inf", now))
+        await self._ask(self._redis.pexpire(keys.NODES, self._session_ms))
+
+    async def _ids(self) -> list[str]:
+        members = await self._ask(self._redis.zrange(keys.NODES, 0, -1))
+        return sorted(_text(member) for member in members)
+
+    async def _now_ms(self) -> int:
+        seconds, microseconds = await self._ask(self._redis.time())
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    async def _run(self, script: str, node: NodeInfo, arguments: Sequence[object], *, adoption: bool = False) -> object:
+        names = [keys.lease(node.node_id), keys.sessions(node.node_id)]
+        if adoption:
+            names.append(keys.adoption(node.node_id, node.client_id))
+        return await self._ask(self._scripts[script](keys=names, args=cast("Sequence[Any]", arguments)))
+
+    async def _ask(self, reply: Awaitable[_Reply]) -> _Reply:
+        try:
+            return await reply
+        except _ERRORS as error:
+            raise StoreUnavailableError(f"Redis did not answer the cluster: {error}") from None
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._on_failure(error)
+
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(ended)
+        return task
+
+    async def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        if self._node is not None:
-            node, self._node = self._node, None
-            with suppress(*_ERRORS):
-                if await self._redis.eval(_RELEASE, 1, keys.lease(node.node_id), _encode(node)):
-                    await self._redis.zrem(keys.NODES, node.node_id)
-        await self._redis.aclose()
-
-    async def nodes(self) -> Sequence[NodeInfo]:
-        """The nodes that hold a lease now, by node id."""
-        try:
-            members = await self._redis.zrange(keys.NODES, 0, -1)
-            if not members:
-                return []
-            ids = sorted(_text(member) for member in members)
-            leases = await asyncio.gather(*(self._redis.get(keys.lease(node_id)) for node_id in ids))
-        except _ERRORS as error:
-            raise StoreUnavailableError(f"the list of nodes could not be read: {error}") from None
-        return [_decode(_text(lease)) for lease in leases if lease is not None]
-
-    async def _take(self, node: NodeInfo) -> None:
-        lease, value = keys.lease(node.node_id), _encode(node)
-        if not await self._redis.set(lease, value, px=self._lease_ms, nx=True):
-            held = await self._redis.get(lease)
-            if held is not None and held != value:
-                raise NodeIdTakenError(node.node_id)
-            await self._redis.set(lease, value, px=self._lease_ms)
-        await self._list(node)
-
-    async def _list(self, node: NodeInfo) -> None:
-        """Keep the directory: one sorted set whose members end with their lease."""
-        seconds, microseconds = await self._redis.time()
-        now = seconds * 1000 + microseconds // 1000
-        await self._redis.zadd(keys.NODES, {node.node_id: now + self._lease_ms})
-        await self._redis.zremrangebyscore(keys.NODES, "-inf", now)
-        await self._redis.pexpire(keys.NODES, 2 * self._lease_ms)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Neither task ends by itself, unless the lease went to another incarnation or there is a bug."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_failure(error)
-
-    async def _renew(self, node: NodeInfo) -> None:
-        """Show a sign of life every heartbeat: the lease, and a message to our own channel."""
-        lease, value, channel = keys.lease(node.node_id), _encode(node), keys.node_channel(node.node_id)
-        while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-            try:
-                if not await self._redis.eval(_RENEW, 1, lease, value, self._lease_ms):
-                    self._counters["lease.expired"] += 1
-                    await self._take(node)
-                await self._list(node)
-                await self._redis.publish(channel, HEARTBEAT)
-            except _ERRORS as error:
-                self._counters["lease.renewal_failed"] += 1
-                self._log.debug("lease_not_renewed", reason=str(error))
-
-    async def _listen(self, channel: str) -> None:
-        """Subscribe, and subscribe again whenever the connection breaks or falls silent."""
-        pool = ConnectionPool.from_url(
-            self._url, protocol=2, socket_connect_timeout=HEARTBEAT_SECONDS, retry=Retry(NoBackoff(), 0)
-        )
-        while True:
-            async for attempt in AsyncRetrying(
-                wait=wait_random_exponential(multiplier=0.1, max=1), retry=retry_if_exception_type(_ERRORS)
-            ):
-                with attempt:
-                    await self._listen_once(pool.make_connection(), channel)
-
-    async def _listen_once(self, connection: AbstractConnection, channel: str) -> None:
-        """Returns when a working connection broke; raises when there was none."""
-        try:
-            await connection.connect()
-            await connection.send_command("SUBSCRIBE", channel)
-            await self._receive(connection)
-        except _ERRORS as error:
-            self._counters["wakeup.reconnects"] += 1
-            self._log.debug("wake_ups_interrupted", reason=str(error))
-            if not self._subscribed.is_set():
-                raise
-        finally:
-            self._subscribed.clear()
-            await connection.disconnect(nowait=True)
-
-    async def _receive(self, connection: AbstractConnection) -> None:
-        """Handle what comes in; TimeoutError when nothing does, not even our own heartbeat."""
-        while True:
-            received = await connection.read_response(timeout=MISSES * HEARTBEAT_SECONDS, disconnect_on_error=False)
-            if received is None:
-                raise TimeoutError("not even our own heartbeat came back")
-            kind, _, data = received
-            self._heard_at = self._clock.monotonic()
-            if kind == b"subscribe":
-                self._subscribed.set()
-                # Whatever was published while nobody listened is gone for good (F20).
-                self._on_resubscribed()
-            elif kind == b"message" and data != HEARTBEAT:
-                self._wake(data)
-
-    def _wake(self, data: bytes) -> None:
-        try:
-            command_id, outcome = decode_wake_up(data)
-        except ValueError:
-            self._counters["drop.bad_wake_up"] += 1
-            return
-        self._on_wake(command_id, outcome)
 
 
-def _encode(node: NodeInfo) -> bytes:
-    return json.dumps(asdict(node), sort_keys=True).encode()
+_SCRIPTS: Final = ("join", "renew", "leave", "claim", "adopted")
 
 
-def _decode(lease: str) -> NodeInfo:
-    return NodeInfo(**json.loads(lease))
+def _lua(name: str) -> str:
+    return (resources.files("app.cluster") / "lua" / f"{name}.lua").read_text()
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return round(duration / timedelta(milliseconds=1))
+
+
+def _encode(node: NodeInfo) -> str:
+    return json.dumps(asdict(node), sort_keys=True)
+
+
+def _decode(text: str) -> NodeInfo:
+    facts = json.loads(text)
+    return NodeInfo(**facts | {"filters": tuple(facts["filters"])})
 
 
 def _text(reply: object) -> str:

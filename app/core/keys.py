@@ -11,13 +11,17 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:due:{p}` | sorted set | ids of open commands by deadline (µs) | with its last record |
 | `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
-| `mqtt:lease:<node id>` | string | the node's description | lease time |
-| `mqtt:nodes` | sorted set | node ids by the end of their lease (ms) | lease time |
+| `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
+| `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, `!` in front when it is being adopted | session life |
+| `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
+| `mqtt:adoption:{<node id>}:<client id>` | string | who adopts the session | adoption time |
+| `mqtt:nodes` | sorted set | node ids by the time (ms) until which something of them may remain | session life |
 | `mqtt:node:<node id>` | channel | wake-ups | - |
 """
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from hashlib import blake2b
 
 NODES = "mqtt:nodes"
@@ -25,7 +29,8 @@ NODE_CHANNEL_PREFIX = "mqtt:node:"
 
 
 def _digest(*parts: str) -> str:
-    return blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    # 96 bits in 16 characters: memory per pending command is mostly names of keys.
+    return urlsafe_b64encode(blake2b("\0".join(parts).encode(), digest_size=12).digest()).decode("ascii")
 
 
 def _tag(partition: int) -> str:
@@ -63,8 +68,23 @@ def idempotency(partition: int, device_id: str, key: str) -> str:
 
 
 def lease(node_id: str) -> str:
-    """The lease of a node id."""
-    return f"mqtt:lease:{node_id}"
+    """Who lives under a node id; all keys of a node id share a slot."""
+    return f"mqtt:lease:{{{node_id}}}"
+
+
+def sessions(node_id: str) -> str:
+    """The MQTT sessions that incarnations of a node id may have left at the broker."""
+    return f"mqtt:sessions:{{{node_id}}}"
+
+
+def draining(node_id: str) -> str:
+    """Whether a node is about to stop."""
+    return f"mqtt:draining:{{{node_id}}}"
+
+
+def adoption(node_id: str, client_id: str) -> str:
+    """Who adopts a session."""
+    return f"mqtt:adoption:{{{node_id}}}:{client_id}"
 
 
 def node_channel(node_id: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 from app.core.messages import Publication, ReceivedMessage
@@ -60,6 +61,20 @@ class MqttClient(Protocol):
         Raises BrokerUnavailableError (nothing was sent) when not connected or when the send window is full. The future
         fails with PublishUnconfirmedError when the connection breaks before PUBACK, and with BrokerUnavailableError
         when the broker refuses the message with a reason code of 0x80 or above (0x10, nobody subscribed, is success).
+        """
+
+    async def restart_as(self, client_id: str) -> None:
+        """Leave the session where it is and begin another one under this client id, with the same subscriptions."""
+
+    async def quiet(self, idle: timedelta) -> None:
+        """Return when nothing has come for `idle` and all deliveries are acknowledged, or there is no connection."""
+
+    async def drain(self, topic_filters: Sequence[str], handler: MessageHandler, idle: timedelta) -> int:
+        """Empty a session that another process left, and end it; instead of `start`. Returns the number of deliveries.
+
+        Connects, UNSUBSCRIBEs first so that the broker adds nothing, hands out what the session holds until it is quiet
+        for `idle`, and disconnects with session expiry 0. BrokerUnavailableError when the connection fails or breaks:
+        what was not acknowledged is still there, and `drain` may be tried again.
         """
 
     async def unsubscribe(self) -> None:

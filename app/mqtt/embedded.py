@@ -16,7 +16,7 @@ from amqtt.broker import Broker  # type: ignore[import-untyped]
 from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType  # type: ignore[import-untyped]
 
 HOST: Final = "127.0.0.1"
-STOP_BUDGET: Final = 2.0
+STOP_BUDGET: Final = 1.0
 """How many seconds stopping may take; what is left then ends with the process."""
 
 _LISTENER: Final = "default"
@@ -46,7 +46,7 @@ class EmbeddedBroker:
         config = BrokerConfig(listeners={_LISTENER: ListenerConfig(type=ListenerType.EXTERNAL)}, plugins=dict(_ANYBODY))
         self._broker = Broker(config)
         await self._broker.start()
-        self._server = await asyncio.start_server(self._connected, HOST, 0)
+        self._server = await asyncio.start_server(self._accept, HOST, 0)
         return self
 
     async def __aexit__(
@@ -66,14 +66,16 @@ class EmbeddedBroker:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or self._broker is None:
-            writer.close()
-            return
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: those of asyncio.start_server complain aloud when they are cancelled.
+        task = asyncio.get_running_loop().create_task(self._connected(reader, writer))
         self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await self._broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
+            if self._broker is not None:
+                streams = StreamReaderAdapter(reader), StreamWriterAdapter(writer)
+                await self._broker.external_connected(*streams, _LISTENER)
         finally:
-            self._connections.discard(task)
             writer.close()

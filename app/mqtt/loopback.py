@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from itertools import count
 from typing import Final
 
@@ -121,6 +122,11 @@ class LoopbackBroker:
         if session is not None:
             session.unacknowledged.pop(delivery_id, None)
 
+    def holds_for(self, client_id: str) -> int:
+        """How many messages a session has that are not acknowledged."""
+        session = self._sessions.get(client_id)
+        return 0 if session is None else len(session.queue) + len(session.unacknowledged)
+
     def _enqueue(self, session: _Session, message: ReceivedMessage, max_qos: int) -> None:
         qos = min(message.qos, max_qos)
         if session.receive is None and qos == 0:
@@ -170,6 +176,7 @@ class LoopbackMqttClient:
         self._handler: MessageHandler | None = None
         self._connected = asyncio.Event()
         self._unconfirmed: set[asyncio.Future[None]] = set()
+        self._deliveries = 0
 
     @property
     def client_id(self) -> str:
@@ -220,6 +227,28 @@ class LoopbackMqttClient:
         self._subscriptions = ()
         await asyncio.sleep(0)
 
+    async def restart_as(self, client_id: str) -> None:
+        self.connection_lost()
+        self._client_id = client_id
+        asyncio.get_running_loop().call_soon(self.connect)
+
+    async def quiet(self, idle: timedelta) -> None:
+        seen = -1
+        while self.connected and (seen != self._deliveries or self._broker.holds_for(self.client_id)):
+            seen = self._deliveries
+            await asyncio.sleep(idle.total_seconds())
+
+    async def drain(self, topic_filters: Sequence[str], handler: MessageHandler, idle: timedelta) -> int:
+        self._handler = handler
+        self.connect()
+        for topic_filter in topic_filters:
+            self._broker.unsubscribe(self.client_id, topic_filter)
+        await self.quiet(idle)
+        if not self.connected:
+            raise BrokerUnavailableError(f"the session {self.client_id} was not drained: connection lost")
+        await self.stop()
+        return self._deliveries
+
     async def stop(self, *, keep_session: bool = False) -> None:
         self._handler = None
         self.connection_lost(keep_session=keep_session)
@@ -253,6 +282,7 @@ class LoopbackMqttClient:
 
     def _receive(self, delivery: LoopbackDelivery) -> None:
         delivery.client_id = self.client_id
+        self._deliveries += 1
         if self._handler is None:
             return
         try:

@@ -11,7 +11,9 @@ import asyncio
 import random
 import ssl
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -43,10 +45,18 @@ class PahoMqttClient:
     undecodable_topic, packet_too_large, publish_refused, publish_unconfirmed, reading_paused.
     """
 
-    def __init__(self, options: MqttOptions, counters: Counter[str], rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        options: MqttOptions,
+        counters: Counter[str],
+        rng: random.Random | None = None,
+        before_connect: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`before_connect` is awaited before each connection: a session that was taken over must stay closed."""
         self._options = options
         self._counters = counters
         self._rng = rng or random.Random()
+        self._before_connect = before_connect
         self._tls = _tls_context(options)
         self._subscriptions: Sequence[Subscription] = ()
         self._handler: MessageHandler = _ignore
@@ -91,6 +101,32 @@ class PahoMqttClient:
         except (ConnectionError, TimeoutError) as error:
             raise BrokerUnavailableError(f"no UNSUBACK: {_text_of(error)}") from error
 
+    async def restart_as(self, client_id: str) -> None:
+        await self.stop(keep_session=True)
+        self._task = None
+        self._unsubscribed = False
+        self._options = replace(self._options, client_id=client_id)
+        await self.start(self._subscriptions, self._handler)
+
+    async def quiet(self, idle: timedelta) -> None:
+        if self._link is not None:
+            with suppress(ConnectionError):
+                await self._link.quiet(idle.total_seconds())
+
+    async def drain(self, topic_filters: Sequence[str], handler: MessageHandler, idle: timedelta) -> int:
+        link = PahoLink(self._options, self._tls, handler, self._counters)
+        try:
+            await link.open([Subscription(one) for one in topic_filters], unsubscribe=True)
+            await link.quiet(idle.total_seconds())
+            await link.disconnect(keep_session=False)
+        except (OSError, TimeoutError) as error:
+            raise BrokerUnavailableError(f"the session {self.client_id} was not drained: {_text_of(error)}") from None
+        finally:
+            link.end("drained")
+        if self._options.version == "3.1.1":
+            await self._drop_session_of_3_1_1()
+        return link.deliveries
+
     async def stop(self, *, keep_session: bool = False) -> None:
         link = self._link
         if link is not None:
@@ -105,6 +141,8 @@ class PahoMqttClient:
     async def _keep_connected(self) -> None:
         attempt = flaps = 0
         while True:
+            if self._before_connect is not None:
+                await self._before_connect()
             link = PahoLink(self._options, self._tls, self._handler, self._counters)
             lived = await self._serve(link)
             stable = lived is not None and lived >= STABLE.total_seconds()

@@ -68,7 +68,8 @@ class PahoLink:
         self._unconfirmed: dict[int, asyncio.Future[None]] = {}
         self._last_packet_id = FIRST_FREE_PACKET_ID - 1
         self._unacknowledged = 0
-        self._deliveries = 0
+        self.deliveries = 0
+        """How many messages came over this connection."""
         self._deliveries_at_tick = 0
         self._opening: asyncio.Timeout | None = None
         self._reading_paused = False
@@ -106,6 +107,15 @@ class PahoLink:
             self._stream.close()
             await asyncio.wait([self.ended], timeout=1.0)
         self.end("stopped")
+
+    async def quiet(self, idle: float) -> None:
+        """Wait until nothing came for `idle` seconds and all is acknowledged; ConnectionError when the link ends."""
+        seen = -1
+        while seen != self.deliveries or self._unacknowledged:
+            seen = self.deliveries
+            await asyncio.wait([self.ended], timeout=idle)
+            if self.ended.done():
+                raise ConnectionError(self.ended.result())
 
     def publish(self, publication: Publication) -> asyncio.Future[None]:
         """See `MqttClient.publish`."""
@@ -223,7 +233,7 @@ class PahoLink:
             delivery.acknowledge()
 
     def _count_delivery(self) -> None:
-        self._deliveries += 1
+        self.deliveries += 1
         self._unacknowledged += 1
         if self._unacknowledged > self._options.receive_maximum + SLACK and not self._reading_paused:
             self._reading_paused = True
@@ -256,11 +266,11 @@ class PahoLink:
         was_frozen = now - self._tick_due > 1.0
         if self._reading_paused or was_frozen:
             self._stream.last_received = now
-        is_busy = self._reading_paused or self._deliveries != self._deliveries_at_tick
+        is_busy = self._reading_paused or self.deliveries != self._deliveries_at_tick
         if is_busy and self._opening is not None and not self._opening.expired():
             # A broker may send the backlog of the session before SUBACK: slow, but not stuck.
             self._opening.reschedule(now + self._options.connect_timeout.total_seconds())
-        self._deliveries_at_tick = self._deliveries
+        self._deliveries_at_tick = self.deliveries
         quiet = now - self._stream.last_received
         if quiet >= self._keepalive:
             self.end(f"the broker has been silent for {quiet:.1f} s")

@@ -154,9 +154,7 @@ def _try_parking(
         pass  # a clean start without expiry ends the session
 
 
-def wait_for_all(
-    clients: tuple[_Client, ...], condition: Callable[[], bool], seconds: float = REPLY_SECONDS
-) -> None:
+def wait_for_all(clients: tuple[_Client, ...], condition: Callable[[], bool], seconds: float = REPLY_SECONDS) -> None:
     """Serve all clients in turn until the condition holds or the time is up."""
     turns = max(1, int(seconds / (0.01 * len(clients))))
     for _ in range(turns):

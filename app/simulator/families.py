@@ -48,6 +48,12 @@ class Family:
     refusal: Callable[[Request, float], Publication]
 
 
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("text is needed here")
+    return value
+
+
 # --- homing: Homing's own plain protocol, app/profiles/homing.toml ---
 
 
@@ -61,8 +67,8 @@ def _read_homing(message: ReceivedMessage) -> Request:
     deadline = body.get("deadline")
     return Request(
         device_id=device_id,
-        command_id=body["id"],
-        method=body["method"],
+        command_id=_text(body["id"]),
+        method=_text(body["method"]),
         params=body.get("params"),
         body=body,
         response_topic=message.response_topic or f"homing/{device_id}/response",
@@ -123,8 +129,8 @@ def _read_dji(message: ReceivedMessage) -> Request:
     body = orjson.loads(message.payload)
     return Request(
         device_id=device_id,
-        command_id=body["tid"],
-        method=body["method"],
+        command_id=_text(body["tid"]),
+        method=_text(body["method"]),
         params=body.get("data"),
         body=body,
         response_topic=f"thing/product/{device_id}/services_reply",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from app.core import keys
-from app.core.callback import Answer, Correlation, Expectation, Registration
+from app.core.callback import Answer, Correlation, Registration
 from app.core.command import Command, CommandState
 from app.core.routing import Outcome, Recorded, Verdict
 from app.store.rules import micros, retention_of
@@ -14,7 +14,7 @@ from app.store.rules import micros, retention_of
 Fields = Mapping[str, bytes | None]
 
 OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
-COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, "waiting", "about", "progress", "late")
+COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, "about", "progress", "late")
 
 _KINDS: Final = {Correlation.ID: "i", Correlation.VALUE: "v", Correlation.ORDER: "o"}
 
@@ -31,20 +31,14 @@ def expected_keys(partition: int, registration: Registration) -> tuple[list[str]
     return [keys.topic(partition, one) for one in topics], len(by_order), list(values)
 
 
-def about(registration: Registration) -> bytes:
-    """What the scripts do not look into; they put the two instants in front."""
-    head = f"{registration.device_id}\0{registration.method}\0{registration.profile}\0"
-    return head.encode() + registration.params
-
-
-def match(partition: int, registration: Registration) -> str:
-    """What the scripts need in order to match a response and to clean up."""
+def about(partition: int, registration: Registration) -> bytes:
+    """All that never changes; register.lua puts the two instants in front."""
+    one = registration
     idempotency = "-"
-    if registration.idempotency_key is not None:
-        idempotency = _digest(keys.idempotency(partition, registration.device_id, registration.idempotency_key))
-    expectations = ",".join(_expectation(partition, one) for one in registration.expectations) or "-"
-    quarantine = micros(registration.quarantine)
-    return f"{retention_ms(registration)} {quarantine} {idempotency} {expectations} {registration.device_id}"
+    if one.idempotency_key is not None:
+        idempotency = _digest(keys.idempotency(partition, one.device_id, one.idempotency_key))
+    head = f"{retention_ms(one)} {micros(one.quarantine)} {idempotency} {_expectations(partition, one)}"
+    return f"{head} {one.home_node} {one.device_id}\0{one.method}\0{one.profile}\0".encode() + one.params
 
 
 def retention_ms(registration: Registration) -> int:
@@ -53,7 +47,7 @@ def retention_ms(registration: Registration) -> int:
 
 
 def topic_digest(topic: str) -> str:
-    """The topic as `match` names it: the same in every partition."""
+    """The topic as records name it: the same in every partition."""
     return _digest(keys.topic(0, topic))
 
 
@@ -75,8 +69,8 @@ def pairs(reply: Sequence[bytes]) -> Fields:
 
 def command(command_id: str, fields: Fields) -> Command:
     """The command of a record."""
-    instants, device_id, method, profile, params = (fields["about"] or b"").split(b"\0", 4)
-    created_at, deadline = instants.split(b" ")
+    head, method, profile, params = (fields["about"] or b"").split(b"\0", 3)
+    created_at, deadline, *_, home_node, device_id = head.split(b" ")
     finished_at, received_by = fields.get("finished"), fields.get("by")
     return Command(
         id=command_id,
@@ -85,7 +79,7 @@ def command(command_id: str, fields: Fields) -> Command:
         params=params,
         profile=profile.decode(),
         state=CommandState((fields["state"] or b"").decode()),
-        home_node=(fields["waiting"] or b"").partition(b" ")[0].decode(),
+        home_node=home_node.decode(),
         created_at=int(created_at),
         deadline=int(deadline),
         finished_at=int(finished_at) if finished_at else None,
@@ -134,9 +128,14 @@ def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
     return Recorded(verdict, command_id, found, waiting)
 
 
-def _expectation(partition: int, one: Expectation) -> str:
-    value = keys.correlation(partition, one.topic, one.value) if one.correlation is Correlation.VALUE else ""
-    return f"{topic_digest(one.topic)}{_KINDS[one.correlation]}{_digest(value)}"
+def _expectations(partition: int, registration: Registration) -> str:
+    kinds: dict[str, list[str]] = {}
+    for one in registration.expectations:
+        kind = _KINDS[one.correlation]
+        if one.correlation is Correlation.VALUE:
+            kind += _digest(keys.correlation(partition, one.topic, one.value))
+        kinds.setdefault(topic_digest(one.topic), []).append(kind)
+    return ",".join(".".join((topic, *of_topic)) for topic, of_topic in kinds.items()) or "-"
 
 
 def _digest(key: str) -> str:

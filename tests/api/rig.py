@@ -28,6 +28,7 @@ from app.core.command import Command, CommandState
 from app.core.errors import StoreUnavailableError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.profile import ResponseReader
+from app.core.routing import Outcome
 from app.mqtt.base import Delivery as MqttDelivery
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
@@ -41,6 +42,12 @@ from app.system import SystemClock, new_ulid
 
 DEVICE = "drone-1"
 COMMANDS = f"/v1/devices/{DEVICE}/commands"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so; the time limit of the test is the bound."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 class Store(MemoryStateStore):
@@ -69,6 +76,10 @@ class Store(MemoryStateStore):
         if self.finish_away:
             raise StoreUnavailableError("the store does not answer")
         return await super().finish(command_id, state, finisher, error)
+
+    async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
+        self._check()
+        return [] if self.finish_away else await super().sweep(partitions, finisher, grace)
 
     async def get(self, command_ids: Sequence[str]) -> list[Command | None]:
         self._check()
@@ -150,6 +161,14 @@ class Rig:
         await self.device.heard.wait()
         self.device.heard.clear()
         return self.device.received[-1]
+
+    async def read_until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The latest registered command, once it is as it should be."""
+        while True:
+            await asyncio.sleep(0)  # a call within the process gives nobody else a turn
+            command: dict[str, Any] = (await self.http.get(self.location)).json()
+            if condition(command):
+                return command
 
     @property
     def location(self) -> str:
@@ -236,8 +255,7 @@ async def running(**overrides: Any) -> AsyncIterator[Rig]:
         application.router.lifespan_context(application),
         httpx.AsyncClient(transport=transport, base_url="http://node-a") as http,
     ):
-        while node.state != "ready":  # noqa: ASYNC110 - a few turns of the loop
-            await asyncio.sleep(0)
+        await until(lambda: node.state == "ready")
         yield Rig(node, application, store, mqtt, broker, device, registry, http, failures)
     await device.client.stop()
     assert failures == []

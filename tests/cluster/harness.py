@@ -39,6 +39,7 @@ class NodeProcess(ServiceProcess):
             "HOMING_STORE_URL": redis.url,
             "HOMING_MQTT_URL": broker.url,
             "HOMING_PROFILE": "dji",
+            "HOMING_CLUSTER_DRAIN_DELAY": "200ms",
             **env,
         }
 

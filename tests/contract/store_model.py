@@ -6,7 +6,7 @@ A step returns what both stores must return, without the instants, which only th
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.callback import Answer, Correlation, Registration
@@ -62,11 +62,18 @@ class Row:
     by: str | None = None
     progress: bytes | None = None
     late: dict[str, Any] | None = None
-    occupies: bool = True
+    freed: set[str] = field(default_factory=set)
+    """Topics by order that the command does not keep occupied after its outcome."""
 
     @property
     def open(self) -> bool:
         return self.state in OPEN_STATES
+
+    def occupies(self, topic: str) -> bool:
+        expected = any(
+            (one.topic, one.correlation) == (topic, Correlation.ORDER) for one in self.registration.expectations
+        )
+        return expected and (self.open or topic not in self.freed)
 
     def outcome(self) -> Plain:
         return (self.registration.command_id, self.state.value, self.by, self.result, self.error)
@@ -107,8 +114,8 @@ class Model:
         for row in self.rows.values():
             for one in new.expectations:
                 same_topic = [other for other in row.registration.expectations if other.topic == one.topic]
-                by_order = any(other.correlation is Correlation.ORDER for other in same_topic)
-                if one.correlation is Correlation.ORDER and same_topic and (row.open or (row.occupies and by_order)):
+                waits = same_topic and row.open
+                if one.correlation is Correlation.ORDER and (waits or row.occupies(one.topic)):
                     return True
                 if one.correlation is Correlation.VALUE and one in same_topic and row.open:
                     return True
@@ -127,10 +134,10 @@ class Model:
             return ("progress", identity, None, waiting)
         if row.open:
             row.state, row.result, row.error, row.by = answer.state, answer.result, answer.error, receiver
-            row.occupies = False
+            row.freed.update(topics)
             return ("won", identity, row.outcome(), waiting)
         if answer.state is not S.RUNNING and row.state in (S.TIMED_OUT, S.CANCELLED, S.UNSENT):
-            row.occupies = False
+            row.freed.add(answer.topic)
             if row.late is None:
                 texts = {"result": answer.result, "error": answer.error}
                 row.late = {"state": answer.state.value} | {
@@ -144,12 +151,7 @@ class Model:
             return self.rows.get(answer.value)
         if answer.correlation is Correlation.VALUE:
             return self.rows.get(self.values.get((answer.topic, answer.value), ""))
-        for row in reversed(self.rows.values()):
-            for one in row.registration.expectations:
-                by_order = (one.topic, one.correlation) == (answer.topic, Correlation.ORDER)
-                if by_order and (row.open or row.occupies):
-                    return row
-        return None
+        return next((row for row in self.rows.values() if row.occupies(answer.topic)), None)
 
     def finish(self, identity: str, end: CommandState, error: bytes | None) -> Plain:
         row = self.rows.get(identity)
@@ -160,7 +162,8 @@ class Model:
         if end is S.UNSENT and row.state in (S.ACKNOWLEDGED, S.RUNNING):
             return "IllegalTransitionError"
         row.state, row.error = end, error
-        row.occupies = end in (S.TIMED_OUT, S.CANCELLED) and bool(row.registration.quarantine)
+        if end not in (S.TIMED_OUT, S.CANCELLED) or not row.registration.quarantine:
+            row.freed.update(one.topic for one in row.registration.expectations)
         return ("won", row.outcome())
 
     def mark(self, identity: str, state: CommandState) -> None:

@@ -21,6 +21,7 @@ from tests.services import RedisProcess
 from tests.waiting import eventually
 
 LEASE = timedelta(milliseconds=1500)
+LEASE_KEY = "mqtt:lease:{n1}"
 
 
 def info(node_id: str, incarnation: str = "i1") -> NodeInfo:
@@ -40,6 +41,7 @@ def redis_member(url: str, heard: Heard) -> RedisCluster:
     return RedisCluster(
         url,
         lease=LEASE,
+        session_life=timedelta(minutes=1),
         clock=SystemClock(),
         counters=Counter(),
         on_wake=lambda command_id, outcome: heard.wakes.put_nowait((command_id, outcome)),
@@ -83,6 +85,14 @@ async def test_F53_a_held_node_id_is_refused(make: Factory) -> None:
         await make().join(info("n1", "i2"))
 
 
+async def test_the_next_incarnation_of_a_node_takes_over_at_once(make: Factory) -> None:
+    member = make()
+    await member.join(info("n1"))
+    await member.join(info("n1", "i2"), replaces=info("n1"))
+    assert list(await member.nodes()) == [info("n1", "i2")]
+    await asyncio.wait_for(member.still_member(), 1)
+
+
 async def test_the_same_incarnation_may_join_again(make: Factory) -> None:
     member = make()
     await member.join(info("n1"))
@@ -102,12 +112,13 @@ async def test_who_left_is_not_listed_and_its_id_is_free(make: Factory) -> None:
 @pytest.fixture
 async def redis(redis_server: RedisProcess) -> AsyncIterator[Redis]:
     client = Redis.from_url(redis_server.url)
+    await client.flushall()
     yield client
     await client.aclose()
 
 
 @pytest.fixture
-async def joined(redis_server: RedisProcess) -> AsyncIterator[tuple[RedisCluster, Heard]]:
+async def joined(redis_server: RedisProcess, redis: Redis) -> AsyncIterator[tuple[RedisCluster, Heard]]:
     heard = Heard()
     member = redis_member(redis_server.url, heard)
     await member.join(info("n1"))
@@ -142,7 +153,7 @@ async def test_F20_a_killed_subscription_comes_back_and_says_so(
 
 async def test_a_lease_outlives_its_first_time(joined: tuple[RedisCluster, Heard], redis: Redis) -> None:
     async def left() -> int:
-        return int(await redis.pttl("mqtt:lease:n1"))
+        return int(await redis.pttl(LEASE_KEY))
 
     async def little_left() -> bool:
         return await left() < 900
@@ -156,23 +167,111 @@ async def test_a_lease_outlives_its_first_time(joined: tuple[RedisCluster, Heard
     assert [node.node_id for node in await joined[0].nodes()] == ["n1"]
 
 
+async def test_F53_a_crashed_nodes_id_is_free_when_its_lease_is_over(redis_server: RedisProcess, redis: Redis) -> None:
+    await redis.set(LEASE_KEY, "a crashed incarnation", px=300)
+    member = redis_member(redis_server.url, Heard())
+    await member.join(info("n1"))
+    assert [node.node_id for node in await member.nodes()] == ["n1"]
+    await member.leave()
+
+
 async def test_an_expired_lease_is_taken_again(joined: tuple[RedisCluster, Heard], redis: Redis) -> None:
-    await redis.delete("mqtt:lease:n1")
-    await eventually(lambda: redis.exists("mqtt:lease:n1"))
-    assert joined[1].failures.empty()
+    await redis.delete(LEASE_KEY)
+    await eventually(lambda: redis.exists(LEASE_KEY))
+    await asyncio.wait_for(joined[0].still_member(), 1)
+    assert await _lost(joined[0]) is False
 
 
 async def test_F15_a_lease_that_another_incarnation_holds_is_lost(
     joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
 ) -> None:
-    await redis.delete("mqtt:lease:n1")
+    await redis.delete(LEASE_KEY)
     other = redis_member(redis_server.url, Heard())
     await other.join(info("n1", "i2"))
-    assert isinstance(await asyncio.wait_for(joined[1].failures.get(), 5), NodeIdTakenError)
+    await asyncio.wait_for(joined[0].fenced(), 5)
     # Leaving must not take the other one's lease away.
     await joined[0].leave()
     assert list(await other.nodes()) == [info("n1", "i2")]
     await other.leave()
+
+
+async def test_F50_a_dead_nodes_session_is_an_orphan_until_it_is_adopted(
+    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
+) -> None:
+    dead = redis_member(redis_server.url, Heard())
+    await dead.join(info("n2"))
+    assert list(await joined[0].orphans()) == []
+    await _crash(dead, redis, "n2")
+    assert list(await joined[0].orphans()) == [info("n2")]
+    assert await joined[0].claim(info("n2"), timedelta(seconds=30))
+    await joined[0].adopted(info("n2"))
+    assert list(await joined[0].orphans()) == []
+    assert await redis.zscore("mqtt:nodes", "n2") is None
+    assert await redis.keys("*n2*") == []
+
+
+async def test_F50_one_session_is_adopted_by_one_node(
+    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
+) -> None:
+    third, dead = (redis_member(redis_server.url, Heard()) for _ in range(2))
+    await third.join(info("n3"))
+    await dead.join(info("n2"))
+    assert not await joined[0].claim(info("n2"), timedelta(seconds=30))  # it lives
+    await _crash(dead, redis, "n2")
+    assert await joined[0].claim(info("n2"), timedelta(seconds=30))
+    assert await joined[0].claim(info("n2"), timedelta(seconds=30))
+    assert not await third.claim(info("n2"), timedelta(seconds=30))
+    await redis.delete("mqtt:adoption:{n2}:homing-n2-i1")  # the adopter died over it
+    assert await third.claim(info("n2"), timedelta(seconds=30))
+    await third.leave()
+
+
+async def test_F15_a_node_whose_session_is_claimed_never_gets_its_lease_back(
+    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
+) -> None:
+    paused = redis_member(redis_server.url, Heard())
+    await paused.join(info("n2"))
+    await redis.delete("mqtt:lease:{n2}")
+    assert await joined[0].claim(info("n2"), timedelta(seconds=30))
+    await asyncio.wait_for(paused.fenced(), 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(paused.still_member(), 0.3)
+    await paused.join(info("n2", "i2"), replaces=info("n2"))
+    assert set(await joined[0].orphans()) == {info("n2")}
+    await paused.leave()
+
+
+async def test_F51_a_session_that_was_kept_on_leaving_is_an_orphan(redis_server: RedisProcess, redis: Redis) -> None:
+    first = redis_member(redis_server.url, Heard())
+    await first.join(info("n1"))
+    await first.leave(session_kept=True)
+    second = redis_member(redis_server.url, Heard())
+    await second.join(info("n1", "i2"))
+    assert list(await second.orphans()) == [info("n1")]
+    assert await second.claim(info("n1"), timedelta(seconds=30))
+    await second.adopted(info("n1"))
+    await second.leave()
+
+
+async def test_a_draining_node_is_not_listed(joined: tuple[RedisCluster, Heard]) -> None:
+    await joined[0].drain()
+    assert list(await joined[0].nodes()) == []
+    assert list(await joined[0].orphans()) == []
+
+
+async def _lost(member: RedisCluster) -> bool:
+    try:
+        await asyncio.wait_for(member.fenced(), 0.1)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _crash(member: RedisCluster, redis: Redis, node_id: str) -> None:
+    """Stop all signs of life without a farewell."""
+    await member._end_tasks()
+    await member._redis.aclose()
+    await redis.delete(f"mqtt:lease:{{{node_id}}}")
 
 
 @pytest.mark.timeout(90)
@@ -184,6 +283,7 @@ async def test_F21_a_frozen_connection_is_noticed_and_replaced() -> None:
         await heard.resubscribed.get()
         with server.paused():
             await eventually(lambda: not member.listening, 10)
+            await eventually(lambda: not member._listener.subscribed.is_set(), 10)
             with pytest.raises(StoreUnavailableError):
                 await member.nodes()
         await asyncio.wait_for(heard.resubscribed.get(), 10)
@@ -193,5 +293,5 @@ async def test_F21_a_frozen_connection_is_noticed_and_replaced() -> None:
 
 async def test_nothing_remains_when_everybody_left(redis: Redis, joined: tuple[RedisCluster, Heard]) -> None:
     await joined[0].leave()
-    assert await redis.exists("mqtt:lease:n1") == 0
+    assert await redis.keys("mqtt:*n1*") == []
     assert await redis.zscore("mqtt:nodes", "n1") is None

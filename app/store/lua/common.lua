@@ -2,11 +2,10 @@
 --
 -- The record `mqtt:callback:{p}:<command id>` is a hash:
 --   state         as in app/core/command.py
---   waiting       node ids with a blank between, the home node first
---   about         "<created µs> <deadline µs>" NUL device NUL method NUL profile NUL params: never read here but for
---                 its two instants
---   match         "<retention ms> <quarantine µs> <idempotency digest or -> <expectations or -> <device id>"; an
---                 expectation is <topic digest><i|v|o><value digest>, with a comma between
+--   about         "<created µs> <deadline µs> <retention ms> <quarantine µs> <idempotency digest or -> <expectations>
+--                 <home node> <device>" NUL method NUL profile NUL params. Expectations, with a comma between, are
+--                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order) or v<value digest>; - is none
+--   joined        further waiting nodes, with a blank before each
 --   fingerprint   of the body, where there is an idempotency key
 --   finished, by, result, error   the outcome: instant in µs, receiving node, JSON texts; a record is open without it
 --   quarantine    until when (µs) its topic by order stays occupied after the outcome
@@ -41,17 +40,28 @@ local function live_until(name, now, at_ms)
   end
 end
 
-local function parse(match)
-  local retention, quarantine, idempotency, expectations, device =
-    string.match(match, '^(%d+) (%d+) (%S+) (%S+) (.*)$')
+-- What a response is matched by, and what has to be cleaned up.
+local function parse(about)
+  local retention, quarantine, idempotency, expectations, home, device =
+    string.match(about, '^%d+ %d+ (%d+) (%d+) (%S+) (%S+) (%S+) (%Z+)')
+  local topics = {}
+  for entry in string.gmatch(expectations == '-' and '' or expectations, '[^,]+') do
+    local topic = {values = {}}
+    for part in string.gmatch(entry, '[^.]+') do
+      if not topic.digest then
+        topic.digest = part
+      elseif part == 'o' then
+        topic.by_order = true
+      elseif part ~= 'i' then
+        topic.values[#topic.values + 1] = string.sub(part, 2)
+      end
+    end
+    topics[#topics + 1] = topic
+  end
   return {
     retention = tonumber(retention), quarantine = tonumber(quarantine), idempotency = idempotency,
-    expectations = expectations, device = device,
+    topics = topics, home = home, device = device,
   }
-end
-
-local function each_expectation(match)
-  return string.gmatch(match.expectations, '(%x+)([ivo])(%x*)')
 end
 
 -- Whether the command still keeps others from its topic: open, or in quarantine.
@@ -65,6 +75,10 @@ local function keep_while_mine(name, id, at_ms)
   if redis.call('GET', name) == id then
     redis.call('PEXPIREAT', name, at_ms)
   end
+end
+
+local function waiting_nodes(match, joined)
+  return match.home .. (joined or '')
 end
 
 local function wake(id, waiting, outcome, settler)
@@ -86,14 +100,14 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   local record = key('callback', id)
   local at_ms = later_ms(now, match.retention)
   local stays = match.quarantine > 0 and (outcome.state == 'timed_out' or outcome.state == 'cancelled')
-  for topic, kind, value in each_expectation(match) do
-    if stays and kind == 'o' then
-      live_until(key('topic', topic), now, at_ms)
+  for _, topic in ipairs(match.topics) do
+    if stays and topic.by_order then
+      live_until(key('topic', topic.digest), now, at_ms)
       redis.call('HSET', record, 'quarantine', micros(now + match.quarantine))
     else
-      redis.call('ZREM', key('topic', topic), id)
+      redis.call('ZREM', key('topic', topic.digest), id)
     end
-    if kind == 'v' then
+    for _, value in ipairs(topic.values) do
       keep_while_mine(key('correlation', value), id, at_ms)
     end
   end

@@ -9,8 +9,8 @@
 -- Repeated: the command has its outcome, which is the answer.
 
 local id, state, allowed, finisher, error_text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local known_state, waiting, match, finished, by, result, known_error = unpack(redis.call(
-  'HMGET', KEYS[1], 'state', 'waiting', 'match', 'finished', 'by', 'result', 'error'))
+local known_state, joined, about, finished, by, result, known_error = unpack(redis.call(
+  'HMGET', KEYS[1], 'state', 'joined', 'about', 'finished', 'by', 'result', 'error'))
 if not known_state then
   return {'missing'}
 end
@@ -22,5 +22,6 @@ if not string.find(allowed, ' ' .. known_state .. ' ', 1, true) then
 end
 local now = now_us()
 local outcome = {state = state, finished = micros(now), by = '', result = '', error = error_text}
-settle(now, id, waiting, parse(match), KEYS[2], KEYS[3], outcome, finisher)
+local match = parse(about)
+settle(now, id, waiting_nodes(match, joined), match, KEYS[2], KEYS[3], outcome, finisher)
 return {'won', outcome.finished}

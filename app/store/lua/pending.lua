@@ -9,8 +9,8 @@ local count = tonumber(ARGV[3])
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, count)
 local reply = {''}
 for i = 1, #found, 2 do
-  local waiting = redis.call('HGET', key('callback', found[i]), 'waiting')
-  if waiting and string.match(waiting, '^%S+') == ARGV[1] then
+  local about = redis.call('HGET', key('callback', found[i]), 'about')
+  if about and parse(about).home == ARGV[1] then
     reply[#reply + 1] = found[i]
   end
 end

@@ -3,35 +3,35 @@
 -- KEYS  1 record  2 due  3 list
 --       then the topics, those by order first; then the correlations; then the idempotency key, if there is one
 -- ARGV  1 command id          2 member of the list       3 timeout µs       4 retention ms     5 home node
---       6 rest of `about`     7 `match`                  8 fingerprint      9 number of topics
---       10 how many of them are by order                 11 number of correlations            12 most joined nodes
+--       6 rest of `about`     7 fingerprint              8 number of topics 9 how many of them are by order
+--       10 number of correlations                        11 most joined nodes
 -- Reply {'registered', created µs, deadline µs} | {'joined', command id, fields and values of the record}
 --       | {'mismatch', command id} | {'busy'}
--- Writes record, due, list, topics, correlations, idempotency key; for a join the record's waiting nodes.
+-- Writes record, due, list, topics, correlations, idempotency key; for a join the record's joined nodes.
 -- Repeated: the record is there, so its first instants are the answer and nothing is written.
 
 local record, due, list = KEYS[1], KEYS[2], KEYS[3]
 local id, home = ARGV[1], ARGV[5]
-local topics, by_order, values = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local topics, by_order, values = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local idempotency = KEYS[4 + topics + values]
 
 local function join(known)
   local there = key('callback', known)
-  local waiting, fingerprint, finished =
-    unpack(redis.call('HMGET', there, 'waiting', 'fingerprint', 'finished'))
-  if not waiting then
+  local about, joined, fingerprint, finished =
+    unpack(redis.call('HMGET', there, 'about', 'joined', 'fingerprint', 'finished'))
+  if not about then
     return nil
   end
-  if fingerprint ~= ARGV[8] then
+  if fingerprint ~= ARGV[7] then
     return {'mismatch', known}
   end
   local nodes, asked_before = 0, false
-  for node in string.gmatch(waiting, '%S+') do
+  for node in string.gmatch(waiting_nodes(parse(about), joined), '%S+') do
     nodes = nodes + 1
     asked_before = asked_before or node == home
   end
-  if not finished and not asked_before and nodes <= tonumber(ARGV[12]) then
-    redis.call('HSET', there, 'waiting', waiting .. ' ' .. home)
+  if not finished and not asked_before and nodes <= tonumber(ARGV[11]) then
+    redis.call('HSET', there, 'joined', (joined or '') .. ' ' .. home)
   end
   return {'joined', known, redis.call('HGETALL', there)}
 end
@@ -81,11 +81,9 @@ end
 
 local created, deadline = micros(now), micros(now + ARGV[3])
 local at_ms = later_ms(now + ARGV[3], ARGV[4])
-local fields = {
-  'state', 'pending', 'waiting', home, 'about', created .. ' ' .. deadline .. '\0' .. ARGV[6], 'match', ARGV[7],
-}
+local fields = {'state', 'pending', 'about', created .. ' ' .. deadline .. ' ' .. ARGV[6]}
 if idempotency then
-  fields[9], fields[10] = 'fingerprint', ARGV[8]
+  fields[5], fields[6] = 'fingerprint', ARGV[7]
 end
 redis.call('HSET', record, unpack(fields))
 redis.call('PEXPIREAT', record, at_ms)

@@ -30,9 +30,9 @@ local function expected(match)
   if match.device ~= device then
     return false
   end
-  for topic, kind in each_expectation(match) do
-    if topic == topic_digest and (correlation ~= 'order' or kind == 'o') then
-      return true
+  for _, topic in ipairs(match.topics) do
+    if topic.digest == topic_digest then
+      return correlation ~= 'order' or topic.by_order
     end
   end
   return false
@@ -52,16 +52,17 @@ if not id then
 end
 
 local record = key('callback', id)
-local known_state, waiting, match_text, finished, by, known_result, known_error, late = unpack(redis.call(
-  'HMGET', record, 'state', 'waiting', 'match', 'finished', 'by', 'result', 'error', 'late'))
+local known_state, joined, about, finished, by, known_result, known_error, late = unpack(redis.call(
+  'HMGET', record, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'late'))
 if not known_state then
   return {'unknown'}
 end
-local match = parse(match_text)
+local match = parse(about)
 if not expected(match) then
   return correlation == 'id' and {'mismatch', id} or {'unknown'}
 end
 
+local waiting = waiting_nodes(match, joined)
 local function remember()
   if attempt then
     redis.call('SET', attempt, id, 'PX', match.retention)

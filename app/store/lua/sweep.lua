@@ -14,11 +14,12 @@ local reply = {}
 local due = redis.call(
   'ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. micros(now - ARGV[1]), 'LIMIT', 0, ARGV[4])
 for _, id in ipairs(due) do
-  local waiting, match, finished =
-    unpack(redis.call('HMGET', key('callback', id), 'waiting', 'match', 'finished'))
-  if waiting and not finished then
+  local joined, about, finished =
+    unpack(redis.call('HMGET', key('callback', id), 'joined', 'about', 'finished'))
+  if about and not finished then
     local outcome = {state = 'timed_out', finished = micros(now), by = '', result = '', error = ARGV[3]}
-    settle(now, id, waiting, parse(match), KEYS[1], KEYS[2], outcome, ARGV[2])
+    local match = parse(about)
+    settle(now, id, waiting_nodes(match, joined), match, KEYS[1], KEYS[2], outcome, ARGV[2])
     reply[#reply + 1] = id
     reply[#reply + 1] = outcome.finished
   else

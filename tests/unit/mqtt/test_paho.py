@@ -186,6 +186,9 @@ async def test_F57_reading_stops_when_too_much_is_unacknowledged_and_goes_on_aft
             # Longer than the keepalive: a broker that we do not listen to is not dead (F56).
             await asyncio.sleep(1.5)
             assert len(waiting) == 10 + SLACK + 1
+            # The rest of the 2 MB waits at the broker, not in this process.
+            assert client._link is not None
+            assert len(client._link._stream._inbox) <= 512 * 1024
             done = 0
             while done < 2000:
                 await until(lambda: len(waiting) > 0)

@@ -1,0 +1,124 @@
+"""The documentation says what the endpoints do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from app.api import schemas
+from app.api.commands import MEMBERS
+from app.core.identifiers import validate_command_id, validate_device_id
+from tests.api.rig import Rig
+from tests.api.test_send import ASYNC
+
+
+@pytest.fixture
+async def document(rig: Rig) -> dict[str, Any]:
+    response = await rig.http.get("/openapi.json")
+    assert response.status_code == 200
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def references(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for member in value.values():
+            yield from references(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from references(member)
+
+
+async def test_all_operations_are_described(document: dict[str, Any]) -> None:
+    described = {name: set(operation["responses"]) for name, operation in operations(document).items()}
+    assert described == {
+        "POST /v1/devices/{device_id}/commands": {
+            *("200", "202", "408", "413", "415", "422", "429", "500", "503", "504"),
+        },
+        "GET /v1/commands/{command_id}": {"200", "404", "422", "500", "503"},
+        "GET /v1/commands": {"200", "422", "500", "503"},
+        "DELETE /v1/commands/{command_id}": {"200", "404", "409", "422", "500", "503"},
+        "GET /v1/nodes": {"200", "500", "503"},
+        "GET /healthz": {"200"},
+        "GET /readyz": {"200", "500", "503"},
+    }
+    assert all(operation["summary"] for operation in operations(document).values())
+
+
+async def test_every_problem_has_an_example_of_its_status(document: dict[str, Any]) -> None:
+    for name, operation in operations(document).items():
+        for status, response in operation["responses"].items():
+            if status >= "400":
+                content = response["content"]["application/problem+json"]
+                assert content["examples"], name
+                assert {one["value"]["status"] for one in content["examples"].values()} == {int(status)}
+            else:
+                assert "$ref" in response["content"]["application/json"]["schema"]
+
+
+async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    found = set(references(document))
+    assert found
+    for reference in found:
+        parts = reference.removeprefix("#/").split("/")
+        at: Any = document
+        for part in parts:
+            at = at[part]
+
+
+async def test_every_path_parameter_is_described(document: dict[str, Any]) -> None:
+    for name, operation in operations(document).items():
+        described = {one["name"] for one in operation.get("parameters", []) if one["in"] == "path"}
+        assert described == set(re.findall(r"\{(\w+)\}", name))
+
+
+@pytest.mark.parametrize("model", schemas.MODELS)
+def test_the_examples_are_valid(model: type[BaseModel]) -> None:
+    for example in model.model_json_schema().get("examples", []):
+        model.model_validate(example)
+
+
+def test_the_ids_in_the_examples_are_valid() -> None:
+    validate_device_id(schemas.DEVICE_ID)
+    validate_command_id(schemas.COMMAND_ID)
+
+
+def test_the_body_has_the_members_that_are_read() -> None:
+    assert tuple(schemas.CommandBody.model_fields) == MEMBERS
+
+
+async def test_what_the_endpoints_answer_fits_the_models(rig: Rig) -> None:
+    for method in ("ok", "refuse"):
+        schemas.Command.model_validate((await rig.send(method)).json())
+    timed_out = (await rig.send("silent", timeout="1ms")).json()
+    schemas.Problem.model_validate(timed_out)
+    pending = (await rig.send("silent", headers=ASYNC)).json()
+    schemas.Command.model_validate(pending)
+    schemas.CommandPage.model_validate((await rig.http.get("/v1/commands")).json())
+    schemas.Nodes.model_validate((await rig.http.get("/v1/nodes")).json())
+    schemas.Alive.model_validate((await rig.http.get("/healthz")).json())
+    schemas.Ready.model_validate((await rig.http.get("/readyz")).json())
+    for faulty in ({"method": 1}, {"method": "ok", "timeout": 10}):
+        problem = (await rig.http.post("/v1/devices/d/commands", json=faulty)).json()
+        assert schemas.Problem.model_validate(problem).errors
+
+
+async def test_the_documentation_pages_are_there(rig: Rig) -> None:
+    for page in ("/docs", "/redoc"):
+        response = await rig.http.get(page)
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/html")

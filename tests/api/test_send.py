@@ -1,0 +1,406 @@
+"""POST /v1/devices/{device_id}/commands: what every outcome looks like to the caller who sent it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import MutableMapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core.durations import format_duration
+from app.core.errors import PublishUnconfirmedError
+from tests.api.rig import COMMANDS, DEVICE, Rig, running, until
+
+MEMBERS = [
+    "id",
+    "device_id",
+    "method",
+    "params",
+    "state",
+    "result",
+    "error",
+    "deadline",
+    "created_at",
+    "finished_at",
+    "home_node",
+    "received_by",
+    "forwarded",
+    "late",
+]
+ASYNC = {"Prefer": "respond-async"}
+
+
+def problem(response: httpx.Response, status: int, slug: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["type"] == f"urn:homing:problem:{slug}"
+    assert body["status"] == status
+    assert body["title"]
+    assert body["detail"]
+    return body
+
+
+async def test_a_command_waits_for_its_outcome(rig: Rig) -> None:
+    response = await rig.send("ok", params={"height": 20.5, "é": ["🚁", None]}, timeout="5s")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    command = response.json()
+    assert list(command)[: len(MEMBERS)] == MEMBERS
+    assert command["device_id"] == DEVICE
+    assert command["method"] == "ok"
+    assert command["params"] == {"height": 20.5, "é": ["🚁", None]}
+    assert command["state"] == "succeeded"
+    assert command["result"]["serial"] == 18446744073709551615
+    assert command["error"] is None
+    assert command["home_node"] == command["received_by"] == "node-a"
+    assert command["forwarded"] is False
+    assert command["late"] is None
+    instants = [datetime.fromisoformat(command[name]) for name in ("created_at", "finished_at", "deadline")]
+    assert instants == sorted(instants)
+    assert instants[2] - instants[0] == timedelta(seconds=5)
+    assert all(command[name].endswith("Z") for name in ("created_at", "finished_at", "deadline"))
+    assert instants[0].tzinfo == UTC
+    assert rig.registry.pending_count == rig.registry.waiter_count == 0
+
+
+async def test_params_default_to_an_empty_object_and_timeout_to_the_setting(rig: Rig) -> None:
+    command = (await rig.send("ok")).json()
+    assert command["params"] == {}
+    assert rig.store.registrations[-1].timeout == timedelta(seconds=10)
+    assert (await rig.send("ok", params=None)).json()["params"] is None
+
+
+async def test_a_refusal_of_the_device_is_data(rig: Rig) -> None:
+    response = await rig.send("refuse")
+    assert response.status_code == 200
+    command = response.json()
+    assert (command["state"], command["result"]) == ("failed", None)
+    assert command["error"] == {"code": 42, "message": "no GPS"}
+
+
+async def test_F8_a_device_that_is_silent_until_the_deadline_gives_504_with_the_id(rig: Rig) -> None:
+    response = await rig.send("silent", timeout="20ms")
+    body = problem(response, 504, "timed-out")
+    assert body["command_id"] == rig.store.registrations[-1].command_id
+    assert (await rig.http.get(f"/v1/commands/{body['command_id']}")).json()["state"] == "timed_out"
+
+
+async def test_respond_async_gives_202_at_once(rig: Rig) -> None:
+    response = await rig.send("silent", headers=ASYNC)
+    assert response.status_code == 202
+    assert response.headers["location"] == rig.location
+    assert response.headers["preference-applied"] == "respond-async"
+    assert (response.json()["state"], response.json()["finished_at"]) == ("pending", None)
+    assert rig.registry.waiter_count == 0
+    assert rig.registry.pending_count == 1
+
+
+async def test_location_leads_to_the_outcome(rig: Rig) -> None:
+    assert (await rig.send("silent", headers=ASYNC)).headers["location"] == rig.location
+    rig.device.answer(await rig.heard(), '"status":"ok","result":1')
+    command = await rig.read_until(lambda command: command["state"] != "pending")
+    assert (command["state"], command["result"]) == ("succeeded", 1)
+
+
+@pytest.mark.parametrize(
+    "prefer", ["wait=30", "WAIT = 30", 'wait="30"', "handling=lenient, wait=30", "wait=30, wait=0"]
+)
+async def test_an_outcome_within_the_preferred_wait_gives_200(rig: Rig, prefer: str) -> None:
+    response = await rig.send("ok", headers={"Prefer": prefer})
+    assert response.status_code == 200
+    assert response.headers["preference-applied"] == "wait=30"
+
+
+@pytest.mark.parametrize(
+    ("prefer", "applied"), [("wait=0", "wait=0"), ("respond-async, wait=0", "respond-async, wait=0")]
+)
+async def test_no_outcome_within_the_preferred_wait_gives_202(rig: Rig, prefer: str, applied: str) -> None:
+    response = await rig.send("silent", headers={"Prefer": prefer})
+    assert response.status_code == 202
+    assert response.headers["location"] == rig.location
+    assert response.headers["preference-applied"] == applied
+
+
+async def test_a_wait_of_one_second_ends_after_one_second(rig: Rig) -> None:
+    began = asyncio.get_running_loop().time()
+    response = await rig.send("silent", headers={"Prefer": "wait=1"})
+    assert response.status_code == 202
+    assert response.headers["preference-applied"] == "wait=1"
+    assert 0.9 < asyncio.get_running_loop().time() - began < 3
+    assert rig.registry.waiter_count == 0
+
+
+async def test_respond_async_with_a_wait_waits(rig: Rig) -> None:
+    response = await rig.send("ok", headers={"Prefer": "respond-async, wait=30"})
+    assert response.status_code == 200
+    assert response.headers["preference-applied"] == "wait=30"
+
+
+@pytest.mark.parametrize("prefer", ["wait=soon", "wait", "wait=-1", "return=minimal", "", ",,;=", 'wait="'])
+async def test_a_preference_that_cannot_be_read_is_ignored(rig: Rig, prefer: str) -> None:
+    response = await rig.send("ok", headers={"Prefer": prefer})
+    assert response.status_code == 200
+    assert "preference-applied" not in response.headers
+
+
+async def test_a_one_way_command_succeeds_when_the_broker_has_it(rig: Rig) -> None:
+    response = await rig.send("silent", one_way=True)
+    assert response.status_code == 200
+    assert (response.json()["state"], response.json()["received_by"]) == ("succeeded", None)
+
+
+async def test_a_one_way_command_that_nobody_acknowledged_is_no_success(rig: Rig) -> None:
+    rig.mqtt.hold_puback = True
+    response = await rig.send("silent", one_way=True, headers=ASYNC)
+    assert response.status_code == 202
+    problem(await rig.send("silent", one_way=True, timeout="20ms"), 504, "timed-out")
+
+
+async def test_a_command_that_is_cancelled_meanwhile_is_data_too(rig: Rig) -> None:
+    parked = asyncio.create_task(rig.send("silent"))
+    await rig.heard()
+    await rig.http.delete(rig.location)
+    response = await parked
+    assert response.status_code == 200
+    assert response.json()["state"] == "cancelled"
+    assert response.json()["error"]["code"] == "cancelled"
+
+
+async def test_F14_a_repeated_call_joins_the_running_command(rig: Rig) -> None:
+    key = {"Idempotency-Key": "8e03978e-40d5-43dd-bc93-6894a57f9324"}
+    first = asyncio.create_task(rig.send("silent", headers=key))
+    command = await rig.heard()
+    others = [asyncio.create_task(rig.send("silent", headers=key)) for _ in range(4)]
+    await until(lambda: rig.registry.waiter_count == 5)
+    rig.device.answer(command, '"status":"ok","result":"once"')
+    responses = await asyncio.gather(first, *others)
+    assert [response.status_code for response in responses] == [200] * 5
+    assert len({response.text for response in responses}) == 1
+    assert ["idempotent-replayed" in response.headers for response in responses] == [False, *[True] * 4]
+    assert {response.headers.get("idempotent-replayed", "true") for response in responses} == {"true"}
+    assert len(rig.device.received) == 1
+
+
+@pytest.mark.parametrize(("method", "status"), [("ok", 200), ("refuse", 200), ("silent", 504)])
+async def test_F14_a_repeated_call_gets_the_finished_command_again(rig: Rig, method: str, status: int) -> None:
+    key = {"Idempotency-Key": "again"}
+    first = await rig.send(method, timeout="20ms", headers=key)
+    second = await rig.send(method, timeout="20ms", headers=key)
+    assert first.status_code == second.status_code == status
+    assert first.text == second.text
+    assert second.headers["idempotent-replayed"] == "true"
+    assert len(rig.device.received) == 1
+
+
+async def test_F14_a_repeated_async_call_joins_too(rig: Rig) -> None:
+    headers = {"Idempotency-Key": "again", **ASYNC}
+    first, second = [await rig.send("silent", headers=headers) for _ in range(2)]
+    assert first.status_code == second.status_code == 202
+    assert first.headers["location"] == second.headers["location"]
+    assert second.headers["idempotent-replayed"] == "true"
+
+
+async def test_F14_a_key_with_another_body_is_refused(rig: Rig) -> None:
+    key = {"Idempotency-Key": "again"}
+    await rig.send("ok", headers=key)
+    body = problem(await rig.send("refuse", headers=key), 422, "idempotency-key-reused")
+    assert body["command_id"] == rig.store.registrations[0].command_id
+
+
+async def test_a_node_without_broker_refuses_before_anything_is_on_record(rig: Rig) -> None:
+    rig.broker.disconnect("node-a")
+    response = await rig.send("ok")
+    problem(response, 503, "broker-unavailable")
+    assert response.headers["retry-after"] == "1"
+    assert rig.store.registrations == []
+
+
+async def test_F2_a_broker_lost_after_the_registration_gives_503_with_the_id(rig: Rig) -> None:
+    rig.store.after_register = lambda: rig.broker.disconnect("node-a")
+    response = await rig.send("ok")
+    body = problem(response, 503, "broker-unavailable")
+    assert response.headers["retry-after"] == "1"
+    assert (await rig.http.get(f"/v1/commands/{body['command_id']}")).json()["state"] == "unsent"
+    assert rig.registry.waiter_count == 0
+
+
+async def test_an_unsent_command_is_replayed_as_unsent(rig: Rig) -> None:
+    rig.store.after_register = lambda: rig.broker.disconnect("node-a")
+    key = {"Idempotency-Key": "again"}
+    first = problem(await rig.send("ok", headers=key), 503, "broker-unavailable")
+    rig.store.after_register = lambda: None
+    rig.broker.restore("node-a")
+    response = await rig.send("ok", headers=key)
+    body = problem(response, 503, "not-sent")
+    assert response.headers["retry-after"] == "1"
+    assert response.headers["idempotent-replayed"] == "true"
+    assert body["command_id"] == first["command_id"]
+    assert body["error"]["code"] == "not_sent"
+
+
+async def test_a_lost_puback_is_decided_by_the_deadline(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    # F5: it may have arrived, so it is neither sent again nor called unsent.
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    lost.set_exception(PublishUnconfirmedError("connection lost"))
+    monkeypatch.setattr(rig.mqtt, "publish", lambda _publication: lost)
+    problem(await rig.send("silent", timeout="20ms"), 504, "timed-out")
+
+
+async def test_F3_a_store_that_is_away_gives_503(rig: Rig) -> None:
+    rig.store.away = True
+    response = await rig.send("ok")
+    body = problem(response, 503, "store-unavailable")
+    assert response.headers["retry-after"] == "1"
+    assert body["command_id"]  # it may be on record
+    assert rig.device.received == []
+    assert rig.registry.waiter_count == 0
+
+
+async def test_a_store_that_cannot_record_the_end_gives_503_with_the_id(rig: Rig) -> None:
+    rig.store.finish_away = True
+    response = await rig.send("silent", timeout="1ms")
+    body = problem(response, 503, "outcome-unknown")
+    assert response.headers["retry-after"] == "1"
+    assert body["command_id"] == rig.store.registrations[-1].command_id
+    assert rig.registry.waiter_count == 0
+    rig.store.finish_away = False
+
+
+async def test_too_many_open_commands_give_429() -> None:
+    async with running(command={"max_pending": 1}) as rig:
+        assert (await rig.send("silent", headers=ASYNC)).status_code == 202
+        response = await rig.send("ok")
+        problem(response, 429, "limit-reached")
+        assert response.headers["retry-after"] == "1"
+        assert len(rig.store.registrations) == 1
+
+
+async def test_too_many_callers_give_429_and_async_ones_still_pass() -> None:
+    async with running(command={"max_waiters": 1}) as rig:
+        parked = asyncio.create_task(rig.send("silent", timeout="60s"))
+        await rig.heard()
+        problem(await rig.send("ok"), 429, "limit-reached")
+        assert (await rig.send("ok", headers=ASYNC)).status_code == 202
+        await rig.http.delete(f"/v1/commands/{rig.store.registrations[0].command_id}")
+        assert (await parked).json()["state"] == "cancelled"
+
+
+async def test_a_draining_node_gives_503(rig: Rig) -> None:
+    await rig.node.stop()
+    response = await rig.send("ok")
+    problem(response, 503, "node-draining")
+    assert response.headers["retry-after"] == "1"
+
+
+async def test_F71_parked_callers_are_dismissed_with_202(rig: Rig) -> None:
+    parked = [asyncio.create_task(rig.send("silent", timeout="120s")) for _ in range(20)]
+    await until(lambda: rig.registry.waiter_count == 20)
+    rig.application.state.parking.dismiss()
+    responses = await asyncio.gather(*parked)
+    assert {response.status_code for response in responses} == {202}
+    assert all(response.headers["location"].startswith("/v1/commands/") for response in responses)
+    assert len({response.headers["location"] for response in responses}) == 20
+    assert rig.registry.waiter_count == 0
+    assert rig.registry.pending_count == 20
+    assert rig.node.counters["caller.dismissed"] == 20
+
+
+async def test_a_caller_that_is_dismissed_twice_is_answered_once(rig: Rig) -> None:
+    parked = asyncio.create_task(rig.send("silent"))
+    await rig.heard()
+    rig.application.state.parking.dismiss()
+    rig.application.state.parking.dismiss()
+    assert (await parked).status_code == 202
+
+
+class Browser:
+    """A caller on the ASGI level, who can hang up."""
+
+    def __init__(self, body: bytes) -> None:
+        self.gone = asyncio.Event()
+        self.sent: list[dict[str, Any]] = []
+        self._messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive(self) -> dict[str, Any]:
+        if self._messages:
+            return self._messages.pop()
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        self.sent.append(dict(message))
+
+    async def call(self, rig: Rig) -> None:
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "scheme": "http",
+            "method": "POST",
+            "path": COMMANDS,
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+        }
+        await rig.application(scope, self.receive, self.send)
+
+
+async def test_F16_callers_that_hang_up_leave_nothing_and_their_commands_go_on(rig: Rig) -> None:
+    browsers = [Browser(b'{"method":"silent","timeout":"60s"}') for _ in range(200)]
+    calls = [asyncio.create_task(browser.call(rig)) for browser in browsers]
+    await until(lambda: rig.registry.waiter_count == 200)
+    for browser in browsers:
+        browser.gone.set()
+    async with asyncio.timeout(2):
+        await asyncio.gather(*calls)
+    assert rig.registry.waiter_count == 0
+    assert rig.registry.pending_count == 200
+    assert rig.node.counters["caller.hung_up"] == 200
+    assert len(rig.application.state.parking) == 0
+    for command in rig.device.received:
+        rig.device.answer(command, '"status":"ok"')
+    await until(lambda: not rig.registry.pending_count)
+    assert {command["state"] for command in (await rig.http.get("/v1/commands")).json()["commands"]} == {"succeeded"}
+
+
+async def test_F16_a_caller_that_stays_is_answered_although_it_was_watched(rig: Rig) -> None:
+    browser = Browser(b'{"method":"silent"}')
+    call = asyncio.create_task(browser.call(rig))
+    command = await rig.heard()
+    await asyncio.sleep(0.3)
+    rig.device.answer(command, '"status":"ok"')
+    await call
+    assert browser.sent[0]["status"] == 200
+    assert json.loads(browser.sent[1]["body"])["state"] == "succeeded"
+    await asyncio.sleep(0)
+    assert not [task for task in asyncio.all_tasks() if "receive" in repr(task.get_coro())]
+
+
+async def test_a_handler_that_the_server_cancels_frees_its_place(rig: Rig) -> None:
+    call = asyncio.create_task(Browser(b'{"method":"silent"}').call(rig))
+    await rig.heard()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert rig.registry.waiter_count == 0
+    assert len(rig.application.state.parking) == 0
+
+
+async def test_a_handler_that_is_cancelled_while_it_is_dismissed_is_cancelled(rig: Rig) -> None:
+    call = asyncio.create_task(Browser(b'{"method":"silent"}').call(rig))
+    await rig.heard()
+    rig.application.state.parking.dismiss()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert rig.registry.waiter_count == 0
+
+
+async def test_the_longest_timeout_is_the_one_of_the_settings(rig: Rig) -> None:
+    assert (await rig.send("ok", timeout="1h")).status_code == 200
+    assert format_duration(rig.store.registrations[-1].timeout) == "1h"
+    problem(await rig.send("ok", timeout="3601s"), 422, "invalid-input")

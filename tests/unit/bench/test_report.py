@@ -1,0 +1,117 @@
+"""From turns to the report: sums, medians, ratios, and how it looks."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from app.bench import BenchReport, render
+from app.bench.generator import LoadResult
+from app.bench.report import Memory, PendingReport, PendingStep, Side, Single, Turn, median_by_name, turn_ratios
+
+
+def turn(good: int, seconds: float = 1.0, cpu: dict[str, float] | None = None, **load: Any) -> Turn:
+    latencies = load.pop("latencies", [1000] * good)
+    return Turn(LoadResult(elapsed=seconds, completed=good, good=good, latencies=latencies, **load), cpu or {})
+
+
+def step(pending: int, cpu: float) -> PendingStep:
+    return PendingStep(pending, 100.0, {"node-a": cpu}, 0, 0, {})
+
+
+def report(**changes: Any) -> BenchReport:
+    whole = BenchReport(
+        options={"in_flight": 128, "devices": 200, "profile": "dji"},
+        cluster=Side.of([turn(400, cpu={"node-a": 0.08}, forwarded=200)]),
+        no_op=Side.of([turn(1000, cpu={"no-op": 0.09})]),
+        ratio=0.4,
+        ratios=[0.4],
+        single=Single.of([([250], [750])]),
+        pending=[PendingReport("on all devices", [step(10, 100.0), step(10_000, 110.0)])],
+        memory=Memory(9990, 1234.0, 567.0),
+    )
+    return replace(whole, **changes)
+
+
+def text_of(whole: BenchReport) -> str:
+    written = io.StringIO()
+    Console(width=200, file=written).print(render(whole))
+    return written.getvalue()
+
+
+def test_a_side_takes_medians_of_turns_and_latency_of_all_commands() -> None:
+    turns = [
+        turn(100, cpu={"node-a": 0.02}, latencies=[1000] * 100),
+        turn(300, cpu={"node-a": 0.03}, latencies=[2000] * 300, forwarded=200),
+        turn(200, cpu={"node-a": 0.06}, latencies=[9000] * 200, lost=1, wrong=2, errors={"status_503": 3}),
+    ]
+    side = Side.of(turns)
+    assert side.per_second == 200
+    assert side.cpu == {"node-a": pytest.approx(200.0)}
+    assert (side.latency.p50, side.latency.p99) == (2.0, 9.0)
+    assert (side.commands, side.wrong, side.lost, side.errors) == (600, 2, 1, {"status_503": 3})
+    assert side.forwarded == pytest.approx(1 / 3)
+
+
+def test_a_rate_counts_good_answers_only() -> None:
+    assert LoadResult(elapsed=2.0, completed=100, good=50).per_second == 25.0
+    assert LoadResult().per_second == 0.0
+
+
+def test_each_turn_is_compared_with_the_reference_of_its_own_round() -> None:
+    cluster, no_op = [turn(400), turn(200)], [turn(1000), turn(400)]
+    assert turn_ratios(cluster, no_op) == [0.4, 0.5]
+
+
+def test_single_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
+    single = Single.of([([100], [300]), ([1000], [2000]), ([200], [1000])])
+    assert single.ratio == pytest.approx(3.0)
+    assert (single.paho_p50, single.node_p50) == (0.2, 1.0)
+
+
+def test_medians_by_name_leave_out_who_was_not_there() -> None:
+    assert median_by_name([{"a": 1.0, "b": 5.0}, {"a": 3.0}]) == {"a": 2.0, "b": 5.0}
+
+
+def test_growth_compares_most_with_fewest() -> None:
+    assert report().pending[0].growth("node-a") == pytest.approx(1.1)
+    assert report().pending[0].growth("nobody") == 0.0
+
+
+def test_the_report_is_clean_only_when_every_command_got_its_own_answer() -> None:
+    assert report().clean
+    assert not report(cluster=Side.of([turn(1, lost=1)])).clean
+    assert not report(cluster=Side.of([turn(1, wrong=1)])).clean
+    assert not report(no_op=Side.of([turn(1, errors={"status_500": 1})])).clean
+    bad = PendingReport("x", [replace(step(10, 1.0), lost=1)])
+    assert not report(pending=[bad]).clean
+
+
+def test_the_json_has_everything() -> None:
+    document = json.loads(report().as_json())
+    assert document["ratio"] == 0.4
+    assert document["cluster"]["cpu"] == {"node-a": 200.0}
+    assert document["single"]["ratio"] == pytest.approx(3.0)
+    assert document["pending"][0]["steps"][1]["pending"] == 10_000
+    assert document["machine"]["cpus"] >= 1
+
+
+def test_people_see_the_ratio_the_shares_and_the_verdict() -> None:
+    text = text_of(report())
+    assert "commands / no-op = 0.400" in text
+    assert "50.0%" in text
+    assert "3.00" in text
+    assert "node-a × 1.10" in text
+    assert "1,234 bytes in the node and 567 in Redis" in text
+    assert "Every command got its own answer; other programs kept 0.0 of" in text
+
+
+def test_people_see_that_something_was_lost() -> None:
+    text = text_of(report(cluster=Side.of([turn(10, lost=2, errors={"status_503": 1})])))
+    assert "NOT every command got its own answer" in text
+    assert "status_503 1" in text
