@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from fastapi import FastAPI
@@ -20,24 +19,38 @@ from app.cluster.local import LocalCluster
 from app.commands.expirer import Expirer
 from app.commands.invoker import Invoker
 from app.commands.sweeper import Sweeper
+from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError
 from app.core.profile import ResponseReader
 from app.core.topics import share
-from app.mqtt.base import Subscription
+from app.mqtt.base import MqttClient, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from app.node import Node, Parts
 from app.observability import BurstLog, Counters
 from app.profiles.loader import load_profiles
 from app.settings import Settings
+from app.store.base import StateStore
 from app.store.factory import open_store
 from app.system import SystemClock, new_ulid
 
 
-def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) -> Node:
-    """Put a node together; nothing is connected yet. ConfigurationError when settings do not fit together."""
-    clock = SystemClock()
-    counters: Counters = Counter()
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """What a node stands on. Tests put other ones in place and leave the rest as it is."""
+
+    clock: Clock
+    new_ulid: IdFactory
+    counters: Counters
+    store: StateStore
+    open_cluster: Callable[[Delivery], Cluster]
+    open_mqtt: Callable[[str, Callable[[], Awaitable[None]] | None], MqttClient]
+    """Makes the client of an MQTT client id, with what to await before each of its connections."""
+
+
+def compose(settings: Settings, adapters: Adapters) -> Parts:
+    """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit."""
+    clock, counters, store = adapters.clock, adapters.counters, adapters.store
     profiles = load_profiles(settings.profiles.dir)
     if settings.profile not in profiles:
         raise ConfigurationError(
@@ -45,21 +58,26 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
         )
     reader = ResponseReader(profiles.values())
     subscriptions = _subscriptions(settings, reader)
-    info = _identity(settings, clock, subscriptions)
-    store = open_store(settings.store.url, clock=clock, counters=counters, budget=settings.store.budget)
+
+    def incarnation(node_id: str) -> NodeInfo:
+        ulid = adapters.new_ulid()
+        client_id = f"{settings.mqtt.share_group}-{node_id}-{ulid}"
+        filters = tuple(one.topic_filter for one in subscriptions)
+        return NodeInfo(node_id, ulid, client_id, clock.wall(), filters)
+
+    info = incarnation(settings.node.id or f"node-{adapters.new_ulid()[-10:].lower()}")
     registry = Registry(clock, max_pending=settings.command.max_pending, max_waiters=settings.command.max_waiters)
     interval = settings.cluster.sweep_interval.total_seconds()
     delivery = Delivery(store=store, registry=registry, clock=clock, interval=interval, counters=counters)
-    cluster = _cluster(settings, clock, counters, delivery, on_failure)
-    options = _mqtt_options(settings, info)
-    mqtt = PahoMqttClient(options, counters=counters, before_connect=cluster.still_member)
+    cluster = adapters.open_cluster(delivery)
+    mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
     expirer = Expirer(store=store, registry=registry, clock=clock, node_id=info.node_id)
     invoker = Invoker(
         store=store,
         mqtt=mqtt,
         registry=registry,
         profiles=profiles,
-        new_ulid=new_ulid,
+        new_ulid=adapters.new_ulid,
         node_id=info.node_id,
         retention=settings.store.retention,
         expirer=expirer,
@@ -78,12 +96,11 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
     )
 
     async def drain(orphan: NodeInfo, idle: timedelta) -> int:
-        client = PahoMqttClient(replace(options, client_id=orphan.client_id), counters=counters)
-        return await client.drain(orphan.filters, dispatcher.handle, idle)
+        return await adapters.open_mqtt(orphan.client_id, None).drain(orphan.filters, dispatcher.handle, idle)
 
-    parts = Parts(
+    return Parts(
         info=info,
-        reborn=lambda previous: _incarnation(settings, previous.node_id, clock, subscriptions),
+        reborn=lambda previous: incarnation(previous.node_id),
         store=store,
         mqtt=mqtt,
         cluster=cluster,
@@ -97,7 +114,22 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
         counters=counters,
         subscriptions=subscriptions,
     )
-    return Node(parts, on_failure)
+
+
+def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) -> Node:
+    """A node on the adapters that its settings name."""
+    clock, counters = SystemClock(), Counters()
+    adapters = Adapters(
+        clock=clock,
+        new_ulid=new_ulid,
+        counters=counters,
+        store=open_store(settings.store.url, clock=clock, counters=counters, budget=settings.store.budget),
+        open_cluster=lambda delivery: _cluster(settings, clock, counters, delivery, on_failure),
+        open_mqtt=lambda client_id, before_connect: PahoMqttClient(
+            _mqtt_options(settings, client_id), counters, before_connect=before_connect
+        ),
+    )
+    return Node(compose(settings, adapters), on_failure)
 
 
 def build_application(settings: Settings, on_failure: Callable[[BaseException], None]) -> FastAPI:
@@ -117,26 +149,9 @@ def build_application(settings: Settings, on_failure: Callable[[BaseException], 
     return application
 
 
-def _identity(settings: Settings, clock: SystemClock, subscriptions: Sequence[Subscription]) -> NodeInfo:
-    return _incarnation(settings, settings.node.id or f"node-{new_ulid()[-10:].lower()}", clock, subscriptions)
-
-
-def _incarnation(
-    settings: Settings, node_id: str, clock: SystemClock, subscriptions: Sequence[Subscription]
-) -> NodeInfo:
-    incarnation = new_ulid()
-    return NodeInfo(
-        node_id=node_id,
-        incarnation=incarnation,
-        client_id=f"{settings.mqtt.share_group}-{node_id}-{incarnation}",
-        started_at=clock.wall(),
-        filters=tuple(one.topic_filter for one in subscriptions),
-    )
-
-
-def _mqtt_options(settings: Settings, info: NodeInfo) -> MqttOptions:
+def _mqtt_options(settings: Settings, client_id: str) -> MqttOptions:
     mqtt = settings.mqtt
-    options = MqttOptions.from_url(mqtt.url, client_id=info.client_id, version=mqtt.version)
+    options = MqttOptions.from_url(mqtt.url, client_id=client_id, version=mqtt.version)
     return replace(
         options,
         username=mqtt.username or options.username,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from app.bench.options import BenchError, BenchOptions
 from app.bench.processes import Running, redis_memory
-from app.bench.report import Memory, PendingReport, PendingStep, Side
+from app.bench.report import Memory, PendingReport, Turn
 from app.bench.run import SILENT_METHOD, Cluster, Steps, job_for, private_cluster, run_job, take_turn
 from app.bench.statistics import ratio
 
@@ -27,18 +28,25 @@ _SETTLE_SECONDS: Final = 60.0
 
 
 async def measure_pending(options: BenchOptions, where: str, steps: Steps) -> PendingReport:
-    """Measure beside each number of waiting commands, on a fresh cluster."""
-    async with private_cluster(options) as (cluster, all_devices):
-        devices = all_devices[_COMMON_DEVICES[where]]
-        found = []
-        waiting = 0
+    """Measure beside each number of waiting commands.
+
+    Each number has a cluster of its own, and they take turns: what else the machine does changes CPU per command, too.
+    """
+    async with AsyncExitStack() as stack:
+        clusters = []
         for pending in options.pending:
             steps.next(f"{pending:,} commands wait {where}: registering them")
-            await _add_pending(options, cluster, devices, pending - waiting)
+            cluster, all_devices = await stack.enter_async_context(private_cluster(options))
+            devices = all_devices[_COMMON_DEVICES[where]]
+            await _add_pending(options, cluster, devices, pending)
             await _settled(cluster.node)
-            waiting = pending
-            found.append(await _measure(options, cluster, devices, pending, steps))
-        return PendingReport(where, found)
+            clusters.append((cluster, job_for(options, cluster, devices)))
+        turns: list[list[Turn]] = [[] for _ in clusters]
+        for _ in range(options.rounds):
+            for pending, (cluster, job), taken in zip(options.pending, clusters, turns, strict=True):
+                steps.next(f"{pending:,} commands wait {where}: load beside them")
+                taken.append(await take_turn(cluster.load, job, cluster.measured))
+    return PendingReport.of(where, options.pending, turns)
 
 
 async def measure_memory(options: BenchOptions, steps: Steps) -> Memory:
@@ -56,18 +64,6 @@ async def measure_memory(options: BenchOptions, steps: Steps) -> Memory:
         await _settled(cluster.node)
         node_bytes = ratio(_started(cluster.node).resident_bytes() - node, count)
         return Memory(count, node_bytes, ratio(await redis_memory(cluster.redis_port) - redis, count))
-
-
-async def _measure(
-    options: BenchOptions, cluster: Cluster, devices: Sequence[str], pending: int, steps: Steps
-) -> PendingStep:
-    job = job_for(options, cluster, devices)
-    turns = []
-    for _ in range(options.rounds):
-        steps.next(f"{pending:,} commands wait: load beside them")
-        turns.append(await take_turn(cluster.load, job, cluster.measured))
-    side = Side.of(turns)
-    return PendingStep(pending, side.per_second, side.cpu, side.wrong, side.lost, side.errors)
 
 
 async def _add_pending(options: BenchOptions, cluster: Cluster, devices: Sequence[str], count: int) -> None:

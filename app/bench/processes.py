@@ -9,8 +9,8 @@ import shutil
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +46,8 @@ REDIS_SETTINGS: Final = {
     "maxmemory-policy": "noeviction",
 }
 
-_CONNECT_PACKET: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00"
+CONNECT_PACKET: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00"
+"""MQTT 3.1.1 without a client id; any CONNACK shows a broker."""
 
 
 class Running:
@@ -56,22 +57,33 @@ class Running:
         self.name = name
         self.process = process
         self._log = log
-        self._usage = psutil.Process(process.pid)
 
     def cpu_seconds(self) -> float:
         """User and system time so far."""
-        times = self._usage.cpu_times()
+        with self._usage() as usage:
+            times = usage.cpu_times()
         return float(times.user + times.system)
 
     def resident_bytes(self) -> int:
         """Physical memory in use."""
-        return int(self._usage.memory_info().rss)
+        with self._usage() as usage:
+            return int(usage.memory_info().rss)
+
+    @contextmanager
+    def _usage(self) -> Iterator[psutil.Process]:
+        try:
+            yield psutil.Process(self.process.pid)
+        except psutil.NoSuchProcess:
+            raise BenchError(f"{self.name} ended: {self._said()}") from None
 
     def check(self) -> None:
         """Raise BenchError, with the end of its log, when it is not running any more."""
         if self.process.returncode is not None:
-            said = self._log.read_text(errors="replace")[-2000:] if self._log is not None else ""
-            raise BenchError(f"{self.name} ended with exit code {self.process.returncode}: {said}")
+            raise BenchError(f"{self.name} ended with exit code {self.process.returncode}: {self._said()}")
+
+    def _said(self) -> str:
+        """The end of its log."""
+        return self._log.read_text(errors="replace")[-2000:] if self._log is not None else ""
 
     async def stop(self) -> None:
         """Ask it to end, and make it."""
@@ -127,7 +139,7 @@ class Processes:
         options = REDIS_SETTINGS | {"port": str(port), "dir": str(folder)}
         flags = [word for name, value in options.items() for word in (f"--{name}", value)]
         running = await self._start("redis", find_binary("redis-server"), *flags, cwd=folder)
-        await self._until(running, lambda: _replies(port, b"PING\r\n", b"+PONG"))
+        await self._until(running, lambda: replies(port, b"PING\r\n", b"+PONG"))
         return running, port
 
     async def mosquitto(self) -> tuple[Running, int]:
@@ -139,7 +151,7 @@ class Processes:
         config = folder / "mosquitto.conf"
         config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, "")), "utf-8")
         running = await self._start("mosquitto", find_binary("mosquitto"), "-c", str(config), cwd=folder)
-        await self._until(running, lambda: _replies(port, _CONNECT_PACKET, b"\x20\x02"))
+        await self._until(running, lambda: replies(port, CONNECT_PACKET, b"\x20\x02"))
         return running, port
 
     async def node(self, name: str, command: tuple[str, ...], settings: Mapping[str, str]) -> tuple[Running, int]:
@@ -147,16 +159,16 @@ class Processes:
         port = free_port()
         folder = self._subfolder(name)
         own = {"HOMING_NODE_ID": name, "HOMING_API_HOST": "127.0.0.1", "HOMING_API_PORT": str(port)}
-        running = await self._start(name, *command, cwd=folder, env=_environment(dict(settings) | own))
-        await self._until(running, lambda: _replies(port, _get("/readyz"), b"HTTP/1.1 200"))
+        running = await self._start(name, *command, cwd=folder, env=environment(dict(settings) | own))
+        await self._until(running, lambda: replies(port, http_get("/readyz"), b"HTTP/1.1 200"))
         return running, port
 
     async def no_op(self) -> tuple[Running, int]:
         """The no-op reference, and its port."""
         port = free_port()
         arguments = ("-m", "app.bench.worker", "no-op", str(port))
-        running = await self._start("no-op", sys.executable, *arguments, cwd=self._folder, env=_environment({}))
-        await self._until(running, lambda: _replies(port, _get("/"), b"HTTP/1.1 404"))
+        running = await self._start("no-op", sys.executable, *arguments, cwd=self._folder, env=environment({}))
+        await self._until(running, lambda: replies(port, http_get("/"), b"HTTP/1.1 404"))
         return running, port
 
     async def worker(self, role: str, argument: Mapping[str, object]) -> Worker:
@@ -168,7 +180,7 @@ class Processes:
                 stdout=PIPE,
                 stderr=log,
                 cwd=self._folder,
-                env=_environment({}),
+                env=environment({}),
                 limit=MAX_LINE,
             )
         worker = Worker(role, process, self._folder / f"{role}.log")
@@ -234,7 +246,7 @@ def free_port() -> int:
         return port
 
 
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """This environment without the user's own settings of Homing, and with this very code to import."""
     kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("HOMING_")}
     code = str(Path(app.__file__).parent.parent)
@@ -242,11 +254,13 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": os.pathsep.join(paths), **settings}
 
 
-def _get(path: str) -> bytes:
+def http_get(path: str) -> bytes:
+    """The request for a path."""
     return f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n".encode()
 
 
-async def _replies(port: int, request: bytes, expected: bytes) -> bool:
+async def replies(port: int, request: bytes, expected: bytes) -> bool:
+    """Whether the server on this port answers so."""
     try:
         return (await _ask(port, request)).startswith(expected)
     except (OSError, TimeoutError):

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from app.bench.report import BenchReport, Memory, PendingReport, PendingStep, Side
+from app.bench.report import BenchReport, Memory, PendingReport, Side
 
 RATIO_GOAL = 0.40
 SINGLE_GOAL = 5.0
@@ -86,20 +86,16 @@ def _single(report: BenchReport) -> Table:
 
 def _pending(report: PendingReport) -> Table:
     table = Table(title=f"Beside commands that wait {report.where}: CPU per command, µs")
-    names = [name for name in MEASURED if name in report.steps[0].cpu]
+    names = [name for name in MEASURED if name in report.growth]
     for heading in ("waiting", "per second", *names, "all", "faults"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for step in report.steps:
-        table.add_row(*_pending_cells(step, names))
-    growth = ", ".join(f"{name} × {report.growth(name):.2f}" for name in names)
+    for waiting, side in report.sides.items():
+        faults = side.wrong + side.lost + sum(side.errors.values())
+        cpu = [f"{side.cpu[name]:.0f}" for name in names]
+        table.add_row(f"{waiting:,}", f"{side.per_second:,.0f}", *cpu, f"{sum(side.cpu.values()):.0f}", str(faults))
+    growth = ", ".join(f"{name} × {report.growth[name]:.2f}" for name in names)
     table.caption = f"most against fewest: {growth}; the aim is × {GROWTH_GOAL:.2f} at most"
     return table
-
-
-def _pending_cells(step: PendingStep, names: list[str]) -> list[str]:
-    faults = step.wrong + step.lost + sum(step.errors.values())
-    cpu = [f"{step.cpu[name]:.0f}" for name in names]
-    return [f"{step.pending:,}", f"{step.per_second:,.0f}", *cpu, f"{sum(step.cpu.values()):.0f}", str(faults)]
 
 
 def _memory(memory: Memory) -> Text:
@@ -112,5 +108,6 @@ def _memory(memory: Memory) -> Text:
 def _verdict(report: BenchReport) -> Text:
     machine = report.machine
     said = "Every command got its own answer" if report.clean else "NOT every command got its own answer"
-    others = f"other programs kept {report.cluster.foreign:.1f} of {machine['cpus']} CPUs busy meanwhile"
+    foreign = "all that was not started here" if report.options["nodes_url"] else "other programs"
+    others = f"{foreign} kept {report.cluster.foreign:.1f} of {machine['cpus']} CPUs busy meanwhile"
     return Text(f"{said}; {others}. Python {machine['python']}, {machine['system']}.")

@@ -86,18 +86,6 @@ class Single:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingStep:
-    """Load beside `pending` commands that wait; CPU in microseconds per command."""
-
-    pending: int
-    per_second: float
-    cpu: dict[str, float]
-    wrong: int
-    lost: int
-    errors: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes per waiting command, over `commands` of them: resident memory of the node, `used_memory` of Redis."""
 
@@ -108,14 +96,24 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class PendingReport:
-    """How waiting commands weigh: on all devices, or all on one."""
+    """Load beside commands that wait: on all devices, or all on one."""
 
     where: str
-    steps: list[PendingStep]
+    sides: dict[int, Side]
+    """By the number of commands that wait."""
+    growth: dict[str, float]
+    """CPU per command by process, beside most of them against fewest: the median of the turns' ratios."""
 
-    def growth(self, process: str) -> float:
-        """CPU per command of a process with the most waiting commands, against the fewest: 1.0 is the same."""
-        return ratio(self.steps[-1].cpu.get(process, 0.0), self.steps[0].cpu.get(process, 0.0))
+    @classmethod
+    def of(cls, where: str, pending: Sequence[int], turns: Sequence[Sequence[Turn]]) -> PendingReport:
+        """From the turns beside each number, in rising order."""
+        pairs = zip(turns[0], turns[-1], strict=True)
+        growth = median_by_name([_growth(fewest.cpu_per_command(), most.cpu_per_command()) for fewest, most in pairs])
+        return cls(where, {number: Side.of(taken) for number, taken in zip(pending, turns, strict=True)}, growth)
+
+
+def _growth(fewest: dict[str, float], most: dict[str, float]) -> dict[str, float]:
+    return {name: ratio(most[name], cpu) for name, cpu in fewest.items()}
 
 
 def describe_machine() -> dict[str, Any]:
@@ -146,13 +144,12 @@ class BenchReport:
     @property
     def clean(self) -> bool:
         """Whether every command got its own answer, and in time."""
-        steps = [step for report in self.pending for step in report.steps]
-        sides: list[Side | PendingStep] = [self.cluster, self.no_op, *steps]
+        sides = [self.cluster, self.no_op, *(side for report in self.pending for side in report.sides.values())]
         return not any(side.wrong or side.lost or side.errors for side in sides)
 
     def as_json(self) -> bytes:
         """As a JSON document."""
-        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2)
+        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
 
 
 def turn_ratios(cluster: Sequence[Turn], no_op: Sequence[Turn]) -> list[float]:

@@ -11,7 +11,8 @@ import typer
 from app.cli.output import Exit, Stop, err, out
 
 
-def bench(  # noqa: PLR0913 - the options that people type
+def bench(
+    *,
     profile: Annotated[str, typer.Option(help="The device profile to speak.")] = "dji",
     devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="Simulated devices.")] = 200,
     in_flight: Annotated[int, typer.Option(min=1, help="Commands open at the same time.")] = 128,
@@ -32,7 +33,6 @@ def bench(  # noqa: PLR0913 - the options that people type
     from app.bench import BenchOptions, render, run_bench
     from app.observability import configure_logging
 
-    configure_logging("warning", "console")
     options = BenchOptions(
         profile=profile,
         devices=devices,
@@ -46,6 +46,7 @@ def bench(  # noqa: PLR0913 - the options that people type
     )
     if json_file is not None:
         _check_writable(json_file)
+    configure_logging("warning", "console")
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

@@ -58,6 +58,7 @@ class Row:
 
 
 def demo(
+    *,
     once: Annotated[bool, typer.Option("--once", help="End after the first round of commands.")] = False,
     devices: Annotated[int, typer.Option("--devices", "-n", min=1, max=200, help="Simulated DJI docks.")] = 5,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the API; another one if it is taken.")] = 8080,

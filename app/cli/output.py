@@ -35,5 +35,10 @@ class Stop(Exception):  # noqa: N818 - it ends a command, which need not be an e
 
 
 def complain(sentence: str) -> None:
-    """One sentence on standard error; what it quotes is never taken as markup."""
-    err.print(f"homing: {sentence}", markup=False)
+    """One sentence on standard error."""
+    tell(err, f"homing: {sentence}")
+
+
+def tell(console: Console, line: str) -> None:
+    """Print a line that may quote others: it is never taken as markup, nor may it move the cursor."""
+    console.print("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line), markup=False)

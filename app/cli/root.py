@@ -36,6 +36,7 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - how typer calls it
 
 @application.callback()
 def _options(
+    *,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,

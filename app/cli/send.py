@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.output import Exit, Stop, err, out
+from app.cli.output import Exit, Stop, err, out, tell
 from app.core.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ class Output(StrEnum):
     JSON = "json"
 
 
-def send(  # noqa: PLR0913 - the options that people type
+def send(
     device: Annotated[str, typer.Argument(help="The device id, such as dock-1.", show_default=False)],
     method: Annotated[str, typer.Argument(help="What it is to do, such as cover_open.", show_default=False)],
+    *,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", metavar="KEY=VALUE", help="Repeatable. JSON, else a string.")
     ] = None,
@@ -179,7 +180,7 @@ def _report(status: int, body: dict[str, Any], problem: str, output: Output) -> 
         raise Stop(problem, code)
     else:
         for line in lines_of(body):
-            out.print(line, markup=False)
+            tell(out, line)
     raise Stop("", code)
 
 

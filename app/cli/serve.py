@@ -34,6 +34,10 @@ def serve(
     from app.cli.server import listen, run_node
     from app.core.errors import HomingError
 
+    if workers > 1:
+        from app.cli.workers import check_store
+
+        check_store(workers, settings)
     if listen_fd is not None:
         listener = socket.socket(fileno=listen_fd)
     else:

@@ -22,7 +22,7 @@ from app.settings import Settings
 BACKLOG: Final = 2048
 """Connections that the system keeps for us while we are busy."""
 KEEP_ALIVE_SECONDS: Final = 75
-"""Longer than load balancers keep theirs (60 s), so that it is never us who closes a connection that they begin to use."""
+"""Longer than load balancers keep theirs (60 s), or we would close connections that they begin to use."""
 GRACE_SECONDS: Final = 10
 """How long open requests may take to end when the node stops."""
 
@@ -49,8 +49,8 @@ def url_of(listener: socket.socket) -> str:
 class _Server(uvicorn.Server):
     """uvicorn that says where it listens, once it does, and that stops in the order in which no request fails.
 
-    On SIGTERM the node drains first, while requests are still served (F70). uvicorn stops the node only when all requests
-    have ended, so those that wait for an outcome are sent away before (F71).
+    On SIGTERM the node drains first, while requests are still served (F70). uvicorn stops the node only when all
+    requests have ended, so those that wait for an outcome are sent away before (F71).
     """
 
     def __init__(

@@ -19,6 +19,7 @@ REFRESH_SECONDS: Final = 0.2
 
 
 def simulate(  # noqa: PLR0913 - the options that people type
+    *,
     profile: Annotated[str, typer.Option(help="The device profile to speak.")] = "homing",
     devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="How many devices.")] = 10,
     first: Annotated[str, typer.Option(metavar="ID", help="The first device's id; the others count on.")] = "SN0001",
@@ -116,4 +117,5 @@ def summary_of(stats: FleetStats) -> str:
         "overloaded": stats.overloaded,
     }
     counted = "".join(f", {count} {name}" for name, count in faults.items() if count)
-    return f"{stats.devices} devices: {stats.received} commands, {stats.answered} answered{counted}, {stats.waiting} waiting"
+    done = f"{stats.received} commands, {stats.answered} answered{counted}"
+    return f"{stats.devices} devices: {done}, {stats.waiting} waiting"

@@ -23,12 +23,16 @@ STOP_SECONDS: Final = 45.0
 """More than a node may take to stop (open requests, then its steps); after that it is killed."""
 
 
-def run_workers(count: int, settings: Settings, listener: socket.socket) -> int:
-    """Run `count` workers on the listening socket until SIGTERM or SIGINT; return the exit code."""
+def check_store(count: int, settings: Settings) -> None:
+    """ConfigurationError when the store of the settings holds only one node."""
     if settings.store.url.startswith("memory:"):
         raise ConfigurationError(
             f"HOMING_STORE_URL: memory:// is the memory of one process; --workers {count} needs redis://… or rediss://…"
         )
+
+
+def run_workers(count: int, settings: Settings, listener: socket.socket) -> int:
+    """Run `count` workers on the listening socket until SIGTERM or SIGINT; return the exit code."""
     names = [f"{settings.node.id}-{number}" if settings.node.id else "" for number in range(1, count + 1)]
     for name in names:
         load_settings(node={"id": name})
@@ -77,7 +81,7 @@ class _Supervisor:
 
     async def _run_one(self, name: str) -> int:
         descriptor = self._listener.fileno()
-        # In a session of its own, Ctrl-C reaches the worker through us alone. If we are killed, its standard input ends.
+        # In a session of its own, so that Ctrl-C reaches it through us alone. Its standard input ends when we do.
         worker = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "app.cli", "serve", "--listen-fd", str(descriptor), "--node-id", name),
             stdin=asyncio.subprocess.PIPE,

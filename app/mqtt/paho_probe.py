@@ -1,4 +1,4 @@
-"""Finds out what a broker is and does, for `homing doctor`. Blocking, with a few clients of its own; leaves nothing behind."""
+"""Finds out what a broker is and does, for `homing doctor`. Blocking; leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class BrokerFacts:
 def probe(options: MqttOptions, clock: Callable[[], float], run_id: str) -> BrokerFacts:
     """Look at the broker; BrokerUnavailableError with a reason when there is none to talk to.
 
-    `run_id` makes topics and client ids unique. Publishes to `homing-doctor/<run_id>` only. `clock` is monotonic seconds.
+    `run_id` makes topics and client ids unique: it publishes below `homing-doctor/<run_id>` only. `clock` is monotonic
+    seconds.
     """
     facts = BrokerFacts()
     topic = f"homing-doctor/{run_id}"

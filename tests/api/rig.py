@@ -15,26 +15,19 @@ import httpx
 from fastapi import FastAPI
 
 from app.api.application import create_application
-from app.callbacks.delivery import Delivery
-from app.callbacks.dispatcher import Dispatcher
 from app.callbacks.registry import Registry
-from app.cluster.base import NodeInfo
 from app.cluster.local import LocalCluster
-from app.commands.expirer import Expirer
-from app.commands.invoker import Invoker
-from app.commands.sweeper import Sweeper
 from app.core.callback import Registration
 from app.core.command import Command, CommandState
 from app.core.errors import StoreUnavailableError
 from app.core.messages import Publication, ReceivedMessage
-from app.core.profile import ResponseReader
 from app.core.routing import Outcome
+from app.main import Adapters, compose
 from app.mqtt.base import Delivery as MqttDelivery
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
-from app.node import Node, Parts
-from app.observability import BurstLog, Counters
-from app.profiles.loader import load_profiles
+from app.node import Node
+from app.observability import Counters
 from app.settings import Settings, load_settings
 from app.store.base import Finished, Joined, Page, Query, Registered
 from app.store.memory import MemoryStateStore
@@ -186,52 +179,20 @@ def settings_of(**overrides: Any) -> Settings:
 
 
 def build(settings: Settings, failures: list[BaseException]) -> tuple[Node, Store, Mqtt, LoopbackBroker, Registry]:
-    """As app/main.py does it, with everything inside the process."""
-    clock, counters = SystemClock(), Counter[str]()
+    """As users run it, but for store and broker."""
+    counters: Counters = Counter()
     store, broker = Store(), LoopbackBroker()
     mqtt = Mqtt(broker, counters)
-    profiles = load_profiles()
-    reader = ResponseReader(profiles.values())
-    node_id = settings.node.id
-    limits = settings.command
-    registry = Registry(clock, max_pending=limits.max_pending, max_waiters=limits.max_waiters)
-    interval = settings.cluster.sweep_interval.total_seconds()
-    cluster = LocalCluster()
-    expirer = Expirer(store=store, registry=registry, clock=clock, node_id=node_id)
-    parts = Parts(
-        info=NodeInfo(node_id, new_ulid(), mqtt.client_id, clock.wall()),
-        store=store,
-        mqtt=mqtt,
-        cluster=cluster,
-        registry=registry,
-        dispatcher=Dispatcher(
-            reader=reader,
-            store=store,
-            registry=registry,
-            node_id=node_id,
-            counters=counters,
-            drops=BurstLog(counters, clock),
-        ),
-        delivery=Delivery(store=store, registry=registry, clock=clock, interval=interval, counters=counters),
-        invoker=Invoker(
-            store=store,
-            mqtt=mqtt,
-            registry=registry,
-            profiles=profiles,
-            new_ulid=new_ulid,
-            node_id=node_id,
-            retention=settings.store.retention,
-            expirer=expirer,
-            counters=counters,
-        ),
-        expirer=expirer,
-        sweeper=Sweeper(
-            store=store, cluster=cluster, registry=registry, node_id=node_id, interval=interval, counters=counters
-        ),
+    adapters = Adapters(
+        clock=SystemClock(),
+        new_ulid=new_ulid,
         counters=counters,
-        subscriptions=[Subscription(one) for one in reader.filters()],
+        store=store,
+        open_cluster=lambda _delivery: LocalCluster(),
+        open_mqtt=lambda _client_id, _before_connect: mqtt,
     )
-    return Node(parts, failures.append), store, mqtt, broker, registry
+    parts = compose(settings, adapters)
+    return Node(parts, failures.append), store, mqtt, broker, parts.registry
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ async def test_the_node_shows_itself(rig: Rig) -> None:
     assert one == {
         "node_id": "node-a",
         "incarnation": rig.node.info.incarnation,
-        "client_id": "node-a",
+        "client_id": rig.node.info.client_id,
         "self": True,
     }
     assert body["self"]["state"] == "ready"

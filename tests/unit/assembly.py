@@ -10,20 +10,20 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from app.callbacks.delivery import Delivery
-from app.callbacks.dispatcher import Dispatcher
-from app.callbacks.registry import Registry
-from app.commands.expirer import Expirer
-from app.commands.invoker import CommandRequest, Invoker
+from app.cluster.local import LocalCluster
+from app.commands.invoker import CommandRequest
 from app.core.messages import Publication
 from app.core.profile import ResponseReader
 from app.core.routing import Outcome
 from app.core.topics import share
+from app.main import Adapters, compose
 from app.mqtt import base as mqtt
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
-from app.observability import BurstLog, Counters
+from app.node import Parts
+from app.observability import Counters
 from app.profiles.loader import load_profiles
+from app.settings import load_settings
 from app.store.memory import MemoryStateStore
 
 PROFILES = load_profiles()
@@ -45,18 +45,18 @@ class ManualClock:
         self.now += seconds
 
 
-@dataclass
 class Member:
-    """One node's parts."""
+    """One node's parts, with the client that connects it."""
 
-    node_id: str
-    client: LoopbackMqttClient
-    registry: Registry
-    dispatcher: Dispatcher
-    delivery: Delivery
-    expirer: Expirer
-    invoker: Invoker
-    counters: Counters
+    def __init__(self, node_id: str, parts: Parts) -> None:
+        self.node_id = node_id
+        self.registry = parts.registry
+        self.dispatcher = parts.dispatcher
+        self.delivery = parts.delivery
+        self.expirer = parts.expirer
+        self.invoker = parts.invoker
+        self.counters = parts.counters
+        self.client = parts.mqtt
 
 
 @dataclass
@@ -114,30 +114,21 @@ def _member(
     interval: float,
 ) -> Member:
     counters: Counters = Counter()
-    client = LoopbackMqttClient(broker, node_id, counters)
-    registry = Registry(clock, max_pending=100, max_waiters=50)
-    expirer = Expirer(store=store, registry=registry, clock=clock, node_id=node_id)
-    invoker = Invoker(
-        store=store,
-        mqtt=client,
-        registry=registry,
-        profiles=PROFILES,
+    settings = load_settings(
+        _env_file=None,
+        node={"id": node_id},
+        command={"max_pending": 100, "max_waiters": 50},
+        cluster={"sweep_interval": timedelta(seconds=interval)},
+    )
+    adapters = Adapters(
+        clock=clock,
         new_ulid=lambda: f"{next(ulids):026}",
-        node_id=node_id,
-        retention=timedelta(minutes=5),
-        expirer=expirer,
         counters=counters,
-    )
-    dispatcher = Dispatcher(
-        reader=ResponseReader(PROFILES.values()),
         store=store,
-        registry=registry,
-        node_id=node_id,
-        counters=counters,
-        drops=BurstLog(counters, clock),
+        open_cluster=lambda _delivery: LocalCluster(),
+        open_mqtt=lambda _client_id, _before_connect: LoopbackMqttClient(broker, node_id, counters),
     )
-    delivery = Delivery(store=store, registry=registry, clock=clock, interval=interval, counters=counters)
-    return Member(node_id, client, registry, dispatcher, delivery, expirer, invoker, counters)
+    return Member(node_id, compose(settings, adapters))
 
 
 def request(method: str = "blink", **changes: Any) -> CommandRequest:

@@ -28,7 +28,7 @@ def test_a_missing_program_is_a_sentence() -> None:
 def test_the_users_own_settings_do_not_reach_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOMING_STORE_URL", "redis://production")
     monkeypatch.setenv("homing_log_level", "debug")
-    environment = processes._environment({"HOMING_NODE_ID": "a"})
+    environment = processes.environment({"HOMING_NODE_ID": "a"})
     assert [name for name in environment if name.upper().startswith("HOMING_")] == ["HOMING_NODE_ID"]
 
 

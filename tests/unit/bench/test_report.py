@@ -12,7 +12,7 @@ from rich.console import Console
 
 from app.bench import BenchReport, render
 from app.bench.generator import LoadResult
-from app.bench.report import Memory, PendingReport, PendingStep, Side, Single, Turn, median_by_name, turn_ratios
+from app.bench.report import Memory, PendingReport, Side, Single, Turn, median_by_name, turn_ratios
 
 
 def turn(good: int, seconds: float = 1.0, cpu: dict[str, float] | None = None, **load: Any) -> Turn:
@@ -20,19 +20,19 @@ def turn(good: int, seconds: float = 1.0, cpu: dict[str, float] | None = None, *
     return Turn(LoadResult(elapsed=seconds, completed=good, good=good, latencies=latencies, **load), cpu or {})
 
 
-def step(pending: int, cpu: float) -> PendingStep:
-    return PendingStep(pending, 100.0, {"node-a": cpu}, 0, 0, {})
+def costs(*seconds: float) -> list[Turn]:
+    return [turn(100, cpu={"node-a": one}) for one in seconds]
 
 
 def report(**changes: Any) -> BenchReport:
     whole = BenchReport(
-        options={"in_flight": 128, "devices": 200, "profile": "dji"},
+        options={"in_flight": 128, "devices": 200, "profile": "dji", "nodes_url": None},
         cluster=Side.of([turn(400, cpu={"node-a": 0.08}, forwarded=200)]),
         no_op=Side.of([turn(1000, cpu={"no-op": 0.09})]),
         ratio=0.4,
         ratios=[0.4],
         single=Single.of([([250], [750])]),
-        pending=[PendingReport("on all devices", [step(10, 100.0), step(10_000, 110.0)])],
+        pending=[PendingReport.of("on all devices", (10, 10_000), [costs(0.01, 0.02), costs(0.011, 0.022)])],
         memory=Memory(9990, 1234.0, 567.0),
     )
     return replace(whole, **changes)
@@ -78,9 +78,12 @@ def test_medians_by_name_leave_out_who_was_not_there() -> None:
     assert median_by_name([{"a": 1.0, "b": 5.0}, {"a": 3.0}]) == {"a": 2.0, "b": 5.0}
 
 
-def test_growth_compares_most_with_fewest() -> None:
-    assert report().pending[0].growth("node-a") == pytest.approx(1.1)
-    assert report().pending[0].growth("nobody") == 0.0
+def test_growth_compares_most_with_fewest_turn_by_turn() -> None:
+    turns = [costs(0.01, 0.04, 0.02), costs(0.09, 0.01, 0.01), costs(0.02, 0.04, 0.06)]
+    pending = PendingReport.of("somewhere", (1, 2, 3), turns)
+    assert pending.growth == {"node-a": pytest.approx(2.0)}
+    assert list(pending.sides) == [1, 2, 3]
+    assert pending.sides[3].cpu == {"node-a": pytest.approx(400.0)}
 
 
 def test_the_report_is_clean_only_when_every_command_got_its_own_answer() -> None:
@@ -88,7 +91,7 @@ def test_the_report_is_clean_only_when_every_command_got_its_own_answer() -> Non
     assert not report(cluster=Side.of([turn(1, lost=1)])).clean
     assert not report(cluster=Side.of([turn(1, wrong=1)])).clean
     assert not report(no_op=Side.of([turn(1, errors={"status_500": 1})])).clean
-    bad = PendingReport("x", [replace(step(10, 1.0), lost=1)])
+    bad = PendingReport("x", {10: Side.of([turn(1, lost=1)])}, {})
     assert not report(pending=[bad]).clean
 
 
@@ -97,7 +100,7 @@ def test_the_json_has_everything() -> None:
     assert document["ratio"] == 0.4
     assert document["cluster"]["cpu"] == {"node-a": 200.0}
     assert document["single"]["ratio"] == pytest.approx(3.0)
-    assert document["pending"][0]["steps"][1]["pending"] == 10_000
+    assert document["pending"][0]["sides"]["10000"]["commands"] == 200
     assert document["machine"]["cpus"] >= 1
 
 

@@ -25,7 +25,7 @@ async def test_F20_without_any_wake_up_the_sweep_delivers() -> None:
 
 
 async def test_F20_a_fresh_subscription_reads_even_the_youngest_commands() -> None:
-    assembly = await assemble(2, interval=3600)
+    assembly = await assemble(2, interval=60)
     assembly.lost_wake_ups = True
     lamp = Lamp(assembly.broker, never)
     await lamp.start()

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import structlog
 
 from app.cli.root import run
 
@@ -23,9 +24,12 @@ def homing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     """Run a command line in an empty folder; gives exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
 
+    structlog_before = structlog.get_config()
+
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["homing", *arguments])
         code = run()
+        structlog.configure(**structlog_before)
         said = capsys.readouterr()
         return code, said.out, said.err
 

@@ -32,7 +32,8 @@ def test_the_version(homing: Homing) -> None:
 def test_help_costs_no_driver() -> None:
     code = (
         "import sys; sys.argv = ['homing', '--help']; from app.cli.root import run; run();"
-        "print(*sorted({'fastapi', 'paho', 'redis', 'amqtt', 'uvicorn', 'pydantic'} & set(sys.modules)), file=sys.stderr)"
+        "drivers = {'fastapi', 'paho', 'redis', 'amqtt', 'uvicorn', 'pydantic'};"
+        "print(*sorted(drivers & set(sys.modules)), file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ended.stderr.strip() == ""
@@ -45,14 +46,13 @@ def test_help_costs_no_driver() -> None:
         ("HOMING_API_PORT", "many", "integer"),
         ("HOMING_LOG_LEVEL", "loud", "'debug'"),
         ("HOMING_NODE_ID", "a b", "A-Z a-z"),
-        ("HOMING_PROFILE", "x", "dji, homing"),
     ],
 )
 def test_a_wrong_setting_is_named(
     homing: Homing, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, allowed: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    code, out, err = homing("serve", "--port", "0")
+    code, out, err = homing("serve")
     assert (code, out) == (2, "")
     assert err.startswith(f"homing: {variable}: ")
     assert allowed in err

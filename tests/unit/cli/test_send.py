@@ -35,7 +35,7 @@ COMMAND: dict[str, Any] = {
     ],
 )
 def test_the_exit_code_tells_the_outcome(
-    homing: Homing, fake_node: FakeNode, status: int, body: Any, code: int, said: str
+    homing: Homing, fake_node: FakeNode, status: int, body: dict[str, Any], code: int, said: str
 ) -> None:
     fake_node.answers = [(status, body)]
     ended, out, err = homing("send", "dock-1", "cover_open", "--node", fake_node.url)

@@ -34,13 +34,13 @@ async def test_commands_and_responses_pass_in_order_and_once() -> None:
 
         def answer(delivery: Delivery) -> None:
             delivery.acknowledge()
-            device.publish(Publication("response/1", delivery.message.payload))
+            _puback = device.publish(Publication("response/1", delivery.message.payload))
 
         await node.start([Subscription("response/+")], collect)
         await device.start([Subscription("command/1")], answer)
         await asyncio.gather(node.wait_connected(), device.wait_connected())
         for number in range(count):
-            node.publish(Publication("command/1", b"%d" % number))
+            _puback = node.publish(Publication("command/1", b"%d" % number))
         await asyncio.wait_for(complete.wait(), 10)
         await asyncio.gather(node.stop(), device.stop())
     assert received == [b"%d" % number for number in range(count)]

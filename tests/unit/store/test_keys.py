@@ -18,7 +18,7 @@ from app.core.identifiers import PARTITIONS, partition_of
 from app.store.base import StateStore
 from app.store.redis import SCRIPTS, RedisStateStore
 from app.system import SystemClock
-from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
+from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration, topic_of
 from tests.services import RedisProcess
 
 LUA = Path(__file__).parents[3] / "app" / "store" / "lua"
@@ -120,15 +120,34 @@ async def test_scripts_derive_keys_as_keys_py_does(client: Redis, store: StateSt
     assert left == {key for key in expected if key.split(":")[1] in ("callback", "list", "idempotency", "correlation")}
 
 
-async def test_F36_every_key_has_a_ttl_not_shorter_than_its_record(client: Redis, store: StateStore) -> None:
-    wanted = registration("dock-1", by_order(), by_value("v"), key="k", timeout=MINUTE, retention=MINUTE)
-    await store.register(wanted)
-    record = await client.pexpiretime(keys.callback(partition_of("dock-1"), wanted.command_id))
-    for key in await all_keys(client):
-        assert await client.pexpiretime(key) >= record, key
-    shorter = registration("dock-1", timeout=timedelta(seconds=1), retention=timedelta(seconds=1))
-    await store.register(shorter)
-    assert await client.pexpiretime(keys.due(partition_of("dock-1"))) >= record
+async def test_F36_every_key_lives_as_long_as_the_record_that_lives_longest(client: Redis, store: StateStore) -> None:
+    longest = 0
+    for seconds in (30, 60, 1):
+        life = timedelta(seconds=seconds)
+        one = registration("dock-1", timeout=life, retention=life)
+        await store.register(one)
+        record = await client.pexpiretime(keys.callback(partition_of("dock-1"), one.command_id))
+        longest = max(longest, record)
+        shared = [key for key in await all_keys(client) if key.split(":")[1] in ("due", "list", "topic")]
+        assert len(shared) == 3
+        for key in shared:
+            assert await client.pexpiretime(key) >= longest, key
+
+
+async def test_F36_a_settled_command_waits_on_no_topic_and_for_no_deadline(client: Redis, store: StateStore) -> None:
+    others = registration("dock-1")
+    await store.register(others)
+    topic, due = keys.topic(partition_of("dock-1"), topic_of("dock-1")), keys.due(partition_of("dock-1"))
+    for settle in (
+        lambda one: store.respond(answer(one), "node-a"),
+        lambda one: store.finish(one.command_id, CommandState.TIMED_OUT, "node-a"),
+    ):
+        one = registration("dock-1", quarantine=MINUTE)
+        await store.register(one)
+        assert await client.zcard(topic) == await client.zcard(due) == 2
+        await settle(one)
+        assert await client.zrange(topic, 0, -1) == [others.command_id.encode()]
+        assert await client.zrange(due, 0, -1) == [others.command_id.encode()]
 
 
 async def test_F36_index_entries_without_a_record_leave_a_busy_partition(client: Redis, store: StateStore) -> None:

@@ -1,0 +1,210 @@
+"""Devices that keep a record: what they executed, what they answered, and what of it the broker acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from app.chaos.history import AnswerAcked, Answered, Executed
+from app.chaos.ordered import ORDERED
+from app.chaos.recorder import Recorder
+from app.core.clock import Clock
+from app.core.errors import BrokerUnavailableError, UnavailableError
+from app.core.messages import Publication
+from app.mqtt.base import Delivery, Subscription
+from app.mqtt.options import MAX_SEND_WINDOW, MqttOptions
+from app.mqtt.paho import PahoMqttClient
+from app.simulator.families import ECHO, FAMILIES, Family, Request
+
+RESEND_SECONDS: Final = 0.1
+"""A device sends again what the broker did not acknowledge."""
+GIVE_UP_SECONDS: Final = 60.0
+
+Plan = Callable[[Request, random.Random], Sequence[float] | None]
+"""In how many seconds a device answers, once per entry; none for a silent device; None to hold the answer back."""
+
+
+def at_once(_request: Request, _rng: random.Random) -> Sequence[float]:
+    """Answer within the callback."""
+    return (0.0,)
+
+
+def between(low: float, high: float) -> Plan:
+    """Answer after a delay of that many seconds."""
+    return lambda _request, rng: (rng.uniform(low, high),)
+
+
+def hold(_request: Request, _rng: random.Random) -> None:
+    """Answer when the fleet is told to."""
+
+
+@dataclass(slots=True)
+class Fleet:
+    """`devices` spread over `sessions` connections; every device has its own topics."""
+
+    port: int
+    devices: Sequence[str]
+    plan: Plan
+    recorder: Recorder
+    clock: Clock
+    seed: int
+    sessions: int = 4
+    profile: str = "homing"
+    counts: Counter[str] = field(default_factory=Counter)
+    held: list[tuple[PahoMqttClient, Request]] = field(default_factory=list)
+    executions: Counter[str] = field(default_factory=Counter)
+    """How often each command id was received."""
+    clients: list[PahoMqttClient] = field(default_factory=list)
+    _timers: set[asyncio.TimerHandle] = field(default_factory=set)
+    _unacked: int = 0
+
+    @property
+    def open_answers(self) -> int:
+        """Answers that wait for their time, or for PUBACK."""
+        return len(self._timers) + self._unacked
+
+    async def start(self) -> None:
+        """Connect all sessions; TimeoutError when the broker does not take them."""
+        family = self._family
+        for number in range(min(self.sessions, len(self.devices))):
+            topics = [Subscription(family.command_topic(one)) for one in self.devices[number :: self.sessions]]
+            # Unlike a node's, its session may be cut by a crash of the broker, and nothing is lost that was not acknowledged.
+            options = replace(
+                MqttOptions(client_id=f"{self.profile}-fleet-{number}", host="127.0.0.1", port=self.port),
+                receive_maximum=5000,
+                send_window=MAX_SEND_WINDOW,
+            )
+            client = PahoMqttClient(options, Counter(), random.Random(f"{self.seed} {number}"))
+            self.clients.append(client)
+            await client.start(topics, lambda delivery, to=client: self._receive(to, delivery))  # type: ignore[misc]
+        async with asyncio.timeout(30):
+            for client in self.clients:
+                await client.wait_connected()
+
+    async def stop(self) -> None:
+        """Disconnect; answers that wait are never sent."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        await asyncio.gather(*(client.stop() for client in self.clients))
+
+    def release(self, rng: random.Random | None = None) -> None:
+        """Answer everything that was held back, in this order or shuffled."""
+        held, self.held = self.held, []
+        if rng is not None:
+            rng.shuffle(held)
+        for client, request in held:
+            self._answer(client, request)
+
+    @property
+    def _family(self) -> Family:
+        return ORDERED if self.profile == "ordered" else FAMILIES[self.profile]
+
+    def _receive(self, client: PahoMqttClient, delivery: Delivery) -> None:
+        request = self._family.read(delivery.message)
+        nonce = _nonce(request)
+        again = self.executions[request.command_id]
+        self.executions[request.command_id] += 1
+        if request.deadline is not None and self.clock.wall() > request.deadline:
+            self.counts["late"] += 1
+        self.recorder.write(
+            Executed(
+                at=self.recorder.now(),
+                device=request.device_id,
+                command_id=request.command_id,
+                nonce=nonce,
+                dup=True if again else None,
+            )
+        )
+        delivery.acknowledge()
+        delays = self.plan(request, random.Random(f"{self.seed} {nonce} {again}"))
+        if delays is None:
+            self.held.append((client, request))
+            return
+        for delay in delays:
+            if delay <= 0:
+                self._answer(client, request)
+            else:
+                self._later(delay, client, request)
+
+    def _later(self, delay: float, client: PahoMqttClient, request: Request, since: float | None = None) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            self._answer(client, request, since)
+
+        timer = asyncio.get_running_loop().call_later(delay, due)
+        self._timers.add(timer)
+
+    def _answer(self, client: PahoMqttClient, request: Request, since: float | None = None) -> None:
+        now = asyncio.get_running_loop().time()
+        since = now if since is None else since
+        publication = self._reply(request)
+        try:
+            puback = client.publish(publication)
+        except BrokerUnavailableError:
+            self._again(client, request, since)
+            return
+        self.counts["answered"] += 1
+        self._unacked += 1
+        sequence = next(self.recorder.sequences)
+        facts = {"device": request.device_id, "command_id": request.command_id, "sequence": sequence}
+        self.recorder.write(Answered(at=self.recorder.now(), **facts))
+
+        def settled(puback: asyncio.Future[None]) -> None:
+            self._unacked -= 1
+            if puback.cancelled():
+                return
+            if puback.exception() is None:
+                self.counts["acked"] += 1
+                self.recorder.write(AnswerAcked(at=self.recorder.now(), **facts))
+            elif isinstance(puback.exception(), UnavailableError):
+                self._again(client, request, since)
+
+        puback.add_done_callback(settled)
+
+    def _again(self, client: PahoMqttClient, request: Request, since: float) -> None:
+        if asyncio.get_running_loop().time() - since < GIVE_UP_SECONDS:
+            self._later(RESEND_SECONDS, client, request, since)
+        else:
+            self.counts["given_up"] += 1
+
+    def _reply(self, request: Request) -> Publication:
+        return self._family.answers(request, self.clock.wall())[0]
+
+
+def _nonce(request: Request) -> str | None:
+    return request.params.get(ECHO) if isinstance(request.params, dict) else None
+
+
+@dataclass(slots=True)
+class Witness:
+    """Listens to the counts that the broker tells of itself."""
+
+    port: int
+    dropped: int = 0
+    """`$SYS/broker/publish/messages/dropped`."""
+    rounds: int = 0
+    _client: PahoMqttClient | None = None
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        options = MqttOptions(client_id="witness", host="127.0.0.1", port=self.port)
+        self._client = PahoMqttClient(options, Counter())
+        await self._client.start([Subscription("$SYS/broker/publish/messages/dropped", 0)], self._hear)
+        await self._client.wait_connected()
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._client is not None:
+            await self._client.stop()
+
+    def _hear(self, delivery: Delivery) -> None:
+        delivery.acknowledge()
+        with suppress(ValueError):
+            self.dropped = int(delivery.message.payload)
+            self.rounds += 1

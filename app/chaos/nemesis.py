@@ -1,0 +1,171 @@
+"""The faults of a run: planned from the seed before it begins, injected at their time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from app.chaos.processes import NodeService, Service
+from app.chaos.proxy import FaultProxy
+from app.core.errors import ConfigurationError
+
+
+class Kind(StrEnum):
+    """What can be done to a target."""
+
+    KILL = "kill"
+    """SIGKILL, and started again after `seconds`; never when that is 0."""
+    FREEZE = "freeze"
+    """SIGSTOP for `seconds`."""
+    RESTART = "restart"
+    """SIGTERM; when it has ended, started again after `seconds`."""
+    CUT_PUBSUB = "cut_pubsub"
+    """CLIENT KILL TYPE pubsub."""
+    BLACKHOLE = "blackhole"
+    """Nothing passes between a node and Redis for `seconds`, and nobody is told."""
+
+
+BROKER: Final = "broker"
+REDIS: Final = "redis"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One entry of a schedule. `at`: seconds from the beginning of the load."""
+
+    at: float
+    kind: Kind
+    target: str
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        lasting = f" {self.seconds:g} s" if self.seconds else ""
+        return f"{self.at:8.2f}  {self.kind:<10} {self.target}{lasting}"
+
+
+@dataclass(slots=True)
+class Nemesis:
+    """Injects faults. What it needs to reach stands in its fields."""
+
+    nodes: Mapping[str, NodeService]
+    broker: Service
+    redis: Redis
+    proxies: Mapping[str, FaultProxy]
+    note: Callable[[str, str, str], None]
+    """Called with kind, target and phase (`begin`, `end`) of each fault."""
+    counts: Counter[str] = field(default_factory=Counter)
+    stop_seconds: list[float] = field(default_factory=list)
+    """How long each orderly stop took."""
+    returns: list[float] = field(default_factory=list)
+    """Seconds from the start of a service, or the end of a freeze, until it was ready."""
+    receiving: list[float] = field(default_factory=list)
+    """Seconds from the start of the broker until all nodes were ready again."""
+    begun: list[tuple[float, Fault]] = field(default_factory=list)
+    """Every fault so far, with the loop time of its beginning."""
+    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    _staying_down: set[str] = field(default_factory=set)
+
+    def check(self, schedule: Sequence[Fault]) -> None:
+        """ConfigurationError when a fault cannot be injected here."""
+        for fault in schedule:
+            known = [REDIS] if fault.kind is Kind.CUT_PUBSUB else [*self.nodes]
+            if fault.kind is Kind.BLACKHOLE:
+                known = [*self.proxies]
+            elif fault.kind in (Kind.KILL, Kind.RESTART):
+                known.append(BROKER)
+            if fault.target not in known:
+                raise ConfigurationError(
+                    f"schedule: {fault.kind} has the target {fault.target!a}; allowed: {', '.join(known) or 'none'}"
+                )
+
+    async def run(self, schedule: Sequence[Fault]) -> None:
+        """Inject every fault at its time; returns when the last one has begun."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for fault in sorted(schedule):
+            await asyncio.sleep(max(0.0, began + fault.at - loop.time()))
+            task = loop.create_task(self._inject(fault), name=f"fault {fault}")
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def heal(self) -> None:
+        """Wait until all faults are over, and everything that should run serves."""
+        while self._under_way:
+            await asyncio.gather(*self._under_way)
+        for proxy in self.proxies.values():
+            proxy.heal()
+        for service in (self.broker, *self.nodes.values()):
+            if service.name not in self._staying_down:
+                service.thaw()
+                await service.start()
+
+    async def _inject(self, fault: Fault) -> None:
+        self.counts[fault.kind] += 1
+        self.begun.append((asyncio.get_running_loop().time(), fault))
+        self.note(fault.kind, fault.target, "begin")
+        acts: dict[Kind, Callable[[Fault], Awaitable[None]]] = {
+            Kind.KILL: self._kill,
+            Kind.FREEZE: self._freeze,
+            Kind.RESTART: self._restart,
+            Kind.CUT_PUBSUB: self._cut_pubsub,
+            Kind.BLACKHOLE: self._blackhole,
+        }
+        await acts[fault.kind](fault)
+        self.note(fault.kind, fault.target, "end")
+
+    def _service(self, target: str) -> Service:
+        return self.broker if target == BROKER else self.nodes[target]
+
+    async def _kill(self, fault: Fault) -> None:
+        service = self._service(fault.target)
+        was_running = service.running
+        await service.kill()
+        if not fault.seconds:
+            self._staying_down.add(service.name)
+        elif was_running:
+            await asyncio.sleep(fault.seconds)
+            await self._bring_back(service)
+
+    async def _restart(self, fault: Fault) -> None:
+        service = self._service(fault.target)
+        self.stop_seconds.append(await service.stop())
+        await asyncio.sleep(fault.seconds)
+        await self._bring_back(service)
+
+    async def _freeze(self, fault: Fault) -> None:
+        service = self._service(fault.target)
+        service.freeze()
+        await asyncio.sleep(fault.seconds)
+        service.thaw()
+        # The first answers after a freeze are those to questions from before; it is not fenced yet.
+        began = asyncio.get_running_loop().time()
+        if await service.until_ready(10.0):
+            self.returns.append(asyncio.get_running_loop().time() - began)
+
+    async def _cut_pubsub(self, _fault: Fault) -> None:
+        try:
+            await self.redis.client_kill_filter(_type="pubsub")
+        except RedisError:
+            self.counts["cut_pubsub failed"] += 1
+
+    async def _blackhole(self, fault: Fault) -> None:
+        proxy = self.proxies[fault.target]
+        proxy.blackhole()
+        await asyncio.sleep(fault.seconds)
+        proxy.heal()
+
+    async def _bring_back(self, service: Service) -> None:
+        began = asyncio.get_running_loop().time()
+        await service.spawn()
+        if await service.until_ready(30.0):
+            self.returns.append(asyncio.get_running_loop().time() - began)
+        if service is self.broker:
+            await asyncio.gather(*(node.until_ready(30.0) for node in self.nodes.values()))
+            self.receiving.append(asyncio.get_running_loop().time() - began)

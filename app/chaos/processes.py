@@ -1,0 +1,221 @@
+"""The processes of the rig: private Redis, Mosquitto and nodes that can be killed, frozen, stopped and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import random
+import signal
+import socket
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import psutil  # type: ignore[import-untyped] # it comes without types
+
+from app.bench.options import BenchError
+from app.bench.processes import (
+    CONNECT_PACKET,
+    MOSQUITTO_SETTINGS,
+    REDIS_SETTINGS,
+    environment,
+    find_binary,
+    http_get,
+    replies,
+)
+from app.chaos.options import ChaosError
+from app.core.errors import ConfigurationError
+
+START_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 20.0
+"""More than a node may take to stop; then it is killed."""
+POLL_SECONDS: Final = 0.05
+
+_PORTS: Final = range(15_000, 32_000)
+"""Below the ports that systems give to outgoing connections: one of those must not take the port of a dead node."""
+
+
+def require_binary(name: str) -> str:
+    """The path of a program; ConfigurationError when it is not installed."""
+    try:
+        return find_binary(name)
+    except BenchError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def lasting_port() -> int:
+    """A TCP port of 127.0.0.1 that is free, and stays free while its server is down."""
+    for port in random.SystemRandom().sample(_PORTS, 100):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
+    raise ChaosError(f"no free port between {_PORTS.start} and {_PORTS.stop}")
+
+
+class Service:
+    """A server process on a port of its own, with a folder and a log that outlive its restarts."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.port = lasting_port()
+        self.folder = folder / name
+        self.folder.mkdir(parents=True)
+        self.log = self.folder / "log"
+        self.frozen = False
+        self._process: Process | None = None
+        self._spawning = asyncio.Lock()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there, be it frozen."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def usage(self) -> psutil.Process:
+        """The memory and files of the running process."""
+        return psutil.Process(self._alive().pid)
+
+    @property
+    def log_text(self) -> str:
+        """Everything it said so far."""
+        return self.log.read_text("utf-8", errors="replace") if self.log.exists() else ""
+
+    async def start(self) -> None:
+        """Start it, if it does not run, and return when it serves; ChaosError when it never does."""
+        await self.spawn()
+        if not await self.until_ready(START_SECONDS):
+            raise ChaosError(f"{self.name} did not serve on port {self.port}: {self.log_text[-1500:]}")
+
+    async def spawn(self) -> None:
+        """Start the process, if it does not run, without waiting for it to serve."""
+        async with self._spawning:
+            if self.running:
+                return
+            self.frozen = False
+            with self.log.open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command(), stdout=log, stderr=log, cwd=self.folder, env=self._environment()
+                )
+
+    async def until_ready(self, seconds: float) -> bool:
+        """Wait until it serves; false when it ended, or does not within that time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.running:
+                    if await self.ready():
+                        return True
+                    await asyncio.sleep(POLL_SECONDS)
+        return False
+
+    async def ready(self) -> bool:
+        """Whether it answers its own protocol."""
+        raise NotImplementedError
+
+    async def stop(self) -> float:
+        """SIGTERM, and wait for its end; the seconds that took."""
+        began = asyncio.get_running_loop().time()
+        await self._end(signal.SIGTERM)
+        return asyncio.get_running_loop().time() - began
+
+    async def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        await self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        if self.running:
+            self._alive().send_signal(signal.SIGSTOP)
+            self.frozen = True
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        if self.running:
+            self._alive().send_signal(signal.SIGCONT)
+        self.frozen = False
+
+    def _command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def _environment(self) -> Mapping[str, str]:
+        return environment({})
+
+    def _alive(self) -> Process:
+        if self._process is None:
+            raise ChaosError(f"{self.name} is not running")
+        return self._process
+
+    async def _end(self, number: signal.Signals) -> None:
+        if not self.running:
+            return
+        process = self._alive()
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+            self.thaw()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+class RedisService(Service):
+    """A Redis with an append-only file (everysec) and no eviction."""
+
+    def __init__(self, folder: Path) -> None:
+        self._binary = require_binary("redis-server")
+        super().__init__("redis", folder)
+
+    async def ready(self) -> bool:
+        return await replies(self.port, b"PING\r\n", b"+PONG")
+
+    def _command(self) -> Sequence[str]:
+        options = REDIS_SETTINGS | {"port": str(self.port), "dir": str(self.folder)}
+        return [self._binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+
+class MosquittoService(Service):
+    """A Mosquitto with the limits of deploy/mosquitto.conf that tells its counts every second."""
+
+    def __init__(self, folder: Path) -> None:
+        self._binary = require_binary("mosquitto")
+        super().__init__("mosquitto", folder)
+
+    async def ready(self) -> bool:
+        return await replies(self.port, CONNECT_PACKET, b"\x20\x02")
+
+    def _command(self) -> Sequence[str]:
+        # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
+        own = (f"listener {self.port} 127.0.0.1", f"persistence_location {self.folder}/", f"user {getpass.getuser()}")
+        config = self.folder / "mosquitto.conf"
+        config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, "sys_interval 1", "")), "utf-8")
+        return [self._binary, "-c", str(config)]
+
+
+class NodeService(Service):
+    """A node as users run it: `homing serve` in a process of its own."""
+
+    def __init__(self, name: str, folder: Path, command: Sequence[str], settings: Mapping[str, str]) -> None:
+        super().__init__(name, folder)
+        self._serve = command
+        self._settings = settings
+
+    @property
+    def url(self) -> str:
+        """Where callers reach it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def ready(self) -> bool:
+        return await replies(self.port, http_get("/readyz"), b"HTTP/1.1 200")
+
+    def _command(self) -> Sequence[str]:
+        return self._serve
+
+    def _environment(self) -> Mapping[str, str]:
+        own = {"HOMING_NODE_ID": self.name, "HOMING_API_HOST": "127.0.0.1", "HOMING_API_PORT": str(self.port)}
+        return environment({**self._settings, **own, "PYTHONFAULTHANDLER": "1", "PATH": os.environ.get("PATH", "")})

@@ -1,0 +1,309 @@
+"""`homing` as people run it: real processes on a real Redis and a real Mosquitto."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import psutil  # type: ignore[import-untyped] # it has no types
+import pytest
+
+from tests.services import MosquittoProcess, RedisProcess, wait_until
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 20.0
+
+
+class Running:
+    """A `homing …` that goes on, with what it said on standard error so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        found = re.search(r"http_listens.*url=(\S+)", self.said)
+        assert found is not None
+        return found[1]
+
+    def wait_for(self, text: str, count: int = 1) -> None:
+        assert wait_until(lambda: self.said.count(text) >= count or self.process.poll() is not None, PATIENCE), (
+            self.said
+        )
+        assert self.said.count(text) >= count, self.said
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    def children(self) -> list[psutil.Process]:
+        return list(psutil.Process(self.process.pid).children())
+
+
+class Place:
+    """The environment of the commands of a test."""
+
+    def __init__(self, folder: Path, redis: RedisProcess, mosquitto: MosquittoProcess) -> None:
+        self.folder = folder
+        self.env = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "HOMING_STORE_URL": redis.url,
+            "HOMING_MQTT_URL": mosquitto.url,
+            "HOMING_PROFILE": "dji",
+            "HOMING_CLUSTER_DRAIN_DELAY": "0s",
+            "HOMING_CLUSTER_LEASE": "3s",
+        }
+
+    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """A command that ends."""
+        return subprocess.run(
+            _command(arguments),
+            env=self.env | env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    @contextmanager
+    def start(self, *arguments: str, **env: str) -> Iterator[Running]:
+        """A command that goes on until it is stopped, at the latest with the block."""
+        log = self.folder / f"{len(list(self.folder.iterdir()))}.log"
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                _command(arguments), env=self.env | env, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=stderr
+            )
+        try:
+            yield Running(process, log)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "app.cli", *arguments]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with RedisProcess() as redis, MosquittoProcess() as mosquitto:
+        yield Place(tmp_path, redis, mosquitto)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, redis_server: RedisProcess, mosquitto: MosquittoProcess) -> Place:
+    """For commands that leave nothing behind."""
+    return Place(tmp_path, redis_server, mosquitto)
+
+
+def nodes_at(url: str) -> list[str]:
+    with urlopen(f"{url}/v1/nodes", timeout=5) as answer:  # noqa: S310 - our own http URL
+        return sorted(node["node_id"] for node in json.load(answer)["nodes"])
+
+
+def test_two_nodes_and_a_fleet(place: Place) -> None:
+    with (
+        place.start("serve", "--port", "0", "--node-id", "n1") as one,
+        place.start("serve", "--port", "0", "--node-id", "n2") as other,
+        place.start("simulate", "--profile", "dji", "--devices", "3", "--delay", "1ms..5ms", "--seed", "1") as fleet,
+    ):
+        for node in (one, other):
+            node.wait_for("node_ready")
+            node.wait_for("http_listens")
+        fleet.wait_for("3 dji devices are connected")
+
+        answers = []
+        for number in range(6):
+            sent = place.run("send", "SN0002", "cover_open", "--node", (one, other)[number % 2].url, "--output", "json")
+            assert sent.returncode == 0, sent
+            answers.append(json.loads(sent.stdout))
+        assert {answer["state"] for answer in answers} == {"succeeded"}
+        assert {answer["home_node"] for answer in answers} == {"n1", "n2"}
+        # The broker hands the responses to the nodes in turn.
+        assert {answer["received_by"] for answer in answers} == {"n1", "n2"}
+
+        refused = place.run("send", "SN0001", "takeoff_to_point", "--node", one.url)
+        assert refused.returncode == 1
+        assert "failed" in refused.stdout
+        silent = place.run("send", "SN0099", "cover_open", "--timeout", "1s", "--node", one.url)
+        assert (silent.returncode, silent.stdout) == (3, "")
+        bad = place.run("send", "SN 1", "cover_open", "--node", one.url)
+        assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
+
+        for running in (one, other, fleet):
+            assert running.stop(signal.SIGINT if running is one else signal.SIGTERM) == 0
+            assert "Traceback" not in running.said
+        assert "commands" in fleet.said.splitlines()[-1]
+
+
+def test_a_second_node_with_the_same_id_refuses_to_start(place: Place) -> None:
+    with place.start("serve", "--port", "0", "--node-id", "twin") as first:
+        first.wait_for("node_ready")
+        second = place.run("serve", "--port", "0", "--node-id", "twin")
+        assert second.returncode == 1
+        assert second.stderr.splitlines()[-1] == (
+            "homing: a live node is called 'twin' already: give this one another HOMING_NODE_ID"
+        )
+        assert "Traceback" not in second.stderr
+        assert first.process.poll() is None
+
+
+def test_a_port_that_is_taken_gets_a_sentence(place: Place) -> None:
+    with place.start("serve", "--port", "0") as first:
+        first.wait_for("http_listens")
+        port = first.url.rpartition(":")[2]
+        second = place.run("serve", "--port", port)
+        assert second.returncode == 2
+        assert second.stderr.endswith(f"cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ({"HOMING_PROFILE": "x"}, "homing: HOMING_PROFILE: 'x' is unknown; allowed: dji, homing\n"),
+        ({"HOMING_API_PORT": "x"}, "homing: HOMING_API_PORT: "),
+        (
+            {"HOMING_MQTT_URL": "http://x"},
+            "homing: HOMING_MQTT_URL: scheme 'http' is unknown; allowed: mqtt://, mqtts://\n",
+        ),
+        ({"HOMING_CLUSTER_LEASE": "5"}, "homing: HOMING_CLUSTER_LEASE: '5' is not a duration; allowed: "),
+    ],
+)
+def test_wrong_settings_end_with_a_sentence(alone: Place, env: dict[str, str], sentence: str) -> None:
+    ended = alone.run("serve", **({"HOMING_API_PORT": "0"} | env))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(sentence)
+    assert ended.stderr.count("\n") == 1
+
+
+def test_workers_are_nodes_behind_one_port_and_are_replaced_when_they_die(place: Place) -> None:
+    with place.start("serve", "--port", "0", "--workers", "2", "--node-id", "w") as parent:
+        parent.wait_for("http_listens", 2)
+        parent.wait_for("node_ready", 2)
+        assert nodes_at(parent.url) == ["w-1", "w-2"]
+
+        before = {child.pid for child in parent.children()}
+        parent.children()[0].kill()
+        parent.wait_for("worker_died")
+        parent.wait_for("node_ready", 3)
+        after = {child.pid for child in parent.children()}
+        assert (len(after), len(before & after)) == (2, 1)
+        assert wait_until(lambda: nodes_at(parent.url) == ["w-1", "w-2"], PATIENCE)
+
+        workers = parent.children()
+        assert parent.stop() == 0
+        assert parent.said.count("node_stopped") == 2
+        assert not any(worker.is_running() for worker in workers)
+
+
+def test_workers_end_when_their_parent_is_killed(place: Place) -> None:
+    with place.start("serve", "--port", "0", "--workers", "2") as parent:
+        parent.wait_for("node_ready", 2)
+        workers = parent.children()
+        parent.stop(signal.SIGKILL)
+        _, alive = psutil.wait_procs(workers, timeout=PATIENCE)
+        assert not alive
+        assert parent.said.count("node_stopped") == 2
+
+
+def test_workers_that_cannot_start_stop_all(place: Place) -> None:
+    with place.start("serve", "--port", "0", "--node-id", "w-2") as taken:
+        taken.wait_for("node_ready")
+        ended = place.run("serve", "--port", "0", "--workers", "2", "--node-id", "w")
+        assert ended.returncode == 1
+        assert "a live node is called 'w-2' already" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def rows_of(table: str) -> dict[tuple[str, str], str]:
+    """(part, subject) to level, of what the doctor printed."""
+    found = re.findall(r"^(ok|warn|fail) +(store|broker) +(\S+(?: \S+)*?) {2,}", table, re.MULTILINE)
+    return {(part, subject): level for level, part, subject in found}
+
+
+def test_the_doctor_is_content_with_the_services_of_the_tests(alone: Place) -> None:
+    seen = alone.run("doctor", COLUMNS="250")
+    assert seen.returncode == 0, seen.stdout + seen.stderr
+    rows = rows_of(seen.stdout)
+    assert rows.pop(("broker", "version")) in ("ok", "warn")
+    assert set(rows.values()) == {"ok"}
+    assert {"eviction", "persistence", "shared subscriptions", "queues", "round trip"} <= {one for _, one in rows}
+
+
+def test_the_doctor_speaks_3_1_1(alone: Place) -> None:
+    seen = alone.run("doctor", COLUMNS="250", HOMING_MQTT_VERSION="3.1.1", HOMING_STORE_URL="memory://")
+    assert seen.returncode == 0, seen.stdout + seen.stderr
+    assert rows_of(seen.stdout)["broker", "shared subscriptions"] == "ok"
+    assert "memory:// (one node alone" in seen.stdout
+
+
+def test_the_doctor_finds_what_is_wrong(tmp_path: Path) -> None:
+    with (
+        RedisProcess("--maxmemory-policy", "allkeys-lru", "--appendonly", "no") as redis,
+        MosquittoProcess("max_queued_messages 1000", "max_inflight_messages 20") as mosquitto,
+    ):
+        seen = Place(tmp_path, redis, mosquitto).run("doctor", COLUMNS="250")
+    assert seen.returncode == 1
+    rows = rows_of(seen.stdout)
+    assert {one for one, level in rows.items() if level == "fail"} == {("store", "eviction"), ("broker", "queues")}
+    assert rows["store", "persistence"] == rows["broker", "Receive Maximum"] == "warn"
+
+
+def test_the_doctor_finds_nobody_there(alone: Place) -> None:
+    seen = alone.run("doctor", HOMING_STORE_URL="redis://127.0.0.1:1/0", HOMING_MQTT_URL="mqtt://127.0.0.1:1")
+    assert (seen.returncode, seen.stderr) == (1, "")
+    assert seen.stdout.count("fail") == 2
+
+
+@pytest.mark.parametrize("devices", ["1", "5", "13"])
+def test_the_demo_ends_after_one_round_that_succeeds(alone: Place, devices: str) -> None:
+    shown = alone.run("demo", "--once", "--port", "0", "--devices", devices)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    rows = shown.stdout.splitlines()[1:]
+    assert len(rows) == 6 * -(-int(devices) // 6)
+    assert all(re.fullmatch(r"dock-\d+ +\w+ +succeeded +\d+ +demo-node", row.rstrip()) for row in rows), shown.stdout
+
+
+def test_the_demo_takes_another_port_when_its_own_is_taken(place: Place) -> None:
+    with place.start("serve", "--port", "0") as node:
+        node.wait_for("http_listens")
+        port = node.url.rpartition(":")[2]
+        shown = place.run("demo", "--once", "--port", port)
+    assert shown.returncode == 0
+    assert shown.stderr.startswith(f"Port {port} is taken, so the API is at http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_demo_ends_quietly_and_quickly(alone: Place, number: signal.Signals) -> None:
+    demo = subprocess.Popen(
+        _command(["demo", "--port", "0"]),
+        env=alone.env | {"PYTHONUNBUFFERED": "1"},
+        cwd=alone.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert demo.stdout is not None
+    assert any("Ctrl-C" in line for line in demo.stdout)
+    began = time.monotonic()
+    demo.send_signal(number)
+    _, said = demo.communicate(timeout=PATIENCE)
+    assert (demo.returncode, said) == (0, "")
+    assert time.monotonic() - began < 3.0
