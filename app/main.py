@@ -126,7 +126,7 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
         store=open_store(settings.store.url, clock=clock, counters=counters, budget=settings.store.budget),
         open_cluster=lambda delivery: _cluster(settings, clock, counters, delivery, on_failure),
         open_mqtt=lambda client_id, before_connect: PahoMqttClient(
-            _mqtt_options(settings, client_id), counters, before_connect=before_connect
+            mqtt_options(settings, client_id), counters, before_connect=before_connect
         ),
     )
     return Node(compose(settings, adapters), on_failure)
@@ -149,7 +149,8 @@ def build_application(settings: Settings, on_failure: Callable[[BaseException], 
     return application
 
 
-def _mqtt_options(settings: Settings, client_id: str) -> MqttOptions:
+def mqtt_options(settings: Settings, client_id: str) -> MqttOptions:
+    """What the settings say about the broker, for one client of it."""
     mqtt = settings.mqtt
     options = MqttOptions.from_url(mqtt.url, client_id=client_id, version=mqtt.version)
     return replace(

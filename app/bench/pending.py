@@ -9,10 +9,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from app.bench.cluster import SILENT_METHOD, Cluster, Steps, job_for, private_cluster, run_job, take_turn
 from app.bench.options import BenchError, BenchOptions
 from app.bench.processes import Running, redis_memory
 from app.bench.report import Memory, PendingReport, Turn
-from app.bench.run import SILENT_METHOD, Cluster, Steps, job_for, private_cluster, run_job, take_turn
 from app.bench.statistics import ratio
 
 ALL_DEVICES: Final = "on all devices"

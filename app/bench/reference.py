@@ -16,7 +16,8 @@ from pydantic import BaseModel
 
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
-from app.core.profile import CommandFacts, DeviceProfile
+from app.core.profile import DeviceProfile
+from app.core.templating import CommandFacts
 from app.mqtt.options import MqttOptions
 from app.system import SystemClock
 

@@ -50,6 +50,7 @@ class Dispatcher:
         self._counters = counters
         self._drops = drops
         self._arrived: deque[_Entry] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._settling: set[asyncio.Task[None]] = set()
 
     def handle(self, delivery: Delivery) -> None:
@@ -60,7 +61,9 @@ class Dispatcher:
         if answer is None:
             self._settled(entry)
             return
-        task = asyncio.get_running_loop().create_task(self._settle(entry, answer))
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        task = self._loop.create_task(self._settle(entry, answer))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 

@@ -26,9 +26,14 @@ class Waiter:
 
     __slots__ = ("future", "parked_at")
 
-    def __init__(self, parked_at: float) -> None:
+    def __init__(self, parked_at: float, loop: asyncio.AbstractEventLoop) -> None:
         self.parked_at = parked_at
-        self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Outcome | None] = loop.create_future()
+
+    def give_up(self) -> None:
+        """End the wait without an outcome."""
+        if not self.future.done():
+            self.future.set_result(None)
 
 
 class Registry:
@@ -41,6 +46,7 @@ class Registry:
         self._pending: dict[str, Pending] = {}
         self._waiters: dict[str, list[Waiter]] = {}
         self._parked = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._unmarked: deque[tuple[float, str]] = deque()
 
     @property
@@ -78,7 +84,9 @@ class Registry:
         """Put a waiter in place; CapacityError when too many callers are parked."""
         if self._parked >= self._max_waiters:
             raise CapacityError(f"{self._max_waiters} callers wait on this node already (HOMING_COMMAND_MAX_WAITERS)")
-        waiter = Waiter(self._clock.monotonic())
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        waiter = Waiter(self._clock.monotonic(), self._loop)
         self._waiters.setdefault(command_id, []).append(waiter)
         self._parked += 1
         return waiter

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.cli.output import Exit, Stop, out
 
 if TYPE_CHECKING:
     from app.cli.verdicts import Finding
-    from app.mqtt.options import MqttOptions
-    from app.settings import MqttSettings, Settings
+    from app.settings import Settings
 
 
 def doctor() -> None:
@@ -32,6 +30,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """Look at everything; what cannot be reached is a finding, too."""
     from app.cli.verdicts import Finding, Level, about_broker, about_memory_store, about_redis
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
+    from app.main import mqtt_options
     from app.mqtt.paho_probe import probe
     from app.store.redis_doctor import inspect
     from app.system import SystemClock, new_ulid
@@ -45,23 +44,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
         except StoreUnavailableError as error:
             yield Finding(Level.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
     try:
-        yield from about_broker(probe(_mqtt_options(settings.mqtt), clock, run_id), settings.mqtt.version)
+        yield from about_broker(probe(mqtt_options(settings, "homing-doctor"), clock, run_id), settings.mqtt.version)
     except BrokerUnavailableError as error:
         yield Finding(Level.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL.")
-
-
-def _mqtt_options(mqtt: MqttSettings) -> MqttOptions:
-    from app.mqtt.options import MqttOptions
-
-    options = MqttOptions.from_url(mqtt.url, client_id="homing-doctor", version=mqtt.version)
-    return replace(
-        options,
-        username=mqtt.username or options.username,
-        password=mqtt.password.get_secret_value() or options.password,
-        ca_file=mqtt.ca_file,
-        certificate_file=mqtt.cert_file,
-        key_file=mqtt.key_file,
-    )
 
 
 def _print(findings: Sequence[Finding]) -> None:

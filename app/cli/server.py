@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Any, Final
 import structlog
 import uvicorn
 
+from app.cli.http_protocol import OneWriteProtocol
 from app.core.errors import ConfigurationError, HomingError
 from app.main import build_application
 from app.settings import Settings
@@ -23,6 +25,7 @@ BACKLOG: Final = 2048
 """Connections that the system keeps for us while we are busy."""
 KEEP_ALIVE_SECONDS: Final = 75
 """Longer than load balancers keep theirs (60 s), or we would close connections that they begin to use."""
+GC_THRESHOLDS: Final = (20_000, 50, 50)
 GRACE_SECONDS: Final = 10
 """How long open requests may take to end when the node stops."""
 
@@ -115,7 +118,7 @@ class NodeServer:
         self.uvicorn = _Server(
             uvicorn.Config(
                 application,
-                http="httptools",
+                http=OneWriteProtocol,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -162,6 +165,9 @@ def run_node(settings: Settings, listener: socket.socket, *, until_parent_ends: 
     """
     bridge_logging()
     server = NodeServer(settings, listener)
+    # A command leaves few cycles, and walking all that lives for them takes a seventh of a node's time under load.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     # uvicorn takes the signals over while it runs, and afterwards raises those it got again: that must not kill us.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: server.stop())

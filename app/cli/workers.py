@@ -6,7 +6,6 @@ import asyncio
 import signal
 import socket
 import sys
-from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -36,13 +35,12 @@ def run_workers(count: int, settings: Settings, listener: socket.socket) -> int:
     names = [f"{settings.node.id}-{number}" if settings.node.id else "" for number in range(1, count + 1)]
     for name in names:
         load_settings(node={"id": name})
-    return asyncio.run(_Supervisor(listener, settings.cluster.lease).run(names))
+    return asyncio.run(_Supervisor(listener).run(names))
 
 
 class _Supervisor:
-    def __init__(self, listener: socket.socket, lease: timedelta) -> None:
+    def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
-        self._lease = lease.total_seconds()
         self._stopping = asyncio.Event()
         self._code: int = Exit.OK
         self._log = structlog.get_logger()
@@ -73,9 +71,6 @@ class _Supervisor:
                 self._stopping.set()
                 return
             pause = 0.0 if lived else min(LONGEST_PAUSE, pause * 2 or 0.2)
-            if name:
-                # A crashed node's lease lives on, and its name is taken as long.
-                pause = max(pause, self._lease)
             self._log.error("worker_died", node_id=name or None, exit_code=code, restarts_in=pause)
             await self._sleep(pause)
 

@@ -24,8 +24,9 @@ from app.core.errors import (
 )
 from app.core.identifiers import command_id
 from app.core.payload import JsonValue
-from app.core.profile import CommandFacts, DeviceProfile, to_json
+from app.core.profile import DeviceProfile, to_json
 from app.core.routing import Outcome
+from app.core.templating import CommandFacts
 from app.mqtt.base import MqttClient
 from app.observability import Counters
 from app.store.base import Finished, Joined, Registered, StateStore
@@ -64,14 +65,15 @@ class Invocation:
         """The command with its outcome, or as it is known here when the budget ends first."""
         if self._waiter is None or self.command.state.final:
             return self.command
+        future = self._waiter.future
+        timer = future.get_loop().call_later(budget.total_seconds(), self._waiter.give_up)
         try:
-            async with asyncio.timeout(budget.total_seconds()):
-                outcome = await self._waiter.future
-        except TimeoutError:
-            return self.command
+            outcome = await future
         finally:
+            timer.cancel()
             self.leave()
-        self.command = with_outcome(self.command, outcome)
+        if outcome is not None:
+            self.command = with_outcome(self.command, outcome)
         return self.command
 
     def leave(self) -> None:

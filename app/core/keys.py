@@ -12,7 +12,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
-| `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, `!` in front when it is being adopted | session life |
+| `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
 | `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
 | `mqtt:adoption:{<node id>}:<client id>` | string | who adopts the session | adoption time |
 | `mqtt:nodes` | sorted set | node ids by the time (ms) until which something of them may remain | session life |

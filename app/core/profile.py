@@ -17,7 +17,7 @@ from app.core.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import MISSING, JsonValue, decode_json, lookup
-from app.core.templating import render
+from app.core.templating import CommandFacts, render
 from app.core.topics import TopicTemplate
 
 Path = tuple[str, ...]
@@ -108,18 +108,6 @@ class RequestSpec:
     payload: JsonValue
     qos: int = 1
     properties: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CommandFacts:
-    """What a profile may put into a publication. Instants are microseconds since the epoch on the store's clock."""
-
-    command_id: str
-    device_id: str
-    method: str
-    params: JsonValue
-    created_at: int
-    deadline: int
 
 
 @dataclass(frozen=True, slots=True)

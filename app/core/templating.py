@@ -7,16 +7,26 @@ in a longer string placeholders become text. `{params.a.b}` reaches into the par
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app.core.errors import ConfigurationError
 from app.core.payload import MISSING, JsonValue, lookup
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from app.core.profile import CommandFacts
+@dataclass(frozen=True, slots=True)
+class CommandFacts:
+    """What a profile may put into a publication. Instants are microseconds since the epoch on the store's clock."""
+
+    command_id: str
+    device_id: str
+    method: str
+    params: JsonValue
+    created_at: int
+    deadline: int
+
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 

@@ -161,9 +161,9 @@ class PahoMqttClient:
             self._counters["connected"] += 1
             _log.info("mqtt_connected", client_id=self.client_id, host=self._options.host, port=self._options.port)
             await asyncio.wait([link.ended])
-            reason = link.ended.result()
-            self._counters["connection_lost"] += 1
-            _log.warning("mqtt_connection_lost", client_id=self.client_id, reason=reason)
+            if self._link is link:  # else it was ended by `stop`
+                self._counters["connection_lost"] += 1
+                _log.warning("mqtt_connection_lost", client_id=self.client_id, reason=link.ended.result())
             return loop.time() - up_since
         except (OSError, TimeoutError) as error:
             self._counters["connection_failed"] += 1

@@ -12,7 +12,8 @@ from app.core.callback import Correlation, Expectation
 from app.core.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
-from app.core.profile import CommandFacts, ResponseReader
+from app.core.profile import ResponseReader
+from app.core.templating import CommandFacts
 from app.profiles.loader import load_profiles
 
 PROFILES = load_profiles()
