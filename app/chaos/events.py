@@ -60,9 +60,10 @@ class FaultPhase(StrEnum):
 class Header:
     """The first line.
 
-    `limits` names figures of the checker (`Figures.named`) and the most that each may be, beside those that hold for
-    every run (`checker.LIMITS`); `tolerated` names kinds of violations that this scenario cannot exclude: they are
-    counted and do not decide the verdict. `settings` is for people.
+    `limits` names figures of the checker (`app.chaos.figures`) and the most that each may be, beside and above those
+    that hold for every run (`report.LIMITS`); `tolerated` names kinds of violations that this scenario cannot exclude:
+    they are counted and do not decide the verdict. `expects` names invariants without evidence for which there is no
+    verdict. `settings` is for people.
     """
 
     scenario: str
@@ -78,6 +79,7 @@ class Header:
     """Calls that begin up to so long after the end of a fault count as made during it (latencies only)."""
     limits: Mapping[str, float] = field(default_factory=dict)
     tolerated: tuple[str, ...] = ()
+    expects: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 

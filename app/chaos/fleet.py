@@ -61,6 +61,9 @@ class Fleet:
     """How often each command id was received."""
     clients: list[PahoMqttClient] = field(default_factory=list)
     _timers: set[asyncio.TimerHandle] = field(default_factory=set)
+    _counters: dict[str, Counter[str]] = field(default_factory=dict)
+    _first_seen: dict[str, int] = field(default_factory=dict)
+    """Command id -> over which connection of its session it came first: MQTT redelivers over a later one only."""
     _unacked: int = 0
 
     @property
@@ -73,13 +76,13 @@ class Fleet:
         family = self._family
         for number in range(min(self.sessions, len(self.devices))):
             topics = [Subscription(family.command_topic(one)) for one in self.devices[number :: self.sessions]]
-            # Unlike a node's, its session may be cut by a crash of the broker, and nothing is lost that was not acknowledged.
             options = replace(
                 MqttOptions(client_id=f"{self.profile}-fleet-{number}", host="127.0.0.1", port=self.port),
                 receive_maximum=5000,
                 send_window=MAX_SEND_WINDOW,
             )
-            client = PahoMqttClient(options, Counter(), random.Random(f"{self.seed} {number}"))
+            counters = self._counters[options.client_id] = Counter()
+            client = PahoMqttClient(options, counters, random.Random(f"{self.seed} {number}"))
             self.clients.append(client)
             await client.start(topics, lambda delivery, to=client: self._receive(to, delivery))  # type: ignore[misc]
         async with asyncio.timeout(30):
@@ -109,6 +112,8 @@ class Fleet:
         request = self._family.read(delivery.message)
         nonce = _nonce(request)
         again = self.executions[request.command_id]
+        connections = self._counters[client.client_id]["connected"]
+        redelivered = connections > self._first_seen.setdefault(request.command_id, connections)
         self.executions[request.command_id] += 1
         if request.deadline is not None and self.clock.wall() > request.deadline:
             self.counts["late"] += 1
@@ -118,7 +123,7 @@ class Fleet:
                 device=request.device_id,
                 command_id=request.command_id,
                 nonce=nonce,
-                dup=True if again else None,
+                dup=True if redelivered else None,
             )
         )
         delivery.acknowledge()
@@ -151,9 +156,8 @@ class Fleet:
             return
         self.counts["answered"] += 1
         self._unacked += 1
-        sequence = next(self.recorder.sequences)
-        facts = {"device": request.device_id, "command_id": request.command_id, "sequence": sequence}
-        self.recorder.write(Answered(at=self.recorder.now(), **facts))
+        device, command_id, sequence = request.device_id, request.command_id, next(self.recorder.sequences)
+        self.recorder.write(Answered(at=self.recorder.now(), device=device, command_id=command_id, sequence=sequence))
 
         def settled(puback: asyncio.Future[None]) -> None:
             self._unacked -= 1
@@ -161,7 +165,8 @@ class Fleet:
                 return
             if puback.exception() is None:
                 self.counts["acked"] += 1
-                self.recorder.write(AnswerAcked(at=self.recorder.now(), **facts))
+                now = self.recorder.now()
+                self.recorder.write(AnswerAcked(at=now, device=device, command_id=command_id, sequence=sequence))
             elif isinstance(puback.exception(), UnavailableError):
                 self._again(client, request, since)
 

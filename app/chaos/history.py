@@ -230,9 +230,9 @@ _STATES: Final = frozenset({*CommandState, GONE})
 
 
 def _state(value: Any) -> str:  # noqa: ANN401 - any JSON
-    if value not in _STATES:
+    if type(value) is not str or value not in _STATES:
         raise ValueError
-    return str(value)
+    return value
 
 
 def _version(value: Any) -> int:  # noqa: ANN401 - any JSON

@@ -38,7 +38,7 @@ class Job:
     """What to send. Ends after `commands` or after `seconds`, whichever is given."""
 
     rate: float | None = None
-    """Commands offered per second, whatever becomes of them; with None, `in_flight` callers send one after the other."""
+    """Commands offered per second, whatever becomes of them; with None, `in_flight` callers take turns."""
     in_flight: int = 64
     seconds: float | None = None
     commands: int | None = None

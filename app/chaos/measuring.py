@@ -32,7 +32,7 @@ def measure(rig: Rig) -> None:
     states = {command_id: str(said.get("state", "gone")) for command_id, said in finals.items()}
     overruns = [_overrun(said) for said in finals.values() if said.get("finished_at")]
     rig.measures |= {
-        "commands": len(calls),
+        "callers": len(calls),
         "callers_failed": sum(call.answer == "unanswered" for call in calls),
         "callers_refused": sum(call.answer == "refused" for call in calls),
         "callers_timed_out": sum(call.state == CommandState.TIMED_OUT for call in calls),
@@ -41,11 +41,9 @@ def measure(rig: Rig) -> None:
         "never_delivered": sum(
             state == CommandState.TIMED_OUT and command_id not in executed for command_id, state in states.items()
         ),
-        "unread": sum(call.command_id is not None and call.command_id not in finals for call in calls)
-        + sum(command_id not in finals for command_id in executed),
         "unfinished": sum(state == "gone" or not CommandState(state).final for state in states.values()),
         "overrun_s": round(max(overruns, default=0.0), 3),
-        "late_executions": sum(fleet.counts["late"] for fleet in rig.fleets),
+        "past_deadline": sum(fleet.counts["late"] for fleet in rig.fleets),
         "retries": sum(call.attempts - 1 for call in calls),
         "p50_ms": milliseconds(calls, 0.50),
         "p99_ms": milliseconds(calls, 0.99),
@@ -60,11 +58,11 @@ def _overrun(said: dict[str, Any]) -> float:
 LOST = Figure("lost", "=", 0, "responses lost that the broker had acknowledged to a device")
 WRONG = Figure("wrong", "=", 0, "results of another command")
 DUPLICATES = Figure("duplicates", "=", 0, "commands with a second outcome, keys executed twice")
-HUNG = Figure("hung", "=", 0, "callers without an answer at their deadline + 2 s, or at all")
+HUNG = Figure("hung", "=", 0, "requests that were not answered by their deadline + 2 s")
 UNFINISHED = Figure("unfinished", "=", 0, "commands without an outcome at the end, or not on record")
 UNREAD = Figure("unread", "=", 0, "commands that no node could be asked about")
 OVERRUN = Figure("overrun_s", "<=", GRACE, "seconds from a command's deadline to its outcome, at most")
 ANSWERED = Figure("callers_failed", "=", 0, "callers who got no answer, retries with their key included")
 
-SOUND = (LOST, WRONG, DUPLICATES, UNFINISHED, UNREAD, OVERRUN)
+SOUND = (LOST, WRONG, DUPLICATES, HUNG, UNFINISHED, UNREAD, OVERRUN)
 """What holds in every scenario."""

@@ -1,4 +1,4 @@
-"""The faults of a run: planned from the seed before it begins, injected at their time."""
+"""Injects the faults of a schedule at their time, and knows how long everything took."""
 
 from __future__ import annotations
 
@@ -6,48 +6,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from app.chaos.processes import NodeService, Service
 from app.chaos.proxy import FaultProxy
-from app.core.errors import ConfigurationError
-
-
-class Kind(StrEnum):
-    """What can be done to a target."""
-
-    KILL = "kill"
-    """SIGKILL, and started again after `seconds`; never when that is 0."""
-    FREEZE = "freeze"
-    """SIGSTOP for `seconds`."""
-    RESTART = "restart"
-    """SIGTERM; when it has ended, started again after `seconds`."""
-    CUT_PUBSUB = "cut_pubsub"
-    """CLIENT KILL TYPE pubsub."""
-    BLACKHOLE = "blackhole"
-    """Nothing passes between a node and Redis for `seconds`, and nobody is told."""
-
-
-BROKER: Final = "broker"
-REDIS: Final = "redis"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Fault:
-    """One entry of a schedule. `at`: seconds from the beginning of the load."""
-
-    at: float
-    kind: Kind
-    target: str
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        lasting = f" {self.seconds:g} s" if self.seconds else ""
-        return f"{self.at:8.2f}  {self.kind:<10} {self.target}{lasting}"
+from app.chaos.schedule import BROKER, Fault, Kind
 
 
 @dataclass(slots=True)
@@ -71,19 +36,6 @@ class Nemesis:
     """Every fault so far, with the loop time of its beginning."""
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _staying_down: set[str] = field(default_factory=set)
-
-    def check(self, schedule: Sequence[Fault]) -> None:
-        """ConfigurationError when a fault cannot be injected here."""
-        for fault in schedule:
-            known = [REDIS] if fault.kind is Kind.CUT_PUBSUB else [*self.nodes]
-            if fault.kind is Kind.BLACKHOLE:
-                known = [*self.proxies]
-            elif fault.kind in (Kind.KILL, Kind.RESTART):
-                known.append(BROKER)
-            if fault.target not in known:
-                raise ConfigurationError(
-                    f"schedule: {fault.kind} has the target {fault.target!a}; allowed: {', '.join(known) or 'none'}"
-                )
 
     async def run(self, schedule: Sequence[Fault]) -> None:
         """Inject every fault at its time; returns when the last one has begun."""

@@ -32,6 +32,8 @@ class ChaosOptions:
     nodes: int | None = None
     rate: float | None = None
     """Commands offered per second."""
+    schedule: Path | None = None
+    """A file with the faults, in place of those from the seed."""
     short: bool = False
     """The form for every test run: seconds instead of minutes, and only the figures of correctness."""
     out: Path | None = None

@@ -1,4 +1,4 @@
-"""The processes of the rig: private Redis, Mosquitto and nodes that can be killed, frozen, stopped and started again."""
+"""The processes of the rig: private Redis, Mosquitto and nodes, to be killed, frozen, stopped and started again."""
 
 from __future__ import annotations
 
@@ -128,14 +128,12 @@ class Service:
 
     def freeze(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
-        if self.running:
-            self._alive().send_signal(signal.SIGSTOP)
-            self.frozen = True
+        self._send(signal.SIGSTOP)
+        self.frozen = self.running
 
     def thaw(self) -> None:
         """SIGCONT."""
-        if self.running:
-            self._alive().send_signal(signal.SIGCONT)
+        self._send(signal.SIGCONT)
         self.frozen = False
 
     def _command(self) -> Sequence[str]:
@@ -149,18 +147,24 @@ class Service:
             raise ChaosError(f"{self.name} is not running")
         return self._process
 
+    def _send(self, number: signal.Signals) -> None:
+        # Not Process.send_signal: it would take the exit status away from asyncio's watcher.
+        if self.running:
+            with suppress(ProcessLookupError):
+                os.kill(self._alive().pid, number)
+
     async def _end(self, number: signal.Signals) -> None:
         if not self.running:
             return
         process = self._alive()
-        with suppress(ProcessLookupError):
-            process.send_signal(number)
+        if self.frozen and number is not signal.SIGKILL:
             self.thaw()
+        self._send(number)
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            self._send(signal.SIGKILL)
             await process.wait()
 
 
@@ -171,7 +175,7 @@ class RedisService(Service):
         self._binary = require_binary("redis-server")
         super().__init__("redis", folder)
 
-    async def ready(self) -> bool:
+    async def ready(self) -> bool:  # noqa: D102 - see Service
         return await replies(self.port, b"PING\r\n", b"+PONG")
 
     def _command(self) -> Sequence[str]:
@@ -186,7 +190,7 @@ class MosquittoService(Service):
         self._binary = require_binary("mosquitto")
         super().__init__("mosquitto", folder)
 
-    async def ready(self) -> bool:
+    async def ready(self) -> bool:  # noqa: D102 - see Service
         return await replies(self.port, CONNECT_PACKET, b"\x20\x02")
 
     def _command(self) -> Sequence[str]:
@@ -210,7 +214,7 @@ class NodeService(Service):
         """Where callers reach it."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def ready(self) -> bool:
+    async def ready(self) -> bool:  # noqa: D102 - see Service
         return await replies(self.port, http_get("/readyz"), b"HTTP/1.1 200")
 
     def _command(self) -> Sequence[str]:

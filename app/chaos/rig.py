@@ -15,13 +15,14 @@ from redis.asyncio import Redis
 from app.chaos.fleet import Fleet, Plan, Witness, between
 from app.chaos.history import BROKER_DROPPED, FaultPhase
 from app.chaos.load import Choose, Finals, Job, Load, Turns
-from app.chaos.nemesis import Fault, Kind, Nemesis
+from app.chaos.nemesis import Nemesis
 from app.chaos.options import SHARE_GROUP, ChaosOptions
 from app.chaos.ordered import PROFILE
 from app.chaos.processes import MosquittoService, NodeService, RedisService
 from app.chaos.proxy import FaultProxy
 from app.chaos.recorder import Recorder
 from app.chaos.scenario import Form, Scenario
+from app.chaos.schedule import Fault, Kind
 from app.simulator.options import device_ids
 from app.system import SystemClock
 
@@ -179,7 +180,6 @@ async def rig_of(
         flushing = asyncio.create_task(recorder.keep_flushing())
         stack.callback(flushing.cancel)
         nemesis = Nemesis(nodes, broker, redis, proxies, _noting(recorder))
-        nemesis.check(schedule)
         turns = Turns([(node.name, node.url) for node in nodes.values()])
         rig = Rig(
             scenario=scenario,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from app.chaos.nemesis import Fault
+from app.chaos.schedule import Fault
 
 if TYPE_CHECKING:
     from app.chaos.rig import Rig
@@ -81,5 +81,7 @@ class Scenario:
     """Whether a fault proxy stands between each node and Redis."""
     skews: Sequence[int] = ()
     """By how many seconds the wall clocks of the first nodes are wrong."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """Figures of the checker that may be more here than elsewhere."""
     tolerated: tuple[str, ...] = ()
     """Kinds of violations that the scenario cannot exclude; they are counted and shown."""

@@ -28,9 +28,10 @@ LAYERS = (
 TOOLS = {
     "analysis": {"core", "latency", "settings", "observability"},
     "bench": {"core", "settings", "observability", "store", "mqtt", "profiles", "system", "simulator"},
+    "chaos": {"core", "mqtt", "system", "simulator", "bench"},
     "simulator": {"core", "settings", "observability", "store", "mqtt", "profiles", "system"},
 }
-"""Parts that stand beside the layers, with all that each may import. `cli` imports them, and bench the simulator."""
+"""Parts that stand beside the layers, with all that each may import. `cli` imports them."""
 
 SYSTEM_READERS = {"node", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
@@ -40,16 +41,16 @@ CORE_BANS = {"asyncio", "logging", "os", "random", "secrets", "socket", "subproc
 
 CLI = ("app/cli.py", "app/cli/*")
 DRIVERS = {
-    "aiohttp": (*CLI, "app/bench/*", "app/simulator/*"),
+    "aiohttp": (*CLI, "app/bench/*", "app/chaos/*", "app/simulator/*"),
     "amqtt": ("app/mqtt/embedded.py",),
     "fastapi": ("app/api/*", "app/main.py", "app/bench/*"),
     "hiredis": ("app/store/redis*.py", "app/store/combiner.py"),
     "paho": ("app/mqtt/paho*.py", "app/bench/*"),
-    "psutil": (*CLI, "app/bench/*"),
+    "psutil": (*CLI, "app/bench/*", "app/chaos/*"),
     "pyarrow": ("app/latency/*",),
     "pydantic_settings": ("app/settings.py",),
     "pyspark": ("app/analysis/*",),
-    "redis": ("app/store/redis*.py", "app/store/combiner.py", "app/cluster/*"),
+    "redis": ("app/store/redis*.py", "app/store/combiner.py", "app/cluster/*", "app/chaos/*"),
     "rich": (*CLI, "app/bench/*", "app/simulator/*"),
     "starlette": ("app/api/*", "app/main.py", "app/bench/*"),
     "typer": CLI,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from app.chaos.load import StaleView, Turns
 from app.chaos.measuring import ANSWERED, SOUND, measure
-from app.chaos.nemesis import Fault, Kind
 from app.chaos.rig import Rig
 from app.chaos.scenario import Figure, Form, Scenario
+from app.chaos.schedule import Fault, Kind
 from app.simulator.families import Request
 
 QUICK_LEASE = {"HOMING_CLUSTER_LEASE": "2s"}
@@ -35,7 +35,7 @@ async def _home_dies(rig: Rig) -> None:
     await rig.settle()
     measure(rig)
     expected = rig.measures["succeeded"] + rig.measures["timed_out"]
-    rig.measures["accounted_for"] = expected - rig.measures["commands"]
+    rig.measures["accounted_for"] = expected - rig.measures["callers"]
 
 
 SILENT_SHARE = 0.1
@@ -44,7 +44,7 @@ SILENT_SHARE = 0.1
 R2 = Scenario(
     name="R2",
     title="the home node dies",
-    provoke="kill -9 of the home node with all commands in flight; it does not come back; one device in ten never answers",
+    provoke="kill -9 of the home node of all commands, all in flight; it stays dead; one device in ten never answers",
     figures=(
         *SOUND,
         Figure("accounted_for", "=", 0, "commands that neither succeeded nor timed out"),
@@ -171,7 +171,7 @@ def _freezes(rng: random.Random, form: Form) -> list[Fault]:
 R5 = Scenario(
     name="R5",
     title="pause",
-    provoke="SIGSTOP of a random node for 20 s (its lease: 5 s), then SIGCONT, under load; callers retry with their key",
+    provoke="SIGSTOP of a random node for 20 s (its lease: 5 s) under load; callers retry with their key",
     figures=(
         *SOUND,
         ANSWERED,

@@ -9,10 +9,10 @@ from datetime import datetime
 
 from app.chaos.history import Mode
 from app.chaos.measuring import ANSWERED, LOST, SOUND, measure, milliseconds, quantile
-from app.chaos.nemesis import BROKER, REDIS, Fault, Kind
 from app.chaos.rig import Rig
 from app.chaos.scenario import Figure, Form, Scenario
 from app.chaos.scenarios.nodes import QUICK_LEASE
+from app.chaos.schedule import BROKER, REDIS, Fault, Kind
 from app.core.command import CommandState
 from app.simulator.families import Request
 
@@ -155,7 +155,7 @@ def _every(form: Form, kind: Kind) -> list[Fault]:
 
 
 RECEIVING = Figure("return_s", "<=", 5, "seconds from the start of the broker until all nodes are ready again")
-NOTHING_LATE = Figure("late_executions", "=", 0, "commands that reached a device after their deadline")
+NOTHING_LATE = Figure("past_deadline", "=", 0, "commands that reached a device after their deadline")
 
 R13 = Scenario(
     name="R13",
@@ -170,7 +170,7 @@ R13 = Scenario(
 R13_KILL = Scenario(
     name="R13-KILL",
     title="broker crash",
-    provoke="kill -9 of Mosquitto, started again after 2 s, under load; its persistence is a snapshot, so loss is counted",
+    provoke="kill -9 of Mosquitto, started again after 2 s, under load; loss is counted: it keeps a snapshot only",
     figures=(
         *(figure for figure in SOUND if figure is not LOST),
         NOTHING_LATE,
@@ -180,7 +180,7 @@ R13_KILL = Scenario(
     short=Form(seconds=9, rate=60, every=9.0, down=1.5, timeout=10.0, attempt=12.0),
     act=_broker,
     plan=_crashes,
-    tolerated=("lost",),
+    tolerated=("answer_lost",),
 )
 
 

@@ -1,0 +1,95 @@
+"""The faults of a run as data: planned from the seed before it begins, printed, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from app.core.errors import ConfigurationError
+
+BROKER: Final = "broker"
+REDIS: Final = "redis"
+LONGEST: Final = 86_400.0
+MOST_FAULTS: Final = 1_000_000
+
+
+class Kind(StrEnum):
+    """What can be done to a target."""
+
+    KILL = "kill"
+    """SIGKILL, and started again after `seconds`; never when that is 0."""
+    FREEZE = "freeze"
+    """SIGSTOP for `seconds`."""
+    RESTART = "restart"
+    """SIGTERM; when it has ended, started again after `seconds`."""
+    CUT_PUBSUB = "cut_pubsub"
+    """CLIENT KILL TYPE pubsub."""
+    BLACKHOLE = "blackhole"
+    """Nothing passes between a node and Redis for `seconds`, and nobody is told."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One entry of a schedule. `at`: seconds from the beginning of the load."""
+
+    at: float
+    kind: Kind
+    target: str
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        lasting = f" {self.seconds:g}" if self.seconds else ""
+        return f"{self.at:8.2f}  {self.kind:<10} {self.target}{lasting}"
+
+
+def targets(kind: Kind, nodes: Sequence[str], *, proxies: bool) -> list[str]:
+    """What this can be done to."""
+    match kind:
+        case Kind.CUT_PUBSUB:
+            return [REDIS]
+        case Kind.BLACKHOLE:
+            return [*nodes] if proxies else []
+        case Kind.FREEZE:
+            return [*nodes]
+        case _:
+            return [*nodes, BROKER]
+
+
+def check(schedule: Iterable[Fault], nodes: Sequence[str], *, proxies: bool) -> None:
+    """ConfigurationError when a fault cannot be injected into such a rig."""
+    for fault in schedule:
+        allowed = targets(fault.kind, nodes, proxies=proxies)
+        if fault.target not in allowed:
+            raise ConfigurationError(
+                f"schedule: {fault.kind} of {fault.target[:32]!a}; allowed: {', '.join(allowed) or 'no target here'}"
+            )
+
+
+def read_schedule(path: Path) -> list[Fault]:
+    """Faults from a file, one per line as `str(fault)` gives it; ConfigurationError names the line."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"schedule: {path} cannot be read: {reason}") from None
+    if len(lines) > MOST_FAULTS:
+        raise ConfigurationError(f"schedule: {path} has {len(lines)} lines; allowed are {MOST_FAULTS}")
+    return [_fault(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line.split("#")[0].strip()]
+
+
+def _fault(line: str, where: str) -> Fault:
+    words = line.split("#", maxsplit=1)[0].split()
+    try:
+        at, kind, target = float(words[0]), Kind(words[1]), words[2]
+        seconds = float(words[3]) if len(words) > 3 else 0.0  # noqa: PLR2004 - the fourth word
+        if len(words) > 4 or not (0 <= at <= LONGEST and 0 <= seconds <= LONGEST):  # noqa: PLR2004 - no fifth word
+            raise ValueError
+    except (ValueError, IndexError):
+        raise ConfigurationError(
+            f"schedule: {where}: {line[:64]!a} is no fault; needed is: seconds, "
+            f"one of {', '.join(Kind)}, a target, and how many seconds it lasts, such as '12.5 kill n2 2'"
+        ) from None
+    return Fault(at, kind, target, seconds)
