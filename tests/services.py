@@ -14,11 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
+if TYPE_CHECKING:
+    from tests.containers import ContainerProcess
+
 DEPLOYED_MOSQUITTO_CONF = Path(__file__).parent.parent / "deploy" / "mosquitto.conf"
+IN_CONTAINERS = ("redis-server", "mosquitto") if os.environ.get("HOMING_TEST_SERVICES") == "docker" else ()
+"""Services that run in containers, as neither apt nor the machine has them."""
 START_TIMEOUT = 10.0
 """Seconds until a service must answer; loaded CI machines are slow."""
 
@@ -33,6 +38,8 @@ def free_port() -> int:
 
 def find_binary(name: str) -> str:
     """Path of a service binary. When it is missing the test is skipped on a laptop and fails in CI."""
+    if name in IN_CONTAINERS:
+        return name
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/sbin")
     if path is None:
         missing = f"{name} is not installed (Debian, Ubuntu: apt-get install redis-server mosquitto)"
@@ -51,7 +58,7 @@ class ServiceProcess:
     def __init__(self, binary: str) -> None:
         self.binary = find_binary(binary)
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ContainerProcess | None = None
         self.folder = Path(tempfile.mkdtemp(prefix=f"homing-{Path(binary).name}-"))
 
     @property
@@ -125,21 +132,27 @@ class ServiceProcess:
     def _answers(self) -> bool:
         raise NotImplementedError
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes] | ContainerProcess:
         if self._process is None:
             raise RuntimeError(f"{self.binary} is not running")
         return self._process
 
     def _try_start(self) -> bool:
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, cwd=self.folder)
-        process = self._process
+        self._process = process = self._launch(self._command())
         if not wait_until(lambda: process.poll() is not None or self._answers(), START_TIMEOUT):
             return False
         if process.poll() is not None:
             return False
         self._may_change_port = False
         return True
+
+    def _launch(self, command: Sequence[str]) -> subprocess.Popen[bytes] | ContainerProcess:
+        if self.binary in IN_CONTAINERS:
+            from tests.containers import ContainerProcess  # noqa: PLC0415 - Docker's library, where there is Docker
+
+            return ContainerProcess(command, self.folder)
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
 
     def _end(self, end_signal: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -16,7 +16,6 @@ class Seen(NamedTuple):
 
     state: str
     nonce: str | None
-    at: float
     line: int
 
     def agrees(self, other: Seen) -> bool:
@@ -38,6 +37,12 @@ class Wish:
     timeout: float
     open_attempts: int = 0
     """Attempts that did not certainly do nothing."""
+    answered: bool = False
+    """With 200 or 202."""
+    executed_as: str | None = None
+    """The command id that a device executed first."""
+    executed: int = 0
+    """The line of that."""
 
 
 @dataclass(slots=True)

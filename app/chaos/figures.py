@@ -16,7 +16,6 @@ from app.chaos.history import (
     FaultPhase,
     Invoke,
     Metric,
-    OperationKind,
 )
 
 COUNTED: Final = (
@@ -100,9 +99,7 @@ class Figures:
         self.examples[name].append(line)
 
     def answered(self, invoke: Invoke, completion: Completion) -> None:
-        """A caller was answered 200 or 202."""
-        if invoke.kind is not OperationKind.COMMAND:
-            return
+        """A caller who sent a command was answered 200 or 202."""
         disturbed = self._active or invoke.at <= self._last_fault + self._recovery
         self._latencies[invoke.mode.value, "faults" if disturbed else "calm"].append(completion.latency)
 

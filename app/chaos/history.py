@@ -226,13 +226,13 @@ _READERS: Final[Mapping[Any, tuple[Callable[[Any], Any], str]]] = MappingProxyTy
         FaultPhase: (FaultPhase, ", ".join(FaultPhase)),
     }
 )
-_STATES: Final = frozenset({*CommandState, GONE})
+_STATES: Final = {state: state for state in (*(one.value for one in CommandState), GONE)}
 
 
 def _state(value: Any) -> str:  # noqa: ANN401 - any JSON
     if type(value) is not str or value not in _STATES:
         raise ValueError
-    return value
+    return _STATES[value]  # one object for all lines: a checker keeps many
 
 
 def _version(value: Any) -> int:  # noqa: ANN401 - any JSON

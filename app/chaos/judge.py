@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -52,10 +53,6 @@ class Judge:
         """Operations that have not ended, with the lines of their beginning."""
         self._wishes: dict[str, Wish] = {}
         self._commands: dict[str, Evidence] = {}
-        self._keys: dict[tuple[str, str], bool] = {}
-        """Device and idempotency key -> whether a caller was answered 200 or 202."""
-        self._executions: dict[tuple[str, str], tuple[str, int]] = {}
-        """Device and idempotency key -> the command id that was executed first, and its line."""
         self._unacked: dict[int, int] = {}
         """Sequence of a published answer -> its bit."""
         self._keys_in_redis: dict[str, tuple[float, int]] = {}
@@ -90,14 +87,12 @@ class Judge:
             self._figures.count["reads" if event.kind is OperationKind.READ else "cancels"] += 1
             return
         self._figures.count["calls"] += 1
-        if event.device is not None and event.key is not None:
-            self._keys.setdefault((event.device, event.key), False)
         if event.nonce is None:
             return
         wish = self._wishes.get(event.nonce)
         if wish is None:
-            wish = Wish(event.device, event.key, line, event.at, event.timeout)
-            self._wishes[event.nonce] = wish
+            device = None if event.device is None else sys.intern(event.device)
+            wish = self._wishes[event.nonce] = Wish(device, event.key, line, event.at, event.timeout)
         wish.last_invoked, wish.timeout = event.at, event.timeout
         wish.open_attempts += 1
 
@@ -111,12 +106,13 @@ class Judge:
         figures.count["replayed"] += event.replayed
         if event.latency > invoke.timeout + self._grace:
             figures.note("hung", invoked, line)
-        if isinstance(event, Ok) and event.status in (_OK, _ACCEPTED):
+        wish = None if invoke.nonce is None else self._wishes.get(invoke.nonce)
+        if wish is not None:
+            wish.open_attempts -= isinstance(event, Fail)
+        if isinstance(event, Ok) and event.status in (_OK, _ACCEPTED) and invoke.kind is OperationKind.COMMAND:
             figures.answered(invoke, event)
-            if invoke.kind is OperationKind.COMMAND and invoke.device is not None and invoke.key is not None:
-                self._keys[invoke.device, invoke.key] = True
-        if isinstance(event, Fail) and invoke.nonce in self._wishes:
-            self._wishes[invoke.nonce].open_attempts -= 1
+            if wish is not None:
+                wish.answered = True
         command_id = event.command_id or invoke.command_id
         if command_id is not None:
             self._answer(command_id, invoke, event, line)
@@ -134,8 +130,9 @@ class Judge:
                 state = state or CommandState.TIMED_OUT.value
             self._fits_its_status(command_id, event.status, state, line)
         if state is not None:
-            seen = Seen(state, event.result_nonce, event.at, line)
-            self._see(command_id, evidence, seen, invoke.at, told=invoke.kind is not OperationKind.READ)
+            seen = Seen(state, event.result_nonce, line)
+            told = invoke.kind is not OperationKind.READ
+            self._see(command_id, evidence, seen, (invoke.at, event.at), told=told)
             self._annex(command_id, evidence, event, line)
 
     def _fits_its_status(self, command_id: str, status: int | None, state: str | None, line: int) -> None:
@@ -148,15 +145,16 @@ class Judge:
     def _final_read(self, event: FinalRead, line: int) -> None:
         evidence = self._evidence(event.command_id)
         evidence.final_line = line
-        seen = Seen(event.state, event.result_nonce, event.at, line)
-        self._see(event.command_id, evidence, seen, event.at, told=False)
+        seen = Seen(event.state, event.result_nonce, line)
+        self._see(event.command_id, evidence, seen, (event.at, event.at), told=False)
         self._annex(event.command_id, evidence, event, line)
 
-    def _see(self, command_id: str, evidence: Evidence, seen: Seen, asked_at: float, *, told: bool) -> None:
-        """Somebody was shown a command in this state, having asked at this instant."""
+    def _see(self, command_id: str, evidence: Evidence, seen: Seen, when: tuple[float, float], *, told: bool) -> None:
+        """Somebody asked and was shown a command in this state, `when` he did: it was so at some instant between."""
+        asked_at, seen_at = when
         if seen.state == GONE:
-            evidence.gone_line, evidence.gone_at = seen.line, seen.at
-            if evidence.accepted and (self._retention is None or seen.at < evidence.since + self._retention):
+            evidence.gone_line, evidence.gone_at = seen.line, seen_at
+            if evidence.accepted and (self._retention is None or seen_at < evidence.since + self._retention):
                 self._violate(
                     "command_lost", command_id, f"{command_id} is not on record", evidence.accepted, seen.line
                 )
@@ -171,7 +169,7 @@ class Judge:
                     said = f"{command_id} was {outcome.state} and is {seen.state} again"
                     self._violate("left_outcome", command_id, said, outcome.line, seen.line)
             return
-        evidence.final_at = min(evidence.final_at, seen.at)
+        evidence.final_at = min(evidence.final_at, seen_at)
         seen = self._corrected(command_id, evidence, seen)
         self._compare(command_id, evidence, seen, told=told)
         if told:
@@ -198,25 +196,22 @@ class Judge:
         if event.overrun is not None and event.overrun > self._grace:
             evidence.late_final = True
         evidence.late |= event.late
-        if event.late_nonce is not None:
-            self._wrong(command_id, evidence, event.late_nonce, line)
+        if event.late_nonce is not None and evidence.nonce is not None:
+            self._check_nonce(command_id, evidence, event.late_nonce, line)
 
     def _corrected(self, command_id: str, evidence: Evidence, seen: Seen) -> Seen:
         """The outcome as it should read: that it is another's is noted here, and said once is enough."""
-        if seen.nonce is not None and self._wrong(command_id, evidence, seen.nonce, seen.line):
-            return seen._replace(nonce=evidence.nonce)
-        return seen
+        if seen.nonce is None or evidence.nonce is None:
+            return seen
+        self._check_nonce(command_id, evidence, seen.nonce, seen.line)
+        return seen._replace(nonce=evidence.nonce)
 
-    def _wrong(self, command_id: str, evidence: Evidence, nonce: str, line: int) -> bool:
-        """Whether a result shown for a command is another's; not, while its own nonce is unknown."""
-        if evidence.nonce is None:
-            return False
+    def _check_nonce(self, command_id: str, evidence: Evidence, nonce: str, line: int) -> None:
+        """I3: a result shown for a command is its own."""
         self._checked["I3"] += 1
-        if nonce == evidence.nonce:
-            return False
-        said = f"{command_id} has nonce {evidence.nonce} and shows the result of {nonce}"
-        self._violate("wrong_answer", command_id, said, evidence.nonce_line, line)
-        return True
+        if nonce != evidence.nonce:
+            said = f"{command_id} has nonce {evidence.nonce} and shows the result of {nonce}"
+            self._violate("wrong_answer", command_id, said, evidence.nonce_line, line)
 
     def _belongs(self, command_id: str, evidence: Evidence, nonce: str | None, line: int) -> None:
         if nonce is None:
@@ -260,10 +255,11 @@ class Judge:
         if wish.key is None:
             return
         self._checked["I7"] += 1
-        first, first_line = self._executions.setdefault((event.device, wish.key), (event.command_id, line))
-        if first != event.command_id:
-            said = f"{event.device} executed key {wish.key} as {first} and as {event.command_id}"
-            self._violate("executed_twice", event.command_id, said, first_line, line)
+        if wish.executed_as is None:
+            wish.executed_as, wish.executed = event.command_id, line
+        elif wish.executed_as != event.command_id:
+            said = f"{event.device} executed key {wish.key} as {wish.executed_as} and as {event.command_id}"
+            self._violate("executed_twice", event.command_id, said, wish.executed, line)
 
     def _answered(self, event: Answered, line: int) -> None:
         if event.sequence in self._unacked:
@@ -307,8 +303,9 @@ class Judge:
             judge_command(self._findings, command_id, evidence, self._wishes.get(evidence.nonce or ""))
         judge_keys(self._findings, self._keys_in_redis)
         self._figures.count["commands"] = len(self._commands)
-        self._figures.count["keys"] = len(self._keys)
-        self._figures.count["keys_unanswered"] = sum(not answered for answered in self._keys.values())
+        for wish in self._wishes.values():
+            self._figures.count["keys"] += wish.key is not None
+            self._figures.count["keys_unanswered"] += wish.key is not None and not wish.answered
         return self._findings.report(complete=self._ended is not None)
 
     def _evidence(self, command_id: str) -> Evidence:

@@ -177,11 +177,8 @@ def _retention(form: Form) -> float | None:
 
 def _command(options: ChaosOptions) -> str:
     words = ["homing chaos --scenario", options.scenario, f"--seed {options.seed}"]
-    for name in ("seconds", "commands", "nodes", "rate"):
-        if (value := getattr(options, name)) is not None:
-            words.append(f"--{name} {value:g}")
-    if options.schedule is not None:
-        words.append(f"--schedule {options.schedule}")
+    given = {name: getattr(options, name) for name in ("seconds", "commands", "nodes", "rate", "schedule")}
+    words += [f"--{name} {value}" for name, value in given.items() if value is not None]
     return " ".join([*words, *(["--short"] if options.short else [])])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +13,6 @@ from app.core.errors import ConfigurationError
 
 BROKER: Final = "broker"
 REDIS: Final = "redis"
-LONGEST: Final = 86_400.0
 MOST_FAULTS: Final = 1_000_000
 
 
@@ -80,16 +80,14 @@ def read_schedule(path: Path) -> list[Fault]:
     return [_fault(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line.split("#")[0].strip()]
 
 
+_LINE: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s+(\w+)\s+(\w+)(?:\s+(\d{1,6}(?:\.\d{1,3})?))?\s*", re.ASCII)
+
+
 def _fault(line: str, where: str) -> Fault:
-    words = line.split("#", maxsplit=1)[0].split()
-    try:
-        at, kind, target = float(words[0]), Kind(words[1]), words[2]
-        seconds = float(words[3]) if len(words) > 3 else 0.0  # noqa: PLR2004 - the fourth word
-        if len(words) > 4 or not (0 <= at <= LONGEST and 0 <= seconds <= LONGEST):  # noqa: PLR2004 - no fifth word
-            raise ValueError
-    except (ValueError, IndexError):
+    found = _LINE.fullmatch(line.split("#", maxsplit=1)[0])
+    if found is None or found[2] not in [*Kind]:
         raise ConfigurationError(
-            f"schedule: {where}: {line[:64]!a} is no fault; needed is: seconds, "
-            f"one of {', '.join(Kind)}, a target, and how many seconds it lasts, such as '12.5 kill n2 2'"
-        ) from None
-    return Fault(at, kind, target, seconds)
+            f"schedule: {where}: {line[:64]!a} is no fault; needed is: when (seconds), one of {', '.join(Kind)}, "
+            "a target, and for how many seconds, such as '12.5 kill n2 2'"
+        )
+    return Fault(float(found[1]), Kind(found[2]), found[3], float(found[4] or 0))

@@ -8,6 +8,7 @@ import typer
 
 from app import __version__
 from app.cli.bench import bench
+from app.cli.chaos import chaos
 from app.cli.demo import demo
 from app.cli.doctor import doctor
 from app.cli.output import Exit, Stop, complain
@@ -24,7 +25,7 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, demo, send, simulate, bench, doctor):
+for command in (serve, demo, send, simulate, bench, chaos, doctor):
     application.command()(command)
 
 

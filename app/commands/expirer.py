@@ -12,7 +12,7 @@ import structlog
 from app.callbacks.registry import Registry
 from app.core.clock import Clock
 from app.core.command import CommandState
-from app.core.errors import CommandNotFoundError, UnavailableError
+from app.core.errors import CommandNotFoundError, IllegalTransitionError, UnavailableError
 from app.core.routing import Outcome
 from app.store.base import StateStore
 from app.store.rules import NO_RESPONSE
@@ -56,6 +56,8 @@ class Expirer:
         except CommandNotFoundError:
             self._registry.discard(command_id)
             return None
+        except IllegalTransitionError:
+            return None  # the device has it after all, so it was sent: its deadline ends it
         except UnavailableError as failure:
             self._log.warning("command_not_ended", command_id=command_id, state=state.value, reason=str(failure))
             self._push(_Due(self._clock.monotonic() + RETRY_SECONDS, command_id, state, error))

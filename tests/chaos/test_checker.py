@@ -78,6 +78,7 @@ BAD = {
     "a_caller_is_answered_too_late": ("limit", (2, 4)),
     "an_outcome_comes_too_late": ("limit", (5,)),
     "nobody_reads_an_accepted_command": ("limit", (3,)),
+    "nobody_reads_what_a_caller_was_told": ("limit", (3,)),
     "nobody_reads_after_the_answer": ("limit", (3,)),
     "the_broker_dropped_more_than_the_scenario_allows": ("limit", (8,)),
 }
@@ -244,7 +245,7 @@ def test_latencies_are_told_apart_by_calm_and_faults() -> None:
             *story(201, at=11.9, seconds=0.3)[:4],
             fault(12.0, FaultPhase.BEGIN),
             *story(201, at=11.9, seconds=0.3)[4:],
-            *story(202, at=13.0, seconds=0.6),
+            *story(202, at=13.2, seconds=0.6),
             fault(14.0, FaultPhase.END),
             *story(203, at=14.9, seconds=0.1),
             *story(204, at=15.1, seconds=0.1),
@@ -275,6 +276,7 @@ def test_figures_count_what_their_names_say() -> None:
     assert judged("good", "a_late_answer_is_annexed").figures["answers_late"] == 1
     assert judged("good", "a_repeated_answer_is_a_duplicate").figures["answers_repeated"] == 1
     assert judged("good", "a_delivery_with_the_dup_flag_is_excepted").figures["dup_executions"] == 1
+    assert judged("good", "progress_comes_before_the_outcome").figures["answers_acked"] == 1
     unknown = judged("good", "an_unknown_command_that_ran_without_its_caller_is_judged_too").figures
     assert (unknown["unknown"], unknown["accepted"], unknown["keys_unanswered"], unknown["answers_acked"]) == (
         1,
@@ -324,8 +326,7 @@ def test_memory_grows_with_commands_and_not_with_events() -> None:
         finally:
             tracemalloc.stop()
 
-    peak(10)
-    assert peak(5000) < peak(50) + 20_000
+    assert peak(20_000) < 500_000, "what Python itself keeps of freed objects is about 140,000"
 
 
 def test_the_program_prints_the_verdict_and_exits_with_it(tmp_path: Path) -> None:

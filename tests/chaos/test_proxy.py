@@ -215,6 +215,20 @@ async def test_neither_end_nor_reset_passes_a_blackhole(proxy: FaultProxy, targe
     await eventually(lambda: proxy.open == 0)
 
 
+async def test_a_target_that_is_gone_is_not_told_through_a_blackhole_down(proxy: FaultProxy, target: Target) -> None:
+    async with connected(proxy) as (reader, writer):
+        await ask(reader, writer, b"before")
+        proxy.blackhole(Direction.DOWN)
+        target.connections[0].transport.abort()
+        await asyncio.sleep(0)
+        for _ in range(3):  # the first one makes its system say that it is gone
+            writer.write(b"!")
+            await nothing_comes(reader)
+        proxy.heal()
+        with pytest.raises(ConnectionResetError):
+            await reader.read(1)
+
+
 async def test_a_blackhole_takes_new_connections_and_joins_them_after_it(proxy: FaultProxy, target: Target) -> None:
     proxy.blackhole()
     async with connected(proxy) as (reader, writer):
@@ -262,6 +276,18 @@ async def test_slice_delivers_in_small_pieces_without_loss(proxy: FaultProxy, ta
         proxy.slice(1, gap=timedelta())
         sent = random.Random(2).randbytes(5_000)
         assert await ask(reader, writer, sent) == sent
+
+
+async def test_slices_of_several_writes_keep_their_gaps(proxy: FaultProxy) -> None:
+    loop = asyncio.get_running_loop()
+    async with connected(proxy) as (reader, writer):
+        proxy.slice(1, gap=10 * MILLISECONDS, direction=Direction.UP)
+        started = loop.time()
+        for part in (b"abcde", b"fghij"):
+            writer.write(part)
+            await asyncio.sleep(0.005)
+        assert await reader.readexactly(10) == b"abcdefghij"
+        assert loop.time() - started >= 0.09
 
 
 async def test_limit_cuts_after_exactly_so_many_bytes_from_now_on(proxy: FaultProxy, target: Target) -> None:

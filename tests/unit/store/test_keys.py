@@ -59,20 +59,6 @@ async def use_everything(store: StateStore, device: str) -> None:
     await store.register(registration(device, *places, timeout=timedelta()))
 
 
-@pytest.mark.parametrize("ending", ["response", "timeout"])
-async def test_F36_what_has_its_outcome_waits_nowhere(store: StateStore, client: Redis, ending: str) -> None:
-    done, waits = (registration("dock-1", by_value(str(i))) for i in range(2))
-    for one in (done, waits):
-        await store.register(one)
-    if ending == "response":
-        await store.respond(answer(done), "node-a")
-    else:
-        await store.finish(done.command_id, CommandState.TIMED_OUT, "node-a")
-    partition = partition_of("dock-1")
-    for index in (keys.due(partition), keys.topic(partition, done.expectations[0].topic)):
-        assert await client.zrange(index, 0, -1) == [waits.command_id.encode()]
-
-
 def scripts_calls(commands: list[str]) -> Iterator[tuple[list[str], list[str]]]:
     """The declared keys of each script, and all keys that it touched, out of MONITOR's lines."""
     declared: list[str] = []

@@ -1,0 +1,131 @@
+"""`homing chaos`: break things on purpose, and let the history say what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.output import Exit, Stop, err, out
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from app.chaos.options import ChaosOptions
+    from app.chaos.run import Result, Status
+
+
+def chaos(
+    scenario: Annotated[str | None, typer.Option("--scenario", "-s", metavar="NAME", help="See --list.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long load and faults last.")] = None,
+    commands: Annotated[int | None, typer.Option(help="Ends the load after so many commands.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides the schedule of faults and all choices.")] = 1,
+    nodes: Annotated[int | None, typer.Option(help="How many nodes.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Commands per second.")] = None,
+    schedule: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Faults as printed, in place of those from the seed.")
+    ] = None,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep history, logs and report there.")
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="The form of the test suite: seconds, not minutes.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="Show all scenarios, and what they must reach.")] = False,
+) -> None:
+    """Break nodes, broker and connections under load, and judge what became of every command.
+
+    Starts Redis, Mosquitto, nodes, devices and callers of its own; needs redis-server and mosquitto on this machine.
+    Exit code: 0 all figures reached, 1 not, 2 it cannot be run as asked.
+    """
+    from app.observability import configure_logging
+
+    configure_logging("error", "console")
+    if list_all:
+        out.print(_all())
+        return
+    if scenario is None:
+        raise Stop("--scenario: give one, such as R3; --list shows them all", Exit.USAGE)
+    from app.chaos.options import ChaosOptions
+    from app.chaos.run import prepare
+
+    options = ChaosOptions(
+        scenario=scenario,
+        seed=seed,
+        seconds=seconds,
+        commands=commands,
+        nodes=nodes,
+        rate=rate,
+        schedule=schedule,
+        short=short,
+        out=out_folder,
+    )
+    chosen, _, faults = prepare(options)
+    err.print(f"{chosen.name} {chosen.title}: {chosen.provoke}", markup=False)
+    for fault in faults[:SHOWN_FAULTS]:
+        err.print(f"  {fault}", markup=False)
+    if len(faults) > SHOWN_FAULTS:
+        err.print(f"  … and {len(faults) - SHOWN_FAULTS} more")
+    result = _run(options)
+    _show(result)
+    if not result.passed:
+        raise Stop("", Exit.FAILED)
+
+
+SHOWN_FAULTS = 20
+
+
+def _run(options: ChaosOptions) -> Result:
+    from rich.live import Live
+
+    from app.chaos.run import run_scenario
+
+    with Live(console=err, refresh_per_second=4, transient=True) as live:
+        return asyncio.run(run_scenario(options, lambda status: live.update(_table(status))))
+
+
+def _table(status: Status) -> Table:
+    from rich.table import Table
+
+    table = Table(title=f"{status.elapsed:.0f} s: {status.phase}", box=None)
+    for heading in ("alive nodes", "in flight", "done", "retries", "faults"):
+        table.add_column(heading, justify="right")
+    table.add_row(
+        f"{status.alive} of {status.nodes}",
+        f"{status.in_flight:,}",
+        f"{status.done:,}",
+        f"{status.retries:,}",
+        f"{status.faults} of {status.planned_faults}",
+    )
+    return table
+
+
+def _all() -> Table:
+    from rich.table import Table
+
+    from app.chaos.scenarios import SCENARIOS
+
+    table = Table("", "scenario", "how", "to reach", show_lines=True)
+    for one in SCENARIOS.values():
+        figures = ", ".join(f"{figure.name} {figure.compare} {figure.limit:g}" for figure in one.figures)
+        table.add_row(one.name, one.title, one.provoke, figures)
+    return table
+
+
+def _show(result: Result) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out.print(result.checked.render(), markup=False)
+    table = Table("figure", "to reach", "reached", "", title=f"{result.scenario.name} {result.scenario.title}")
+    for one in result.figures:
+        reached = "unknown" if one.value is None else f"{one.value:g}"
+        verdict = "ok" if one.passed else "MISSED" if one.counts else "missed (not judged in the short form)"
+        limit = f"{one.figure.compare} {one.figure.limit:g}"
+        table.add_row(one.figure.meaning, limit, reached, Text(verdict, "green" if one.passed else "red"))
+    out.print(table)
+    measured = ", ".join(f"{name} {value:g}" for name, value in sorted(result.measures.items()))
+    out.print(f"measured: {measured}", markup=False)
+    out.print(f"history: {result.history}", markup=False)
+    out.print(f"again: {result.command}", markup=False)
+    out.print("PASSED" if result.passed else "FAILED")

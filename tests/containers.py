@@ -1,0 +1,80 @@
+"""A service in a container instead of a process, for machines that have Docker and not the services.
+
+`scripts/test` sets HOMING_TEST_SERVICES=docker there. The container shares the host's network and the service's
+temporary folder, so that nothing else needs to know.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from docker.errors import APIError
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+IMAGES: Final = {"redis-server": "redis:7-bookworm", "mosquitto": "eclipse-mosquitto:2"}
+
+
+class ContainerProcess:
+    """As much of subprocess.Popen as a ServiceProcess uses."""
+
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        testcontainers_config.ryuk_disabled = True  # every container is removed by its owner
+        self._log = folder / "log"
+        self._container = DockerContainer(IMAGES[Path(command[0]).name]).with_kwargs(
+            entrypoint=list(command),
+            network_mode="host",
+            user=f"{os.getuid()}:{os.getgid()}",
+            working_dir=str(folder),
+        )
+        self._container.with_volume_mapping(str(folder), str(folder), "rw")
+        self._container.start()
+        self.returncode: int | None = None
+
+    @property
+    def pid(self) -> int:
+        wrapped = self._container.get_wrapped_container()
+        wrapped.reload()
+        return int(wrapped.attrs["State"]["Pid"])
+
+    def poll(self) -> int | None:
+        wrapped = self._container.get_wrapped_container()
+        if self.returncode is None:
+            wrapped.reload()
+            if wrapped.status in ("exited", "dead"):
+                self._finish(int(wrapped.attrs["State"]["ExitCode"]))
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        wrapped = self._container.get_wrapped_container()
+        with suppress(APIError):  # it ended meanwhile, or is as it should be
+            if number == signal.SIGSTOP:
+                wrapped.pause()
+                return
+            with suppress(APIError):
+                wrapped.unpause()  # Docker gives no signals to a paused container
+            if number != signal.SIGCONT:
+                wrapped.kill(signal=signal.Signals(number).name)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            try:
+                ended = self._container.get_wrapped_container().wait(timeout=timeout)
+            except Exception as error:
+                raise subprocess.TimeoutExpired("container", timeout or 0) from error
+            self._finish(int(ended["StatusCode"]))
+        return self.returncode or 0
+
+    def _finish(self, code: int) -> None:
+        self.returncode = code
+        self._log.write_bytes(self._container.get_wrapped_container().logs())
+        self._container.stop(force=True)
