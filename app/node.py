@@ -22,7 +22,7 @@ from app.commands.invoker import Invoker
 from app.commands.sweeper import Sweeper
 from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, UnavailableError
 from app.mqtt.base import MqttClient, Subscription
-from app.observability import Counters
+from app.observability import Counters, Fill
 from app.store.base import StateStore
 
 STEP_BUDGET: Final = 3.0
@@ -122,6 +122,11 @@ class Node:
         if self._state is NodeState.STARTING:
             raise UnavailableError("this node is starting: it waits for its store or its broker")
         return self._parts.invoker
+
+    def queues(self) -> dict[str, Fill]:
+        """How full every bounded queue of the node is."""
+        parts = self._parts
+        return parts.registry.queues() | parts.mqtt.queues() | parts.store.queues()
 
     async def nodes(self) -> Sequence[NodeInfo]:
         """The cluster as this node sees it."""

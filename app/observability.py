@@ -5,12 +5,19 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import structlog
 
 Counters = Counter[str]
 """Counts under stable names such as `drop.retained`; one for the whole node."""
+
+
+class Fill(NamedTuple):
+    """How full a bounded queue is."""
+
+    size: int
+    bound: int
 
 
 class _Monotonic(Protocol):

@@ -31,6 +31,7 @@ class ClusterApi:
             "state": node.state,
             "pending": node.registry.pending_count,
             "waiters": node.registry.waiter_count,
+            "queues": {name: fill._asdict() for name, fill in sorted(node.queues().items())},
             "counters": dict(sorted(node.counters.items())),
         }
         return BytesResponse(orjson.dumps({"nodes": [self._members(one) for one in await node.nodes()], "self": this}))

@@ -137,12 +137,20 @@ class Node(_Model):
     self: Annotated[bool, Field(description="Whether it is the node that answers.")]
 
 
+class Queue(_Model):
+    """How full a bounded queue is."""
+
+    size: int
+    bound: int
+
+
 class Self(_Model):
     """The node that answers."""
 
     state: str
     pending: Annotated[int, Field(description="Open commands whose home it is.")]
     waiters: Annotated[int, Field(description="Callers that wait on it.")]
+    queues: Annotated[dict[str, Queue], Field(description="How full each bounded queue is.")]
     counters: Annotated[dict[str, int], Field(description="What happened since its start, under stable names.")]
 
 
@@ -165,7 +173,13 @@ class Nodes(_Model):
                             "self": True,
                         }
                     ],
-                    "self": {"state": "ready", "pending": 0, "waiters": 0, "counters": {"response.local": 12}},
+                    "self": {
+                        "state": "ready",
+                        "pending": 0,
+                        "waiters": 0,
+                        "queues": {"pending": {"size": 0, "bound": 20000}},
+                        "counters": {"response.local": 12},
+                    },
                 }
             ]
         }

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from app.core.clock import Clock
 from app.core.errors import CapacityError
 from app.core.routing import Outcome
+from app.observability import Fill
 
 
 class Pending:
@@ -58,6 +59,13 @@ class Registry:
     def waiter_count(self) -> int:
         """Callers parked on this node."""
         return self._parked
+
+    def queues(self) -> dict[str, Fill]:
+        """How full both are."""
+        return {
+            "pending": Fill(self.pending_count, self._max_pending),
+            "waiters": Fill(self.waiter_count, self._max_waiters),
+        }
 
     def open(self, command_id: str) -> None:
         """Note a new command before anything is sent; CapacityError when the node has too many."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from app.core.messages import Publication, ReceivedMessage
+from app.observability import Fill
 
 
 class Delivery(Protocol):
@@ -48,6 +49,9 @@ class MqttClient(Protocol):
     @property
     def connected(self) -> bool:
         """True while CONNACK and all SUBACKs of the current connection are in."""
+
+    def queues(self) -> dict[str, Fill]:
+        """How many publishes wait for PUBACK, and how many deliveries for their acknowledgement."""
 
     async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
         """Begin to connect in the background and return at once; `wait_connected` tells when it worked."""

@@ -16,6 +16,7 @@ from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUn
 from app.core.messages import Publication, ReceivedMessage
 from app.core.topics import matches, parse_share, validate_filter, validate_topic
 from app.mqtt.base import MessageHandler, Subscription
+from app.observability import Fill
 
 MAX_QUEUED: Final = 100_000
 """Messages that wait for one client; more are dropped and counted as queue_full."""
@@ -185,6 +186,9 @@ class LoopbackMqttClient:
     @property
     def connected(self) -> bool:
         return self._connected.is_set()
+
+    def queues(self) -> dict[str, Fill]:
+        return {"deliveries": Fill(self._broker.holds_for(self.client_id), MAX_QUEUED)}
 
     async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
         for subscription in subscriptions:

@@ -24,6 +24,7 @@ from app.core.messages import Publication
 from app.mqtt.base import MessageHandler, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho_link import PahoLink
+from app.observability import Fill
 
 LONGEST_BACKOFF: Final = timedelta(seconds=5)
 TAKEN_OVER_BACKOFF: Final = timedelta(seconds=60)
@@ -72,6 +73,9 @@ class PahoMqttClient:
     @property
     def connected(self) -> bool:
         return self._link is not None
+
+    def queues(self) -> dict[str, Fill]:
+        return {} if self._link is None else self._link.queues()
 
     async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
         if self._task is not None:

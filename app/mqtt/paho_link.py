@@ -24,6 +24,7 @@ from app.mqtt.base import MessageHandler, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho_control import FIRST_FREE_PACKET_ID, SESSION_TAKEN_OVER, PahoControl
 from app.mqtt.stream import MqttStream
+from app.observability import Fill
 
 SLACK: Final = 64
 """Unacknowledged deliveries beyond the Receive Maximum (QoS 0, or 3.1.1) before reading from the broker stops."""
@@ -134,6 +135,13 @@ class PahoLink:
         else:
             future.set_result(None)
         return future
+
+    def queues(self) -> dict[str, Fill]:
+        """See `MqttClient.queues`."""
+        return {
+            "publishes": Fill(len(self._unconfirmed), self._window),
+            "deliveries": Fill(self._unacknowledged, self._options.receive_maximum + SLACK),
+        }
 
     def acknowledge(self, packet_id: int) -> None:
         """One delivery less to wait for; PUBACK when it was QoS 1."""

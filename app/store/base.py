@@ -10,6 +10,7 @@ from typing import Protocol
 from app.core.callback import Answer, Registration
 from app.core.command import Command, CommandState
 from app.core.routing import Outcome, Recorded
+from app.observability import Fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class StateStore(Protocol):
 
     async def close(self) -> None:
         """Let go of all connections; waiting calls fail with StoreUnavailableError."""
+
+    def queues(self) -> dict[str, Fill]:
+        """How full the store's own queues are."""
 
     async def ping(self) -> None:
         """Return when the store answers."""

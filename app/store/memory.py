@@ -19,6 +19,7 @@ from app.core.errors import (
 )
 from app.core.identifiers import partition_of_command
 from app.core.routing import Outcome, Recorded, Verdict
+from app.observability import Fill
 from app.store.base import Finished, Joined, Page, Query, Registered
 from app.store.rules import (
     GONE,
@@ -146,6 +147,9 @@ class MemoryStateStore:
 
     async def close(self) -> None:
         return
+
+    def queues(self) -> dict[str, Fill]:
+        return {"records": Fill(len(self._records), self._max_commands)}
 
     async def ping(self) -> None:
         return

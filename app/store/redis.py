@@ -33,6 +33,7 @@ from app.core.errors import (
 )
 from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
 from app.core.routing import Outcome, Recorded, Verdict
+from app.observability import Fill
 from app.store import redis_records as records
 from app.store.base import Finished, Joined, Page, Query, Registered
 from app.store.combiner import Argument, Combiner, CombinerOptions, RefusedError, Script
@@ -130,6 +131,10 @@ class RedisStateStore:
         combiner, self._combiner = self._combiner, None
         if combiner is not None:
             await combiner.close()
+
+    def queues(self) -> dict[str, Fill]:
+        waiting = 0 if self._combiner is None else self._combiner.outstanding
+        return {"store_calls": Fill(waiting, self._options.max_queue)}
 
     async def ping(self) -> None:
         await self._call("PING")
