@@ -207,6 +207,18 @@ class Node:
     async def _begin(self) -> None:
         await self._parts.store.start()
         await self._parts.cluster.join(self._info)
+        await self._take_up()
+
+    async def _take_up(self) -> None:
+        """Keep the deadlines of commands that an earlier start under this id left open; the sweep would be later."""
+        parts = self._parts
+        left = await parts.store.pending_of(self._info.node_id)
+        now = await parts.store.now()
+        for command in left:
+            parts.registry.reopen(command.id)
+            parts.expirer.keep(command.id, timedelta(microseconds=max(0, command.deadline - now)))
+        if left:
+            self._log.info("commands_taken_up", count=len(left))
 
     async def _live(self, *, begun: bool) -> None:
         """Everything between the first sign of life and the last, over as many incarnations as it takes."""

@@ -75,6 +75,10 @@ class Registry:
         self._pending[command_id] = Pending(now)
         self._unmarked.append((now, command_id))
 
+    def reopen(self, command_id: str) -> None:
+        """Note a command that an earlier incarnation of this node left open; not one to refuse for lack of room."""
+        self._pending.setdefault(command_id, Pending(self._clock.monotonic()))
+
     def discard(self, command_id: str) -> None:
         """Forget a command that was never registered."""
         self._pending.pop(command_id, None)

@@ -30,8 +30,12 @@ def chaos(
     out_folder: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep history, logs and report there.")
     ] = None,
-    short: Annotated[bool, typer.Option("--short", help="The form of the test suite: seconds, not minutes.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="Show all scenarios, and what they must reach.")] = False,
+    short: Annotated[  # noqa: FBT002 - how typer takes a flag
+        bool, typer.Option("--short", help="The form of the test suite: seconds, not minutes.")
+    ] = False,
+    list_all: Annotated[  # noqa: FBT002 - how typer takes a flag
+        bool, typer.Option("--list", help="Show all scenarios, and what they must reach.")
+    ] = False,
 ) -> None:
     """Break nodes, broker and connections under load, and judge what became of every command.
 

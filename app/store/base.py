@@ -77,6 +77,9 @@ class StateStore(Protocol):
     async def ping(self) -> None:
         """Return when the store answers."""
 
+    async def now(self) -> int:
+        """The store's clock, by which all its instants are given: microseconds since the epoch."""
+
     async def register(self, registration: Registration) -> Registered | Joined:
         """Put record, topic index, correlations, deadline and idempotency key in place in one step.
 

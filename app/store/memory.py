@@ -160,6 +160,9 @@ class MemoryStateStore:
         self._forget_expired()
         return len(self._records) + self._indexes.size
 
+    async def now(self) -> int:
+        return self._now()
+
     async def register(self, registration: Registration) -> Registered | Joined:
         self._forget_expired()
         known = self._records.get(registration.command_id)

@@ -139,6 +139,10 @@ class RedisStateStore:
     async def ping(self) -> None:
         await self._call("PING")
 
+    async def now(self) -> int:
+        seconds, microseconds = await self._call("TIME")
+        return int(seconds) * 1_000_000 + int(microseconds)
+
     async def register(self, registration: Registration) -> Registered | Joined:
         partition = partition_of_command(registration.command_id)
         topics, by_order, values = records.expected_keys(partition, registration)

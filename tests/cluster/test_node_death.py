@@ -134,3 +134,14 @@ async def test_F71_parked_callers_of_a_stopping_node_are_told_where_to_ask(clust
         finals = [await client.final(1, body["id"], timedelta(seconds=10)) for _, body in answers]
     assert {command["state"] for command in finals} == {"succeeded"}
     assert took < 15
+
+
+async def test_F13_a_restarted_node_takes_up_what_it_left_open(cluster: Cluster) -> None:
+    restarted = cluster.nodes[0]
+    async with devices(cluster.broker, Held()), caller(cluster) as client:
+        _, sent = await client.command(0, "SN-LEFT", {}, timeout="8s", Prefer="respond-async")
+        restarted.kill()
+        await asyncio.to_thread(restarted.start)
+        assert "commands_taken_up" in restarted.log_text
+        expired = await client.final(1, sent["id"], timedelta(seconds=15))
+    assert expired["state"] == "timed_out"

@@ -290,6 +290,13 @@ class TestBusyDevice:
         assert isinstance(await store.register(registration("dock-1", by_order(), key="k")), Joined)
 
 
+async def test_now_is_the_clock_of_its_instants(store: StateStore) -> None:
+    before = await store.now()
+    registered = await store.register(registration())
+    assert isinstance(registered, Registered)
+    assert before <= registered.created_at <= await store.now()
+
+
 class TestRespond:
     @pytest.mark.parametrize("place", [None, by_value("flight-7"), by_order()], ids=["id", "value", "order"])
     async def test_the_response_is_the_outcome(

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 
 from app.cluster.base import NodeInfo
 from app.cluster.local import LocalCluster
-from app.commands.sweeper import Sweeper, share_of
+from app.commands.sweeper import COVER, GRACE, Sweeper, share_of
 from app.core.command import CommandState
 from tests.unit.assembly import assemble, request
 
@@ -21,6 +22,41 @@ def test_a_node_that_leaves_moves_only_its_own_partitions() -> None:
     before = set(share_of("n1", ["n1", "n2", "n3"]))
     after = set(share_of("n1", ["n1", "n2"]))
     assert before < after
+
+
+class Crowd(LocalCluster):
+    """A cluster whose dead members still hold their leases."""
+
+    async def nodes(self) -> Sequence[NodeInfo]:
+        return [NodeInfo(f"n{number}", "i", f"c{number}", 0) for number in range(1, 10)]
+
+
+async def test_F13_whoever_a_partition_falls_to_may_have_died_with_its_home_node() -> None:
+    assembly = await assemble()
+    invocation = await assembly.members[0].invoker.invoke(request(timeout=timedelta(seconds=1)), park=True)
+    owner = next(
+        node
+        for node in (f"n{number}" for number in range(1, 10))
+        if int(invocation.command.id[:3]) in share_of(node, [f"n{number}" for number in range(1, 10)])
+    )
+    sweeper = Sweeper(
+        store=assembly.store,
+        cluster=Crowd(),
+        registry=assembly.members[0].registry,
+        node_id="n1" if owner != "n1" else "n2",
+        interval=1,
+        counters=Counter(),
+    )
+    assembly.clock.advance(1 + GRACE.total_seconds() + 0.01)
+    await sweeper.sweep()
+    (command,) = await assembly.store.get([invocation.command.id])
+    assert command is not None
+    assert not command.state.final
+    assembly.clock.advance((COVER - GRACE).total_seconds())
+    await sweeper.sweep()
+    (command,) = await assembly.store.get([invocation.command.id])
+    assert command is not None
+    assert command.state is CommandState.TIMED_OUT
 
 
 async def test_F13_a_dead_nodes_command_is_timed_out_after_the_grace() -> None:

@@ -1,0 +1,243 @@
+"""Nodes with one mistake each, planted to see that the rig finds it: `python -m tests.chaos.mutants NAME serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from importlib import import_module, resources
+from types import MappingProxyType
+from typing import Any, Final
+
+
+def _class(path: str) -> Any:
+    """A class of the product. Untyped: what is planted does not fit, on purpose."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def puback_before_store() -> None:
+    """PUBACK as soon as a response has come."""
+    dispatcher = _class("app.callbacks.dispatcher.Dispatcher")
+    handle = dispatcher.handle
+
+    def too_early(self: Any, delivery: Any) -> None:
+        delivery.acknowledge()
+        handle(self, delivery)
+
+    dispatcher.handle = too_early
+
+
+def no_adoption() -> None:
+    """Sessions of dead nodes are left alone."""
+
+    async def look(_self: Any) -> None:
+        pass
+
+    _class("app.callbacks.adopter.Adopter").look = look
+
+
+def adoption_throws_away() -> None:
+    """What a dead node's session held is acknowledged and forgotten."""
+    client = _class("app.mqtt.paho.PahoMqttClient")
+    drain = client.drain
+
+    async def in_vain(self: Any, filters: Any, _handler: Any, idle: timedelta) -> Any:
+        return await drain(self, filters, lambda delivery: delivery.acknowledge(), idle)
+
+    client.drain = in_vain
+
+
+def stops_without_unsubscribing() -> None:
+    """A node that stops ends its session while responses are still given to it."""
+
+    async def hand_over(_self: Any) -> bool:
+        return True
+
+    _class("app.node.Node")._hand_over = hand_over
+
+
+def sweep_off() -> None:
+    """Nobody ends the overdue commands of dead nodes."""
+
+    async def sweep(_self: Any) -> None:
+        pass
+
+    _class("app.commands.sweeper.Sweeper").sweep = sweep
+
+
+def no_fencing() -> None:
+    """A node that lost its lease does not notice."""
+    cluster = _class("app.cluster.redis.RedisCluster")
+    renew = cluster._renew
+
+    async def always(self: Any, node: Any) -> bool:
+        await renew(self, node)
+        return True
+
+    cluster._renew = always
+
+
+def publishes_late() -> None:
+    """What could not be sent is sent when the broker is back, as paho would do by itself (F5)."""
+    client, link = _class("app.mqtt.paho.PahoMqttClient"), _class("app.mqtt.paho_link.PahoLink")
+    unavailable = _class("app.core.errors.BrokerUnavailableError")
+    publish, open_link = client.publish, link.open
+    kept: list[Any] = []
+
+    def keep(self: Any, publication: Any) -> Any:
+        try:
+            return publish(self, publication)
+        except unavailable:
+            kept.append(publication)
+            raise
+
+    async def send_kept(self: Any, *arguments: Any, **named: Any) -> None:
+        await open_link(self, *arguments, **named)
+        while kept:
+            self.publish(kept.pop())
+
+    client.publish = keep
+    client.connected = property(lambda _self: True)
+    link.open = send_kept
+
+
+def wake_ups_lost_and_no_resync() -> None:
+    """A caller learns of an outcome only where its response came in."""
+    delivery = _class("app.callbacks.delivery.Delivery")
+
+    async def fetch(_self: Any, _ids: Any, _counter: Any) -> None:
+        pass
+
+    delivery.wake = lambda _self, _command_id, _outcome: None
+    delivery._fetch = fetch
+
+
+def publish_before_register() -> None:
+    """The command leaves before it is on record (F1)."""
+    invoker, store = _class("app.commands.invoker.Invoker"), _class("app.store.redis.RedisStateStore")
+    registration_of, publish, register = invoker._registration, invoker._publish, store.register
+    begun: list[Any] = []
+
+    def remember(self: Any, request: Any, profile: Any) -> Any:
+        registration = registration_of(self, request, profile)
+        begun.append((self, profile, request))
+        return registration
+
+    async def send_first(self: Any, registration: Any) -> Any:
+        sender, profile, request = begun.pop()
+        now = round(_class("app.system.SystemClock")().wall() * 1_000_000)
+        registered = _class("app.store.base.Registered")(now, now + registration.timeout // timedelta(microseconds=1))
+        as_command = import_module("app.commands.invoker")._as_command
+        publish(sender, profile, request, as_command(registration, registered))
+        await asyncio.sleep(0.01)
+        return await register(self, registration)
+
+    invoker._registration, store.register = remember, send_first
+    invoker._publish = lambda _self, _profile, _request, _command: None
+
+
+def idempotency_ignored() -> None:
+    """A retry is a new command (F14)."""
+    invoker = _class("app.commands.invoker.Invoker")
+    registration_of = invoker._registration
+    invoker._registration = lambda self, request, profile: registration_of(
+        self, replace(request, idempotency_key=None), profile
+    )
+
+
+def drops_when_full() -> None:
+    """A node that has fifty responses under way acknowledges and drops the others (F54)."""
+    dispatcher = _class("app.callbacks.dispatcher.Dispatcher")
+    handle = dispatcher.handle
+
+    def drop(self: Any, delivery: Any) -> None:
+        if len(self._settling) > 50:
+            delivery.acknowledge()
+        else:
+            handle(self, delivery)
+
+    dispatcher.handle = drop
+
+
+def outcome_overwritten() -> None:
+    """A response that comes after the outcome replaces it: no compare-and-set (F8)."""
+    _change("respond", "if not finished then\n  local outcome", "if state ~= 'running' then\n  local outcome")
+
+
+def oldest_waiter_wins() -> None:
+    """A response answers the command that has waited longest on its topic, whatever id it carries (F10)."""
+    oldest = "redis.call('ZRANGE', key('topic', topic_digest), 0, 0)[1] or ARGV[2]"
+    _change("respond", "  id = ARGV[2]\n", f"  id = {oldest}\n")
+
+
+def index_never_ends() -> None:
+    """The topic index has no end of its own, and an outcome takes nothing out of it (F36)."""
+    _change("common", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
+    _change(
+        "common",
+        "redis.call('PEXPIREAT', name, at_ms)\n  end\nend\n\n-- What",
+        "redis.call('TIME')\n  end\nend\n\n-- What",
+    )
+
+
+def _change(script: str, old: str, new: str) -> None:
+    """Plant a mistake into a Lua script, before it is loaded."""
+    source = (resources.files("app.store") / "lua" / f"{script}.lua").read_text()
+    if source.count(old) != 1:
+        raise LookupError(f"{script}.lua has {source.count(old)} times what the mutant is to change; needed is once")
+    kind = _class("app.store.combiner.Script")
+    of = kind.of
+    kind.of = lambda text: of(text.replace(old, new))
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`scenario` finds it, and says so with one of `found_as`: figures missed, or kinds of violations.
+
+    `faults`: a schedule in place of the one from the seed; `settings`: of the nodes.
+    """
+
+    plant: Callable[[], None]
+    scenario: str
+    found_as: tuple[str, ...]
+    faults: str = ""
+    commands: int | None = None
+    rate: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
+    {
+        one.plant.__name__: one
+        for one in (
+            # Cut off from Redis, then killed before it could record what it had acknowledged.
+            Mutant(puback_before_store, "R10", ("answer_lost",), faults="1 blackhole n2 3\n2.5 kill n2 1\n"),
+            Mutant(no_adoption, "R3", ("answer_lost",)),
+            Mutant(adoption_throws_away, "R3", ("answer_lost",)),
+            Mutant(stops_without_unsubscribing, "R4", ("answer_lost", "callers_failed"), rate=250),
+            Mutant(sweep_off, "R2", ("never_final", "unfinished")),
+            Mutant(no_fencing, "R5", ("not_reborn",)),
+            Mutant(publishes_late, "R13", ("executed_unsent", "executed_late")),
+            Mutant(wake_ups_lost_and_no_resync, "R1", ("hung", "callers_failed"), commands=60),
+            Mutant(publish_before_register, "R15", ("missed_echoes", "answer_lost"), commands=120),
+            Mutant(idempotency_ignored, "R5", ("executed_twice",)),
+            Mutant(drops_when_full, "R14", ("answer_lost",)),
+            Mutant(outcome_overwritten, "R15", ("answer_differs", "outcome_changed", "disagree")),
+            Mutant(oldest_waiter_wins, "R16", ("wrong_answer",)),
+            Mutant(index_never_ends, "R18", ("keys_left",)),
+        )
+    }
+)
+
+
+def main() -> None:
+    """Plant the mistake, then run the node."""
+    MUTANTS[sys.argv.pop(1)].plant()
+    import_module("app.cli").main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The rig finds every planted mistake. Slow, so not part of an ordinary run: `scripts/mutants`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.chaos.options import ChaosOptions
+from app.chaos.run import run_scenario
+from tests.chaos.mutants import MUTANTS
+
+pytestmark = [pytest.mark.mutants, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+async def test_mutant_is_found(name: str, tmp_path: Path) -> None:
+    mutant = MUTANTS[name]
+    schedule = None
+    if mutant.faults:
+        schedule = tmp_path / "schedule"
+        schedule.write_text(mutant.faults)
+    options = ChaosOptions(
+        scenario=mutant.scenario,
+        short=True,
+        commands=mutant.commands,
+        rate=mutant.rate,
+        schedule=schedule,
+        out=tmp_path / "out",
+        node_command=(sys.executable, "-m", "tests.chaos.mutants", name, "serve"),
+        node_settings=mutant.settings,
+    )
+    result = await run_scenario(options)
+    missed = {one.figure.name for one in result.figures if one.counts and not one.passed}
+    found = missed | {kind for kind, count in result.checked.counts.items() if count}
+    assert not result.passed
+    assert found & set(mutant.found_as), (found, (result.history.parent / "report.txt").read_text())
