@@ -188,7 +188,8 @@ class Node:
         The last node out keeps its subscription, so that what devices say meanwhile is found at the next start (F51).
         """
         parts = self._parts
-        if not await self._step("look_for_others", self._others()):
+        if not await self._others_live():
+            self._log.info("session_kept", reason="this is the last node", client_id=self._info.client_id)
             await self._step("settle", parts.dispatcher.drained())
             return False
         # No new responses; those that arrived are recorded and acknowledged while store and broker are still there.
@@ -198,11 +199,15 @@ class Node:
             and await self._step("settle", parts.dispatcher.drained())
         )
 
-    async def _others(self) -> None:
-        if not self._parts.cluster.remembers:
-            return
-        if not any(node.node_id != self._info.node_id for node in await self._parts.cluster.nodes()):
-            raise UnavailableError("this is the last node: its session is kept")
+    async def _others_live(self) -> bool:
+        cluster = self._parts.cluster
+        if not cluster.remembers:
+            return True
+        try:
+            async with asyncio.timeout(STEP_BUDGET):
+                return any(node.node_id != self._info.node_id for node in await cluster.nodes())
+        except (HomingError, TimeoutError):
+            return False
 
     async def _begin(self) -> None:
         await self._parts.store.start()

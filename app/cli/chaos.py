@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,6 +85,8 @@ def _run(options: ChaosOptions) -> Result:
 
     from app.chaos.run import run_scenario
 
+    # Everything that was started has to be stopped, also when we are told to stop.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Live(console=err, refresh_per_second=4, transient=True) as live:
         return asyncio.run(run_scenario(options, lambda status: live.update(_table(status))))
 

@@ -211,7 +211,7 @@ def _receive_maximum(facts: BrokerFacts) -> Finding:
     seen = f"{facts.receive_maximum} commands may be on their way to it"
     if facts.receive_maximum <= SMALL_RECEIVE_MAXIMUM:
         return _broker(
-            Level.WARN, "Receive Maximum", seen, "More are refused with 503. Mosquitto: max_inflight_messages 1000."
+            Level.WARN, "Receive Maximum", seen, "More wait their turn. Mosquitto: max_inflight_messages 1000."
         )
     return _broker(Level.OK, "Receive Maximum", seen)
 

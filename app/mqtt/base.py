@@ -60,11 +60,12 @@ class MqttClient(Protocol):
         """Return when `connected` is true."""
 
     def publish(self, publication: Publication) -> asyncio.Future[None]:
-        """Send at once and return a future that is done at PUBACK (QoS 1) or when written (QoS 0).
+        """Send and return a future that is done at PUBACK (QoS 1) or when written (QoS 0).
 
-        Raises BrokerUnavailableError (nothing was sent) when not connected or when the send window is full. The future
-        fails with PublishUnconfirmedError when the connection breaks before PUBACK, and with BrokerUnavailableError
-        when the broker refuses the message with a reason code of 0x80 or above (0x10, nobody subscribed, is success).
+        What exceeds the broker's Receive Maximum waits its turn, in a bounded queue and not beyond its message expiry.
+        Raises BrokerUnavailableError (nothing was sent) when not connected or when that queue is full. The future fails
+        with PublishUnconfirmedError when the connection breaks before PUBACK, and with BrokerUnavailableError when it
+        was never sent, or when the broker refuses it with 0x80 or above (0x10, nobody subscribed, is success).
         """
 
     async def restart_as(self, client_id: str) -> None:

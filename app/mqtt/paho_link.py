@@ -6,9 +6,9 @@ import asyncio
 import math
 import ssl
 import struct
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -35,6 +35,14 @@ _MAX_EXPIRY_SECONDS: Final = 2**32 - 1
 _NO_PROPERTIES: Final = packets.publish_properties(None, None, None)
 
 _log = structlog.get_logger(__name__)
+
+
+class _Unsent(NamedTuple):
+    """A publish that waits for room in the broker's window; `expires_at` is on the loop's clock."""
+
+    publication: Publication
+    future: asyncio.Future[None]
+    expires_at: float
 
 
 class PahoLink:
@@ -67,6 +75,7 @@ class PahoLink:
         self._stream = MqttStream(self._on_packet, self.end)
         self._control = PahoControl(options, self._stream.write, self._on_control_end, clean=clean)
         self._unconfirmed: dict[int, asyncio.Future[None]] = {}
+        self._unsent: deque[_Unsent] = deque()
         self._last_packet_id = FIRST_FREE_PACKET_ID - 1
         self._unacknowledged = 0
         self.deliveries = 0
@@ -120,26 +129,22 @@ class PahoLink:
 
     def publish(self, publication: Publication) -> asyncio.Future[None]:
         """See `MqttClient.publish`."""
-        if len(self._unconfirmed) >= self._window or self._stream.choked:
-            raise BrokerUnavailableError(f"{len(self._unconfirmed)} messages wait for the MQTT broker already")
-        packet_id = self._free_packet_id() if publication.qos else 0
-        packet = self._encode(publication, packet_id)
-        if len(packet) > self._broker_max_packet_size:
-            raise PayloadTooLargeError(
-                "payload", f"makes a packet of {len(packet)} bytes; the broker takes {self._broker_max_packet_size}"
-            )
-        self._stream.write(packet)
+        waiting = len(self._unconfirmed) + len(self._unsent)
+        if self._stream.choked or waiting >= self._options.send_window:
+            raise BrokerUnavailableError(f"{waiting} messages wait for the MQTT broker already")
         future: asyncio.Future[None] = self._loop.create_future()
-        if packet_id:
-            self._unconfirmed[packet_id] = future
+        if publication.qos and (self._unsent or len(self._unconfirmed) >= self._window):
+            self._packet(publication, FIRST_FREE_PACKET_ID)  # what is wrong with it is said now
+            expiry = math.inf if publication.message_expiry is None else publication.message_expiry.total_seconds()
+            self._unsent.append(_Unsent(publication, future, self._loop.time() + expiry))
         else:
-            future.set_result(None)
+            self._send(publication, future)
         return future
 
     def queues(self) -> dict[str, Fill]:
         """See `MqttClient.queues`."""
         return {
-            "publishes": Fill(len(self._unconfirmed), self._window),
+            "publishes": Fill(len(self._unconfirmed) + len(self._unsent), self._options.send_window),
             "deliveries": Fill(self._unacknowledged, self._options.receive_maximum + SLACK),
         }
 
@@ -165,6 +170,8 @@ class PahoLink:
             self._counters["publish_unconfirmed"] += 1
             _fail(future, PublishUnconfirmedError(reason))
         self._unconfirmed.clear()
+        while self._unsent:
+            _fail(self._unsent.popleft().future, BrokerUnavailableError(reason))
 
     async def _subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         try:
@@ -172,6 +179,34 @@ class PahoLink:
         except ConnectionRefusedError:
             self._counters["subscribe_refused"] += 1
             raise
+
+    def _send(self, publication: Publication, future: asyncio.Future[None]) -> None:
+        packet_id = self._free_packet_id() if publication.qos else 0
+        self._stream.write(self._packet(publication, packet_id))
+        if packet_id:
+            self._unconfirmed[packet_id] = future
+        else:
+            future.set_result(None)
+
+    def _send_waiting(self) -> None:
+        """Send what waited for the broker's window, but never after its expiry (F5)."""
+        while self._unsent and len(self._unconfirmed) < self._window:
+            publication, future, expires_at = self._unsent.popleft()
+            if future.done():
+                continue
+            if self._loop.time() < expires_at:
+                self._send(publication, future)
+            else:
+                self._counters["publish_expired"] += 1
+                _fail(future, BrokerUnavailableError("its time was over before the broker took it"))
+
+    def _packet(self, publication: Publication, packet_id: int) -> bytes:
+        packet = self._encode(publication, packet_id)
+        if len(packet) > self._broker_max_packet_size:
+            raise PayloadTooLargeError(
+                "payload", f"makes a packet of {len(packet)} bytes; the broker takes {self._broker_max_packet_size}"
+            )
+        return packet
 
     def _encode(self, publication: Publication, packet_id: int) -> bytes:
         topic = publication.topic
@@ -256,6 +291,8 @@ class PahoLink:
 
     def _on_puback(self, packet_id: int, reason_code: int) -> None:
         future = self._unconfirmed.pop(packet_id, None)
+        if self._unsent:
+            self._send_waiting()
         if future is None or future.done():
             return
         if reason_code < _FAILURE:

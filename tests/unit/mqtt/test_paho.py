@@ -147,20 +147,40 @@ async def test_F58_the_window_is_the_smaller_of_ours_and_the_brokers() -> None:
     receive_maximum_3 = b"\x20\x06\x00\x00\x03\x21\x00\x03"
     async with (
         FakeBroker(connack=receive_maximum_3, puback_code=None) as broker,
-        connected(options_for(broker)) as (client, _),
+        connected(replace(options_for(broker), send_window=5)) as (client, _),
     ):
-        futures = [client.publish(Publication("a", b"")) for _ in range(3)]
-        with pytest.raises(BrokerUnavailableError, match="3 messages wait"):
+        futures = [client.publish(Publication("a", b"")) for _ in range(5)]
+        with pytest.raises(BrokerUnavailableError, match="5 messages wait"):
             await client.publish(Publication("a", b""))
         await broker.wait_for_packets(0x30, 3)
         first_id = broker.packets(0x30)[0][3:5]
         broker.send(packets.packet(0x40, first_id))
         await futures[0]
-        futures.append(client.publish(Publication("a", b"")))
         await broker.wait_for_packets(0x30, 4)
         broker.hang_up()
         results = await asyncio.gather(*futures[1:], return_exceptions=True)
-        assert [type(result) for result in results] == [PublishUnconfirmedError] * 3
+        # Three may have arrived; the fifth was never sent.
+        assert [type(result) for result in results] == [PublishUnconfirmedError] * 3 + [BrokerUnavailableError]
+
+
+async def test_F5_what_waits_for_the_window_is_never_sent_after_its_expiry() -> None:
+    receive_maximum_1 = b"\x20\x06\x00\x00\x03\x21\x00\x01"
+    async with (
+        FakeBroker(connack=receive_maximum_1, puback_code=None) as broker,
+        connected(options_for(broker)) as (client, counters),
+    ):
+        first = client.publish(Publication("a", b"first"))
+        expired = client.publish(Publication("a", b"expired", message_expiry=timedelta()))
+        waiting = client.publish(Publication("a", b"waiting", message_expiry=timedelta(minutes=1)))
+        await broker.wait_for_packets(0x30, 1)
+        broker.send(packets.packet(0x40, broker.packets(0x30)[0][3:5]))
+        await first
+        with pytest.raises(BrokerUnavailableError, match="its time was over"):
+            await expired
+        await broker.wait_for_packets(0x30, 2)
+        assert [packet[-7:] for packet in broker.packets(0x30)][1] == b"waiting"
+        assert not waiting.done()
+        assert counters["publish_expired"] == 1
 
 
 async def test_a_packet_over_the_brokers_limit_is_refused_and_the_link_stays() -> None:
