@@ -22,7 +22,11 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
+
+from app.core.identifiers import PARTITIONS
 
 NODES = "mqtt:nodes"
 NODE_CHANNEL_PREFIX = "mqtt:node:"
@@ -33,38 +37,40 @@ def _digest(*parts: str) -> str:
     return urlsafe_b64encode(blake2b("\0".join(parts).encode(), digest_size=12).digest()).decode("ascii")
 
 
-def _tag(partition: int) -> str:
-    return f"{{{partition:03d}}}"
+_TAGS: Final = tuple(f"{{{partition:03d}}}" for partition in range(PARTITIONS))
 
 
 def callback(partition: int, command_id: str) -> str:
     """The record of a command."""
-    return f"mqtt:callback:{_tag(partition)}:{command_id}"
+    return f"mqtt:callback:{_TAGS[partition]}:{command_id}"
 
 
+@lru_cache(maxsize=8192)
 def topic(partition: int, topic_name: str) -> str:
     """Who waits on a topic."""
-    return f"mqtt:topic:{_tag(partition)}:{_digest(topic_name)}"
+    return f"mqtt:topic:{_TAGS[partition]}:{_digest(topic_name)}"
 
 
 def correlation(partition: int, topic_name: str, value: str) -> str:
     """Which command a foreign correlation value on a topic means."""
-    return f"mqtt:correlation:{_tag(partition)}:{_digest(topic_name, value)}"
+    return f"mqtt:correlation:{_TAGS[partition]}:{_digest(topic_name, value)}"
 
 
+@lru_cache(maxsize=PARTITIONS)
 def due(partition: int) -> str:
     """Open commands by deadline."""
-    return f"mqtt:due:{_tag(partition)}"
+    return f"mqtt:due:{_TAGS[partition]}"
 
 
+@lru_cache(maxsize=PARTITIONS)
 def listing(partition: int) -> str:
     """All commands on record by registration time."""
-    return f"mqtt:list:{_tag(partition)}"
+    return f"mqtt:list:{_TAGS[partition]}"
 
 
 def idempotency(partition: int, device_id: str, key: str) -> str:
     """The command that an idempotency key stands for."""
-    return f"mqtt:idempotency:{_tag(partition)}:{_digest(device_id, key)}"
+    return f"mqtt:idempotency:{_TAGS[partition]}:{_digest(device_id, key)}"
 
 
 def lease(node_id: str) -> str:

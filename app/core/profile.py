@@ -140,7 +140,7 @@ class DeviceProfile:
 
     def expectations(self, facts: CommandFacts) -> tuple[Expectation, ...]:
         """Where responses to this command may arrive, without repetition."""
-        found: dict[Expectation, None] = {}
+        found: list[Expectation] = []
         for spec in self.responses:
             value = ""
             if spec.correlation is Correlation.VALUE:
@@ -148,7 +148,9 @@ class DeviceProfile:
                 if rendered is None:
                     continue
                 value = str(rendered)
-            found[Expectation(self._response_topic(spec, facts), spec.correlation, value)] = None
+            one = Expectation(self._response_topic(spec, facts), spec.correlation, value)
+            if one not in found:
+                found.append(one)
         return tuple(found)
 
     @staticmethod

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import Counter, deque
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from app.core.errors import StoreUnavailableError
@@ -57,6 +58,11 @@ class CallQueue:
         """How many callers wait, for their turn or for their reply."""
         return sum(not call.future.done() for call in (*self._waiting, *self._taken))
 
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop. Kept, as asking for it costs a system call on Python 3.11."""
+        return asyncio.get_running_loop()
+
     async def put(self, packed: bytes, deadline: float) -> asyncio.Future[Any]:
         """Line up. When the queue is full a call with a deadline is refused, one without waits for room."""
         while len(self._waiting) >= self._bound:
@@ -66,12 +72,11 @@ class CallQueue:
             await self._room()
         if not self._open:
             raise StoreUnavailableError("the store is closed")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = self.loop.create_future()
         self._waiting.append(Call(packed, future, deadline))
         _wake_one(self._idle)
         if self._ticker is None:
-            self._ticker = loop.call_later(TICK_SECONDS, self._tick)
+            self._ticker = self.loop.call_later(TICK_SECONDS, self._tick)
         return future
 
     async def take(self, most: int) -> list[Call]:
@@ -87,7 +92,7 @@ class CallQueue:
             if batch:
                 self._taken.update(batch)
                 return batch
-            idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            idle: asyncio.Future[None] = self.loop.create_future()
             self._idle.append(idle)
             await idle
 

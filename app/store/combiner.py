@@ -129,9 +129,7 @@ class Combiner:
         if budget is None:
             deadline = math.inf
         else:
-            deadline = asyncio.get_running_loop().time() + (
-                budget if self.connected else min(budget, AWAY_BUDGET_SECONDS)
-            )
+            deadline = self._queue.loop.time() + (budget if self.connected else min(budget, AWAY_BUDGET_SECONDS))
         return await (await self._queue.put(_pack(command), deadline))
 
 
