@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from app.chaos.history import AnswerAcked, Answered, Executed
@@ -24,6 +25,8 @@ from app.simulator.families import ECHO, FAMILIES, Family, Request
 RESEND_SECONDS: Final = 0.1
 """A device sends again what the broker did not acknowledge."""
 GIVE_UP_SECONDS: Final = 60.0
+CHUNK: Final = 50
+"""So many answers in a row."""
 
 Plan = Callable[[Request, random.Random], Sequence[float] | None]
 """In how many seconds a device answers, once per entry; none for a silent device; None to hold the answer back."""
@@ -63,7 +66,7 @@ class Fleet:
     _timers: set[asyncio.TimerHandle] = field(default_factory=set)
     _counters: dict[str, Counter[str]] = field(default_factory=dict)
     _first_seen: dict[str, int] = field(default_factory=dict)
-    """Command id -> over which connection of its session it came first: MQTT redelivers over a later one only."""
+    """Command id -> how often its session was cut when it came first: MQTT redelivers only after another cut."""
     _unacked: int = 0
 
     @property
@@ -84,7 +87,7 @@ class Fleet:
             counters = self._counters[options.client_id] = Counter()
             client = PahoMqttClient(options, counters, random.Random(f"{self.seed} {number}"))
             self.clients.append(client)
-            await client.start(topics, lambda delivery, to=client: self._receive(to, delivery))  # type: ignore[misc]
+            await client.start(topics, partial(self._receive, client))
         async with asyncio.timeout(30):
             for client in self.clients:
                 await client.wait_connected()
@@ -96,13 +99,15 @@ class Fleet:
         self._timers.clear()
         await asyncio.gather(*(client.stop() for client in self.clients))
 
-    def release(self, rng: random.Random | None = None) -> None:
-        """Answer everything that was held back, in this order or shuffled."""
+    async def release(self, rng: random.Random | None = None) -> None:
+        """Answer everything that was held back, in this order or shuffled, and let the callers live meanwhile."""
         held, self.held = self.held, []
         if rng is not None:
             rng.shuffle(held)
-        for client, request in held:
+        for number, (client, request) in enumerate(held):
             self._answer(client, request)
+            if number % CHUNK == 0:
+                await asyncio.sleep(0)
 
     @property
     def _family(self) -> Family:
@@ -112,8 +117,9 @@ class Fleet:
         request = self._family.read(delivery.message)
         nonce = _nonce(request)
         again = self.executions[request.command_id]
-        connections = self._counters[client.client_id]["connected"]
-        redelivered = connections > self._first_seen.setdefault(request.command_id, connections)
+        counters = self._counters[client.client_id]
+        breaks = counters["connection_lost"] + counters["connection_failed"]
+        redelivered = breaks > self._first_seen.setdefault(request.command_id, breaks)
         self.executions[request.command_id] += 1
         if request.deadline is not None and self.clock.wall() > request.deadline:
             self.counts["late"] += 1

@@ -311,6 +311,7 @@ class Finals:
     choose: Callable[[], tuple[str, str]]
     commands: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Command id -> what was read, or an empty object for one that is gone."""
+    _read_on: dict[str, str] = field(default_factory=dict)
 
     async def read_all(self, ids: Sequence[str], *, until: float) -> None:
         """Read every command until it has an outcome, or until that time of the run; then note it."""
@@ -330,13 +331,15 @@ class Finals:
                 break
             await asyncio.sleep(0.1)
         if node:
-            self.commands[command_id] = said
+            self.commands[command_id], self._read_on[command_id] = said, node
             facts = _facts(said) if said else {"state": GONE}
             self.recorder.write(FinalRead(at=self.recorder.now(), node=node, command_id=command_id, **facts))
 
     async def _ask(self, command_id: str) -> tuple[str, dict[str, Any]]:
         """The node that answered, '' for none, and what it said; nothing for a command that is gone."""
         node, url = self.choose()
+        if node == self._read_on.get(command_id):  # read before: another node must say the same
+            node, url = self.choose()
         with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
             async with asyncio.timeout(5.0), self.session.get(f"{url}/v1/commands/{command_id}") as response:
                 said = _object(await response.read())

@@ -38,6 +38,7 @@ def measure(rig: Rig) -> None:
         "callers_timed_out": sum(call.state == CommandState.TIMED_OUT for call in calls),
         "succeeded": sum(state == CommandState.SUCCEEDED for state in states.values()),
         "timed_out": sum(state == CommandState.TIMED_OUT for state in states.values()),
+        "not_back": rig.nemesis.counts["not back"],
         "never_delivered": sum(
             state == CommandState.TIMED_OUT and command_id not in executed for command_id, state in states.items()
         ),
@@ -64,5 +65,7 @@ UNREAD = Figure("unread", "=", 0, "commands that no node could be asked about")
 OVERRUN = Figure("overrun_s", "<=", GRACE, "seconds from a command's deadline to its outcome, at most")
 ANSWERED = Figure("callers_failed", "=", 0, "callers who got no answer, retries with their key included")
 
-SOUND = (LOST, WRONG, DUPLICATES, HUNG, UNFINISHED, UNREAD, OVERRUN)
+NOT_BACK = Figure("not_back", "=", 0, "nodes that did not serve again after all faults were over")
+
+SOUND = (LOST, WRONG, DUPLICATES, HUNG, UNFINISHED, UNREAD, OVERRUN, NOT_BACK)
 """What holds in every scenario."""

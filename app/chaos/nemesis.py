@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from app.chaos.options import ChaosError
 from app.chaos.processes import NodeService, Service
 from app.chaos.proxy import FaultProxy
 from app.chaos.schedule import BROKER, Fault, Kind
@@ -56,7 +57,10 @@ class Nemesis:
         for service in (self.broker, *self.nodes.values()):
             if service.name not in self._staying_down:
                 service.thaw()
-                await service.start()
+                try:
+                    await service.start()
+                except ChaosError:
+                    self.counts["not back"] += 1
 
     async def _inject(self, fault: Fault) -> None:
         self.counts[fault.kind] += 1
@@ -96,7 +100,6 @@ class Nemesis:
         service.freeze()
         await asyncio.sleep(fault.seconds)
         service.thaw()
-        # The first answers after a freeze are those to questions from before; it is not fenced yet.
         began = asyncio.get_running_loop().time()
         if await service.until_ready(10.0):
             self.returns.append(asyncio.get_running_loop().time() - began)

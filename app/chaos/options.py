@@ -43,6 +43,14 @@ class ChaosOptions:
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the nodes, HOMING_…"""
 
+    @property
+    def command(self) -> str:
+        """The command line that asks for the same again."""
+        words = ["homing chaos --scenario", self.scenario, f"--seed {self.seed}"]
+        given = {name: getattr(self, name) for name in ("seconds", "commands", "nodes", "rate", "schedule")}
+        words += [f"--{name} {value}" for name, value in given.items() if value is not None]
+        return " ".join([*words, *(["--short"] if self.short else [])])
+
     def __post_init__(self) -> None:
         if not 0 <= self.seed <= MAX_SEED:
             raise ConfigurationError(f"seed: {self.seed}; allowed are 0 to {MAX_SEED}")

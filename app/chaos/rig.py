@@ -29,6 +29,8 @@ from app.system import SystemClock
 GRACE: Final = 2.0
 """Seconds after its deadline within which every command must have its outcome."""
 ANSWERS_SECONDS: Final = 90.0
+READ_TWICE: Final = 1000
+"""How many commands are read from a second node as well."""
 _MOMENTS: Final = frozenset({Kind.CUT_PUBSUB})
 
 
@@ -114,7 +116,7 @@ class Rig:
         await faults
         await self.nemesis.heal()
 
-    async def settle(self, *, ids: list[str] | None = None) -> None:
+    async def settle(self) -> None:
         """Wait for the answers that are on their way, then read what became of every command."""
         self.phase = "waiting for answers"
         with suppress(TimeoutError):
@@ -126,7 +128,9 @@ class Rig:
         executed = {command_id for fleet in self.fleets for command_id in fleet.executions}
         open_until = max((call.ended + call.timeout for call in self.load.calls), default=0.0)
         until = max(open_until, self.recorder.now()) + GRACE + 1
-        await self.finals.read_all(ids if ids is not None else sorted(known | executed), until=until)
+        chosen = sorted(known | executed)
+        await self.finals.read_all(chosen, until=until)
+        await self.finals.read_all(chosen[:READ_TWICE], until=until)
 
     async def counters(self, name: str) -> dict[str, Mapping[str, Any]]:
         """What a node says of itself under /v1/nodes."""

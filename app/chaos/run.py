@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.chaos import checker
-from app.chaos.history import End, Header, HistoryWriter, Mode, read_history
-from app.chaos.options import ChaosError, ChaosOptions
+from app.chaos.history import End, Header, HistoryWriter, read_history
+from app.chaos.options import ChaosOptions
 from app.chaos.processes import require_binary
 from app.chaos.recorder import Recorder
 from app.chaos.rig import Rig, rig_of
@@ -106,7 +106,6 @@ async def run_scenario(options: ChaosOptions, progress: Progress | None = None) 
                 scenario=scenario.name,
                 seed=options.seed,
                 started_at=datetime.fromtimestamp(SystemClock().wall(), UTC).isoformat(timespec="seconds"),
-                recovery=form.recovery,
                 retention=_retention(form),
                 tolerated=scenario.tolerated,
                 limits=scenario.limits,
@@ -130,7 +129,7 @@ async def run_scenario(options: ChaosOptions, progress: Progress | None = None) 
         Judged(one, values.get(one.name), counts=not (options.short and one.timing)) for one in scenario.figures
     )
     result = Result(
-        scenario, form, options.seed, tuple(schedule), figures, checked, rig.measures, path, _command(options)
+        scenario, form, options.seed, tuple(schedule), figures, checked, rig.measures, path, options.command
     )
     (folder / "report.txt").write_text(_plain(result), "utf-8")
     return result
@@ -175,13 +174,6 @@ def _retention(form: Form) -> float | None:
     return None if given is None else float(given.removesuffix("s"))
 
 
-def _command(options: ChaosOptions) -> str:
-    words = ["homing chaos --scenario", options.scenario, f"--seed {options.seed}"]
-    given = {name: getattr(options, name) for name in ("seconds", "commands", "nodes", "rate", "schedule")}
-    words += [f"--{name} {value}" for name, value in given.items() if value is not None]
-    return " ".join([*words, *(["--short"] if options.short else [])])
-
-
 async def _show(rig: Rig, progress: Progress) -> None:
     while True:
         calls = rig.load.calls
@@ -213,6 +205,3 @@ def _plain(result: Result) -> str:
         result.checked.render(),
     ]
     return "\n".join(lines) + "\n"
-
-
-__all__ = ["ChaosError", "ChaosOptions", "Mode", "Result", "Status", "prepare", "run_scenario"]

@@ -58,7 +58,6 @@ class Form:
     share_async: float = 0.5
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the nodes."""
-    recovery: float = 0.0
     every: float = 5.0
     """Between two faults."""
     down: float = 2.0

@@ -50,8 +50,8 @@ def adoption_throws_away() -> None:
     client.drain = in_vain
 
 
-def stops_without_unsubscribing() -> None:
-    """A node that stops ends its session while responses are still given to it."""
+def stops_without_handing_over() -> None:
+    """A node that stops neither unsubscribes nor settles what it has, and ends its session at once."""
 
     async def hand_over(_self: Any) -> bool:
         return True
@@ -205,7 +205,6 @@ class Mutant:
     found_as: tuple[str, ...]
     faults: str = ""
     commands: int | None = None
-    rate: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -217,11 +216,18 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(puback_before_store, "R10", ("answer_lost",), faults="1 blackhole n2 3\n2.5 kill n2 1\n"),
             Mutant(no_adoption, "R3", ("answer_lost",)),
             Mutant(adoption_throws_away, "R3", ("answer_lost",)),
-            Mutant(stops_without_unsubscribing, "R4", ("answer_lost", "callers_failed"), rate=250),
+            # Told to stop while it cannot record what it has: only a session that is kept saves that.
+            Mutant(
+                stops_without_handing_over,
+                "R10",
+                ("answer_lost",),
+                faults="1 blackhole n2 14\n1.5 restart n2 1\n",
+                settings={"HOMING_CLUSTER_DRAIN_DELAY": "0s", "HOMING_CLUSTER_LEASE": "20s"},
+            ),
             Mutant(sweep_off, "R2", ("never_final", "unfinished")),
-            Mutant(no_fencing, "R5", ("not_reborn",)),
+            Mutant(no_fencing, "R5", ("not_reborn", "not_back")),
             Mutant(publishes_late, "R13", ("executed_unsent", "executed_late")),
-            Mutant(wake_ups_lost_and_no_resync, "R1", ("hung", "callers_failed"), commands=60),
+            Mutant(wake_ups_lost_and_no_resync, "R6", ("storm_p99_ms",)),
             Mutant(publish_before_register, "R15", ("missed_echoes", "answer_lost"), commands=120),
             Mutant(idempotency_ignored, "R5", ("executed_twice",)),
             Mutant(drops_when_full, "R14", ("answer_lost",)),

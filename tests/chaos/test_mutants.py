@@ -25,14 +25,12 @@ async def test_mutant_is_found(name: str, tmp_path: Path) -> None:
         scenario=mutant.scenario,
         short=True,
         commands=mutant.commands,
-        rate=mutant.rate,
         schedule=schedule,
         out=tmp_path / "out",
         node_command=(sys.executable, "-m", "tests.chaos.mutants", name, "serve"),
         node_settings=mutant.settings,
     )
     result = await run_scenario(options)
-    missed = {one.figure.name for one in result.figures if one.counts and not one.passed}
+    missed = {one.figure.name for one in result.figures if not one.passed}
     found = missed | {kind for kind, count in result.checked.counts.items() if count}
-    assert not result.passed
     assert found & set(mutant.found_as), (found, (result.history.parent / "report.txt").read_text())

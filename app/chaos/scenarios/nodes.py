@@ -86,7 +86,9 @@ R3 = Scenario(
         *SOUND,
         ANSWERED,
         Figure("callers_refused", "=", 0, "callers whose command was never sent, and who were told so"),
-        Figure("never_delivered", "=", 0, "commands on record that no device ever got", timing=True),
+        Figure(
+            "callers_timed_out", "=", 0, "waiting callers who got 504, retries with their key included", timing=True
+        ),
     ),
     full=Form(seconds=600, rate=200, timeout=30.0, patience=45.0, attempt=40.0),
     short=Form(
