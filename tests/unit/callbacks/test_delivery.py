@@ -67,6 +67,7 @@ async def test_F40_nobody_waits_for_a_command_that_is_gone() -> None:
     delivering = asyncio.create_task(member.delivery.run())
     assembly.clock.advance(1)
     outcome = await asyncio.wait_for(waiter.future, 1)
+    assert outcome is not None
     assert outcome.error is not None
     assert b"gone" in outcome.error
     delivering.cancel()
