@@ -45,6 +45,7 @@ def measure(rig: Rig) -> None:
         "unfinished": sum(state == "gone" or not CommandState(state).final for state in states.values()),
         "overrun_s": round(max(overruns, default=0.0), 3),
         "past_deadline": sum(fleet.counts["late"] for fleet in rig.fleets),
+        "unmatched": sum(fleet.counts["unmatched"] for fleet in rig.fleets),
         "retries": sum(call.attempts - 1 for call in calls),
         "p50_ms": milliseconds(calls, 0.50),
         "p99_ms": milliseconds(calls, 0.99),

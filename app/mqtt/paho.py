@@ -43,7 +43,8 @@ class PahoMqttClient:
     """An `MqttClient` over TCP or TLS. `counters` gets one count per event that somebody may have to look at.
 
     Counted: connected, connection_lost, connection_failed, session_taken_over, subscribe_refused, handler_error,
-    undecodable_topic, packet_too_large, publish_refused, publish_expired, publish_unconfirmed, reading_paused.
+    undecodable_topic, packet_too_large, publish_refused, publish_unmatched (nobody is subscribed), publish_expired,
+    publish_unconfirmed, reading_paused.
     """
 
     def __init__(

@@ -29,6 +29,7 @@ from app.observability import Fill
 SLACK: Final = 64
 """Unacknowledged deliveries beyond the Receive Maximum (QoS 0, or 3.1.1) before reading from the broker stops."""
 
+_NO_MATCHING_SUBSCRIBERS: Final = 0x10
 _FAILURE: Final = 0x80
 _MAX_PACKET_ID: Final = 0xFFFF
 _MAX_EXPIRY_SECONDS: Final = 2**32 - 1
@@ -293,6 +294,8 @@ class PahoLink:
         future = self._unconfirmed.pop(packet_id, None)
         if self._unsent:
             self._send_waiting()
+        if reason_code == _NO_MATCHING_SUBSCRIBERS:
+            self._counters["publish_unmatched"] += 1
         if future is None or future.done():
             return
         if reason_code < _FAILURE:

@@ -141,6 +141,7 @@ async def test_the_reason_code_of_puback_decides(code: int, *, refused: bool) ->
         else:
             await future
         assert counters["publish_refused"] == int(refused)
+        assert counters["publish_unmatched"] == int(code == 0x10)
 
 
 async def test_F58_the_window_is_the_smaller_of_ours_and_the_brokers() -> None:
