@@ -141,13 +141,6 @@ class LogSettings(_Part):
     format: Literal["console", "json"] = "console"
 
 
-class LatencySettings(_Part):
-    """The latency log."""
-
-    log_dir: OptionalFile = None
-    """The folder to write it to; no log when empty."""
-
-
 class ProfilesSettings(_Part):
     """Device profiles besides the shipped ones."""
 
@@ -177,7 +170,6 @@ class Settings(BaseSettings):
     command: CommandSettings = CommandSettings()
     cluster: ClusterSettings = ClusterSettings()
     profiles: ProfilesSettings = ProfilesSettings()
-    latency: LatencySettings = LatencySettings()
     log: LogSettings = LogSettings()
 
 
