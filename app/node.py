@@ -236,12 +236,18 @@ class Node:
         self._supervise("sweeper", parts.sweeper.run())
         self._supervise("adopter", parts.adopter.run())
         while True:
-            await parts.mqtt.wait_connected()
-            if self._state is NodeState.STARTING:
-                self._state = NodeState.READY
-                self._log.info("node_ready", client_id=self._info.client_id)
-            await parts.cluster.fenced()
+            # The lease may be lost before there is a connection, and then there will never be one.
+            async with asyncio.TaskGroup() as group:
+                becoming_ready = group.create_task(self._become_ready())
+                await parts.cluster.fenced()
+                becoming_ready.cancel()
             await self._begin_again()
+
+    async def _become_ready(self) -> None:
+        await self._parts.mqtt.wait_connected()
+        if self._state is NodeState.STARTING:
+            self._state = NodeState.READY
+            self._log.info("node_ready", client_id=self._info.client_id)
 
     async def _begin_again(self) -> None:
         """After the lease was lost: somebody else has our session by now, so we need a new one (F15, F33)."""

@@ -1,0 +1,143 @@
+"""The life of a node over several incarnations, and what stops it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from app.cluster.base import NodeInfo
+from app.cluster.local import LocalCluster
+from app.core.errors import NodeDrainingError, NodeIdTakenError, StoreUnavailableError, UnavailableError
+from app.main import Adapters, compose
+from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
+from app.node import Node, NodeState
+from app.settings import load_settings
+from app.store.memory import MemoryStateStore
+from app.system import SystemClock, new_ulid
+from tests.waiting import eventually
+
+
+class Lease(LocalCluster):
+    """A cluster whose lease a test can take away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joined: list[NodeInfo] = []
+        self.lost = asyncio.Event()
+        self.refusal: UnavailableError | None = None
+
+    async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        assert replaces == (self.joined[-1] if self.joined else None)
+        self.joined.append(node)
+        self.lost.clear()
+        await super().join(node, replaces=replaces)
+
+    async def fenced(self) -> None:
+        await self.lost.wait()
+
+
+class Link(LoopbackMqttClient):
+    """A client that connects when it may."""
+
+    allowed = True
+
+    def connect(self) -> None:
+        if self.allowed:
+            super().connect()
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.cluster = Lease()
+        self.failures: list[BaseException] = []
+        broker, counters = LoopbackBroker(), Counter[str]()
+        self.link = Link(broker, "first", counters)
+        clock = SystemClock()
+        adapters = Adapters(
+            clock=clock,
+            new_ulid=new_ulid,
+            counters=counters,
+            store=MemoryStateStore(clock),
+            open_cluster=lambda _delivery: self.cluster,
+            open_mqtt=lambda _client_id, _before_connect: self.link,
+        )
+        self.node = Node(compose(load_settings(_env_file=None), adapters), self.failures.append)
+
+    def ready(self) -> bool:
+        return self.node.state is NodeState.READY
+
+
+async def test_F15_a_node_that_lost_its_lease_goes_on_as_another_incarnation() -> None:
+    rig = Rig()
+    await rig.node.start()
+    await eventually(rig.ready)
+    first = rig.node.info
+    rig.cluster.lost.set()
+    await eventually(lambda: len(rig.cluster.joined) == 2 and rig.ready())
+    assert rig.node.info.node_id == first.node_id
+    assert rig.node.info.incarnation != first.incarnation
+    assert rig.link.client_id == rig.node.info.client_id != first.client_id
+    await rig.node.stop()
+    assert rig.failures == []
+
+
+async def test_F15_a_lease_may_be_lost_before_there_is_a_connection() -> None:
+    rig = Rig()
+    rig.link.allowed = False
+    await rig.node.start()
+    rig.cluster.lost.set()
+    await eventually(lambda: len(rig.cluster.joined) == 2)
+    assert rig.node.state is NodeState.STARTING
+    rig.link.allowed = True
+    rig.link.connect()
+    await eventually(rig.ready)
+    await rig.node.stop()
+
+
+async def test_a_node_whose_store_is_away_waits_for_it_and_takes_no_commands() -> None:
+    rig = Rig()
+    rig.cluster.refusal = StoreUnavailableError("away")
+    await rig.node.start()
+    with pytest.raises(UnavailableError, match="starting"):
+        _ = rig.node.invoker
+    rig.cluster.refusal = None
+    await eventually(rig.ready)
+    await rig.node.stop()
+
+
+async def test_F53_a_taken_node_id_ends_the_start() -> None:
+    rig = Rig()
+    rig.cluster.refusal = NodeIdTakenError("n1")
+    with pytest.raises(NodeIdTakenError):
+        await rig.node.start()
+
+
+async def test_F53_a_node_id_that_is_taken_meanwhile_ends_the_node() -> None:
+    rig = Rig()
+    await rig.node.start()
+    await eventually(rig.ready)
+    rig.cluster.refusal = NodeIdTakenError("n1")
+    rig.cluster.lost.set()
+    await eventually(lambda: bool(rig.failures))
+    assert isinstance(rig.failures[0], NodeIdTakenError)
+    await rig.node.stop()
+
+
+async def test_F70_a_draining_node_serves_on_until_it_is_closed() -> None:
+    rig = Rig()
+    await rig.node.start()
+    await eventually(rig.ready)
+    draining = asyncio.create_task(rig.node.drain(timedelta(seconds=0.2)))
+    await asyncio.sleep(0)
+    assert rig.node.state is NodeState.DRAINING
+    assert rig.node.invoker is not None
+    assert not (await rig.node.health()).ready
+    await draining
+    with pytest.raises(NodeDrainingError):
+        _ = rig.node.invoker
+    await rig.node.stop()
