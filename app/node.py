@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,6 +28,10 @@ from app.store.base import StateStore
 
 STEP_BUDGET: Final = 3.0
 """How many seconds each step of stopping may take before the next one is done regardless."""
+STOP_BUDGET: Final = 9.0
+"""How many seconds all steps may take, though store and broker be away: with the drain delay less than 15."""
+LEAST_BUDGET: Final = 0.1
+"""What a step gets when that is used up."""
 PING_BUDGET: Final = 0.5
 QUIET: Final = timedelta(milliseconds=200)
 """After UNSUBACK the broker still sends what it had queued; a silence of this length says that it has no more."""
@@ -83,6 +88,7 @@ class Node:
         self._on_failure = on_failure
         self._state = NodeState.STARTING
         self._closed = False
+        self._stop_by = math.inf
         self._tasks: list[asyncio.Task[Any]] = []
         self._log = structlog.get_logger().bind(node_id=parts.info.node_id)
 
@@ -161,8 +167,7 @@ class Node:
         """Say that this node is about to stop, go on serving until everybody knows, then take no new commands."""
         self._state = NodeState.DRAINING
         self._log.info("node_drains")
-        await self._step("tell", self._parts.cluster.drain())
-        await asyncio.sleep(delay.total_seconds())
+        await asyncio.gather(self._step("tell", self._parts.cluster.drain()), asyncio.sleep(delay.total_seconds()))
         self._closed = True
 
     async def stop(self) -> None:
@@ -170,6 +175,7 @@ class Node:
         parts = self._parts
         self._state = NodeState.DRAINING
         self._closed = True
+        self._stop_by = asyncio.get_running_loop().time() + STOP_BUDGET
         await self._step("tell", parts.cluster.drain())
         keep_session = not await self._hand_over()
         await self._step("follow_up", parts.invoker.drained())
@@ -204,7 +210,7 @@ class Node:
         if not cluster.remembers:
             return True
         try:
-            async with asyncio.timeout(STEP_BUDGET):
+            async with asyncio.timeout(self._budget()):
                 return any(node.node_id != self._info.node_id for node in await cluster.nodes())
         except (HomingError, TimeoutError):
             return False
@@ -292,12 +298,16 @@ class Node:
     async def _step(self, name: str, work: Coroutine[Any, Any, None]) -> bool:
         """Whether a step of stopping was done within its budget."""
         try:
-            async with asyncio.timeout(STEP_BUDGET):
+            async with asyncio.timeout(self._budget()):
                 await work
         except (HomingError, TimeoutError) as error:
             self._log.info("stop_step_skipped", step=name, reason=str(error) or type(error).__name__)
             return False
         return True
+
+    def _budget(self) -> float:
+        left = self._stop_by - asyncio.get_running_loop().time()
+        return max(LEAST_BUDGET, min(STEP_BUDGET, left))
 
     async def _store_health(self) -> str:
         try:

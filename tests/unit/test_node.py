@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -28,6 +29,7 @@ class Lease(LocalCluster):
         self.joined: list[NodeInfo] = []
         self.lost = asyncio.Event()
         self.refusal: UnavailableError | None = None
+        self.frozen = False
 
     async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
         if self.refusal is not None:
@@ -39,6 +41,20 @@ class Lease(LocalCluster):
 
     async def fenced(self) -> None:
         await self.lost.wait()
+
+    async def drain(self) -> None:
+        await self._answer()
+
+    async def leave(self, *, session_kept: bool = False) -> None:
+        await self._answer()
+
+    async def nodes(self) -> Sequence[NodeInfo]:
+        await self._answer()
+        return await super().nodes()
+
+    async def _answer(self) -> None:
+        if self.frozen:
+            await asyncio.get_running_loop().create_future()
 
 
 class Link(LoopbackMqttClient):
@@ -126,6 +142,17 @@ async def test_F53_a_node_id_that_is_taken_meanwhile_ends_the_node() -> None:
     await eventually(lambda: bool(rig.failures))
     assert isinstance(rig.failures[0], NodeIdTakenError)
     await rig.node.stop()
+
+
+async def test_a_node_stops_in_time_though_the_cluster_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.node.STOP_BUDGET", 0.2)
+    rig = Rig()
+    await rig.node.start()
+    await eventually(rig.ready)
+    rig.cluster.frozen = True
+    async with asyncio.timeout(2):
+        await rig.node.stop()
+    assert rig.node.state is NodeState.STOPPED
 
 
 async def test_F70_a_draining_node_serves_on_until_it_is_closed() -> None:
