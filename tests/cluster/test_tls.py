@@ -1,0 +1,89 @@
+"""Broker and store over TLS, with a certificate authority of the test's own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from app.mqtt.options import MqttOptions
+from app.mqtt.paho import PahoMqttClient
+from tests.cluster.harness import Device, Json, caller, cluster_of, devices
+from tests.services import MosquittoProcess, RedisProcess, find_binary, free_port
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@dataclass(frozen=True)
+class Certificates:
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    openssl = find_binary("openssl")
+
+    def run(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1")
+    new = ("req", "-newkey", "rsa:2048", "-nodes")
+    run(*new, "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=tests")
+    run(*new, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server")
+    signed_by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
+    run("x509", "-req", "-in", "server.csr", *signed_by, "-out", "server.pem", "-days", "2")
+    for file in tmp_path.iterdir():
+        file.chmod(0o644)
+    return Certificates(tmp_path / "ca.pem", tmp_path / "server.pem", tmp_path / "server.key")
+
+
+def broker_lines(files: Certificates, port: int) -> tuple[str, ...]:
+    own = (f"cafile {files.authority}", f"certfile {files.certificate}", f"keyfile {files.key}")
+    return (f"listener {port} 127.0.0.1", *own, "allow_anonymous true")
+
+
+def redis_options(files: Certificates, port: int) -> tuple[str, ...]:
+    own = ("--tls-cert-file", str(files.certificate), "--tls-key-file", str(files.key))
+    return ("--tls-port", str(port), *own, "--tls-ca-cert-file", str(files.authority), "--tls-auth-clients", "no")
+
+
+async def test_commands_over_tls_to_broker_and_store(certificates: Certificates) -> None:
+    def at_once(device: Device, command: Json) -> None:
+        device.answer(command)
+
+    mqtt_port, redis_port = free_port(), free_port()
+    with (
+        MosquittoProcess(*broker_lines(certificates, mqtt_port)) as broker,
+        RedisProcess(*redis_options(certificates, redis_port)) as redis,
+        cluster_of(
+            2,
+            redis,
+            broker,
+            HOMING_MQTT_URL=f"mqtts://127.0.0.1:{mqtt_port}",
+            HOMING_MQTT_CA_FILE=str(certificates.authority),
+            HOMING_STORE_URL=f"rediss://127.0.0.1:{redis_port}/0?ssl_ca_certs={certificates.authority}",
+        ) as cluster,
+    ):
+        async with devices(broker, at_once), caller(cluster) as client:
+            tally = await client.many(200, 16)
+    assert tally.states == {"succeeded": 200}
+    assert tally.wrong == []
+    assert tally.forwarded > 0
+
+
+async def test_a_broker_that_no_authority_vouches_for_is_refused(certificates: Certificates) -> None:
+    port = free_port()
+    with MosquittoProcess(*broker_lines(certificates, port)):
+        counters: Counter[str] = Counter()
+        options = MqttOptions.from_url(f"mqtts://127.0.0.1:{port}", client_id="careful")
+        client = PahoMqttClient(replace(options, ca_file=None), counters)
+        await client.start([], lambda delivery: delivery.acknowledge())
+        await eventually(lambda: counters["connection_failed"] > 1)
+        assert not client.connected
+        await client.stop()
