@@ -69,6 +69,7 @@ def send(
     """
     from app.cli.client import NodeClient, NodeUnreachableError
     from app.core.errors import InvalidInputError
+    from app.core.identifiers import validate_device_id
 
     body: dict[str, Any] = {"method": method, "params": parse_params(param or (), json_params)}
     if timeout is not None:
@@ -80,6 +81,7 @@ def send(
         headers["Idempotency-Key"] = _header(idempotency_key)
     patience = ((_duration(timeout) if timeout else timedelta(hours=1)) + MARGIN).total_seconds()
     try:
+        validate_device_id(device)  # a wrong one would change the path, and the node could not tell what was meant
         client = NodeClient(node or _default_node())
         with _spinner(f"{method} on {device}"):
             answer = client.post_command(device, body, headers, patience)

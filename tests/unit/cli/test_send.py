@@ -131,6 +131,14 @@ def test_wrong_input_gets_a_sentence(homing: Homing, arguments: list[str], sente
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("device", ["do/ck", "+", "", "dock?x=1"])
+def test_F93_a_wrong_device_id_is_not_sent(homing: Homing, fake_node: FakeNode, device: str) -> None:
+    code, _, err = homing("send", device, "cover_open", "--node", fake_node.url)
+    assert code == 2
+    assert err.startswith("homing: device_id: ")
+    assert fake_node.asked == []
+
+
 def test_a_node_that_is_not_there_gets_a_sentence(homing: Homing) -> None:
     code, _, err = homing("send", "dock-1", "cover_open", "--node", "http://127.0.0.1:1")
     assert (code, err) == (6, "homing: http://127.0.0.1:1 cannot be reached: Connection refused\n")
