@@ -25,6 +25,7 @@ from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, Un
 from app.mqtt.base import MqttClient, Subscription
 from app.observability import Counters, Fill
 from app.store.base import StateStore
+from app.tasks import end
 
 STEP_BUDGET: Final = 3.0
 """How many seconds each step of stopping may take before the next one is done regardless."""
@@ -179,9 +180,7 @@ class Node:
         await self._step("tell", parts.cluster.drain())
         keep_session = not await self._hand_over()
         await self._step("follow_up", parts.invoker.drained())
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
         await self._step("disconnect", parts.mqtt.stop(keep_session=keep_session))
         await self._step("leave", parts.cluster.leave(session_kept=keep_session))
         await self._step("close", parts.store.close())

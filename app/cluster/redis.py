@@ -23,6 +23,7 @@ from app.core import keys
 from app.core.clock import Clock
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
 from app.observability import Counters
+from app.tasks import end
 
 CLAIMED: Final = "!"
 """In front of an incarnation whose session is being adopted."""
@@ -230,9 +231,7 @@ class RedisCluster:
         return task
 
     async def _end_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
         self._tasks = []
 
 

@@ -22,6 +22,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from app.core.errors import StoreUnavailableError
 from app.store.calls import Call, CallQueue
+from app.tasks import end
 
 BATCH: Final = 128
 """The most calls in one round trip: bounds how long others wait for it."""
@@ -114,9 +115,7 @@ class Combiner:
     async def close(self) -> None:
         """Let go of the connections; whoever still waits gets StoreUnavailableError."""
         self._queue.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
 
     async def run_script(
         self, script: Script, keys: Sequence[str], arguments: Sequence[Argument], budget: float | None

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 LAYERS = (
     {"core"},
-    {"settings", "observability"},
+    {"settings", "observability", "tasks"},
     {"store", "mqtt", "cluster", "profiles", "latency", "system"},
     {"callbacks"},
     {"commands"},
