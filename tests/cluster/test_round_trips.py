@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from redis.asyncio import Redis
 
@@ -24,13 +26,15 @@ async def test_a_command_costs_two_round_trips_to_redis() -> None:
     ):
         redis = Redis.from_url(server.url)
         async with devices(broker, at_once), caller(cluster) as client:
+            began = time.monotonic()
             before = await _scripts(redis), await _reads(redis)
             tally = await client.many(COUNT, 32)
             scripts, reads = await _scripts(redis) - before[0], await _reads(redis) - before[1]
         await redis.aclose()
+        renewals = len(cluster.nodes) * (int(time.monotonic() - began) + 1)  # of the leases, once a second
     assert tally.states == {"succeeded": COUNT}
     assert tally.forwarded > 0
-    assert scripts == 2 * COUNT
+    assert 2 * COUNT <= scripts <= 2 * COUNT + renewals
     # Nothing else was asked, and what queued up travelled together: fewer packets than steps.
     assert reads < 2 * COUNT
 
