@@ -97,7 +97,12 @@ class Dispatcher:
         try:
             recorded = await self._store.respond(answer, self._node_id)
         except StoreUnavailableError:
-            return  # the store was closed: no PUBACK, the broker redelivers to whoever takes over the session
+            # It was closed, or refused for good. What is not on record gets no PUBACK, and the broker delivers it again
+            # to the next connection; but it must not hold up those behind it.
+            self._counters["response.not_recorded"] += 1
+            self._arrived.remove(entry)
+            self._acknowledge_settled()
+            return
         self._act(recorded, answer)
         self._settled(entry)
 
@@ -120,5 +125,8 @@ class Dispatcher:
 
     def _settled(self, entry: _Entry) -> None:
         entry.settled = True
+        self._acknowledge_settled()
+
+    def _acknowledge_settled(self) -> None:
         while self._arrived and self._arrived[0].settled:
             self._arrived.popleft().delivery.acknowledge()

@@ -7,7 +7,7 @@ under `app/profiles/` are the source; `app/profiles/loader.py` checks them and b
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -119,11 +119,6 @@ class DeviceProfile:
     request: RequestSpec
     responses: tuple[ResponseSpec, ...]
     quarantine: timedelta = field(default=timedelta())
-
-    @property
-    def ordered(self) -> bool:
-        """Whether some response names no command, so that a device takes one command at a time."""
-        return any(spec.correlation is Correlation.ORDER for spec in self.responses)
 
     def compose(self, facts: CommandFacts) -> Publication:
         """The publication that carries this command to its device."""
@@ -245,7 +240,3 @@ _encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 def to_json(value: object) -> bytes:
     """Compact JSON in UTF-8."""
     return _encoder.encode(value).encode()
-
-
-Reader = Callable[[ReceivedMessage], Answer]
-"""What the dispatcher needs of a ResponseReader."""

@@ -68,6 +68,22 @@ async def test_F17_a_response_that_the_store_did_not_take_is_delivered_again() -
     assert (await invocation.wait(SECOND)).state is CommandState.SUCCEEDED
 
 
+async def test_a_response_that_the_store_refused_holds_up_no_other() -> None:
+    assembly, store = await gated()
+    await Lamp(assembly.broker, at_once).start()
+    member = assembly.members[0]
+    store.fail = True
+    store.gate.set()
+    await member.invoker.invoke(request(), park=False)
+    await _turns()
+    store.fail = False
+    invocation = await member.invoker.invoke(request(), park=True)
+    assert (await invocation.wait(SECOND)).state is CommandState.SUCCEEDED
+    await _turns()
+    assert _unacknowledged(assembly) == 1  # the first one only
+    assert member.counters["response.not_recorded"] == 1
+
+
 async def test_pubacks_go_out_in_the_order_of_arrival() -> None:
     assembly, store = await gated()
     await Lamp(assembly.broker, at_once).start()

@@ -26,7 +26,6 @@ rules = [{ state = "succeeded" }]
 def test_a_profile_is_read_from_toml() -> None:
     profile = parse_profile(GOOD, "lamp.toml")
     assert profile.name == "lamp"
-    assert profile.ordered
     assert profile.quarantine.total_seconds() == 5
     assert profile.responses[0].correlation is Correlation.ORDER
 
