@@ -51,11 +51,13 @@ class Adopter:
 
     async def look(self) -> None:
         """One round."""
-        orphans = frozenset(await self._cluster.orphans())
-        for orphan in orphans & self._suspects:
-            if await self._cluster.claim(orphan, RIGHT):
-                await self._adopt(orphan)
-        self._suspects = orphans
+        suspects, self._suspects = self._suspects, frozenset(await self._cluster.orphans())
+        for orphan in self._suspects & suspects:
+            try:
+                if await self._cluster.claim(orphan, RIGHT):
+                    await self._adopt(orphan)
+            except UnavailableError as error:  # its turn comes again; the others must not wait for it
+                self._log.debug("session_not_adopted", client_id=orphan.client_id, reason=str(error))
 
     async def _adopt(self, orphan: NodeInfo) -> None:
         holding = asyncio.get_running_loop().create_task(self._hold(orphan))
