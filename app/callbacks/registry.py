@@ -15,10 +15,11 @@ from app.observability import Fill
 class Pending:
     """An open command whose home is this node. Instants are on the monotonic clock."""
 
-    __slots__ = ("acknowledged", "opened_at")
+    __slots__ = ("acknowledged", "opened_at", "registered")
 
-    def __init__(self, opened_at: float) -> None:
+    def __init__(self, opened_at: float, *, registered: bool) -> None:
         self.opened_at = opened_at
+        self.registered = registered
         self.acknowledged = False
 
 
@@ -72,12 +73,12 @@ class Registry:
         if len(self._pending) >= self._max_pending:
             raise CapacityError(f"this node has {self._max_pending} open commands already (HOMING_COMMAND_MAX_PENDING)")
         now = self._clock.monotonic()
-        self._pending[command_id] = Pending(now)
+        self._pending[command_id] = Pending(now, registered=False)
         self._unmarked.append((now, command_id))
 
     def reopen(self, command_id: str) -> None:
         """Note a command that an earlier incarnation of this node left open; not one to refuse for lack of room."""
-        self._pending.setdefault(command_id, Pending(self._clock.monotonic()))
+        self._pending.setdefault(command_id, Pending(self._clock.monotonic(), registered=True))
 
     def discard(self, command_id: str) -> None:
         """Forget a command that was never registered."""
@@ -86,6 +87,11 @@ class Registry:
     def is_open(self, command_id: str) -> bool:
         """Whether this is an open command of this node."""
         return command_id in self._pending
+
+    def registered(self, command_id: str) -> None:
+        """Note that the store has the command."""
+        if (pending := self._pending.get(command_id)) is not None:
+            pending.registered = True
 
     def acknowledged(self, command_id: str) -> None:
         """Note that the broker has the command."""
@@ -124,8 +130,15 @@ class Registry:
         return known or bool(waiters)
 
     def parked_before(self, instant: float) -> list[str]:
-        """Commands with a caller parked since before `instant`: what a lost wake-up may concern."""
-        return [command_id for command_id, waiters in self._waiters.items() if waiters[0].parked_at <= instant]
+        """Commands with a caller parked since before `instant`: what a lost wake-up may concern.
+
+        Not those that the store does not have yet: looked up there they would count as gone.
+        """
+        return [
+            command_id
+            for command_id, waiters in self._waiters.items()
+            if waiters[0].parked_at <= instant and self._is_registered(command_id)
+        ]
 
     def long_acknowledged(self, opened_before: float) -> Iterator[str]:
         """Each open command, once, that was opened before `opened_before` and that the broker has acknowledged.
@@ -137,3 +150,8 @@ class Registry:
             pending = self._pending.get(command_id)
             if pending is not None and pending.acknowledged:
                 yield command_id
+
+    def _is_registered(self, command_id: str) -> bool:
+        pending = self._pending.get(command_id)
+        # Who waits for a command of another node has joined it, so it is on record.
+        return pending is None or pending.registered

@@ -136,6 +136,7 @@ class Invoker:
             self._forget(identity, waiter)
             return self._join(registered.command, park=park)
         command = _as_command(registration, registered)
+        self._registry.registered(identity)
         self._expirer.keep(identity, request.timeout)
         try:
             self._publish(profile, request, command)

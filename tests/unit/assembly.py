@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 from app.cluster.local import LocalCluster
 from app.commands.invoker import CommandRequest
+from app.core.callback import Registration
 from app.core.messages import Publication
 from app.core.profile import ResponseReader
 from app.core.routing import Outcome
@@ -24,6 +26,7 @@ from app.node import Parts
 from app.observability import Counters
 from app.profiles.loader import load_profiles
 from app.settings import load_settings
+from app.store.base import Joined, Registered
 from app.store.memory import MemoryStateStore
 
 PROFILES = load_profiles()
@@ -82,6 +85,19 @@ StoreFactory = Callable[[ManualClock, Callable[[str, Outcome], None]], MemorySta
 
 def plain_store(clock: ManualClock, wake: Callable[[str, Outcome], None]) -> MemoryStateStore:
     return MemoryStateStore(clock, wake=wake)
+
+
+class SlowToRegister(MemoryStateStore):
+    """Lets the event loop turn before it registers, as a network does."""
+
+    async def register(self, registration: Registration) -> Registered | Joined:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return await super().register(registration)
+
+
+def slow_to_register(clock: ManualClock, wake: Callable[[str, Outcome], None]) -> MemoryStateStore:
+    return SlowToRegister(clock, wake=wake)
 
 
 async def assemble(size: int = 1, make_store: StoreFactory = plain_store, interval: float = 0.01) -> Assembly:

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from app.core.command import CommandState
-from tests.unit.assembly import Lamp, assemble, at_once, never, request
+from tests.unit.assembly import Lamp, assemble, at_once, never, request, slow_to_register
 
 SECOND = timedelta(seconds=1)
 
@@ -70,6 +70,19 @@ async def test_F40_nobody_waits_for_a_command_that_is_gone() -> None:
     assert outcome is not None
     assert outcome.error is not None
     assert b"gone" in outcome.error
+    delivering.cancel()
+
+
+async def test_F20_a_command_that_the_store_does_not_have_yet_is_not_gone() -> None:
+    assembly = await assemble(make_store=slow_to_register)
+    await Lamp(assembly.broker, at_once).start()
+    member = assembly.members[0]
+    delivering = asyncio.create_task(member.delivery.run())
+    invoking = asyncio.create_task(member.invoker.invoke(request(), park=True))
+    await asyncio.sleep(0)
+    member.delivery.resync()
+    command = await (await invoking).wait(SECOND)
+    assert command.state is CommandState.SUCCEEDED
     delivering.cancel()
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -18,26 +17,12 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.messages import Publication
-from app.core.routing import Outcome
 from app.mqtt.loopback import LoopbackMqttClient
 from app.store.base import Joined, Query, Registered
 from app.store.memory import MemoryStateStore
-from tests.unit.assembly import Assembly, Lamp, ManualClock, assemble, at_once, never, request
+from tests.unit.assembly import Assembly, Lamp, assemble, at_once, never, request, slow_to_register
 
 SECOND = timedelta(seconds=1)
-
-
-class SlowToRegister(MemoryStateStore):
-    """Lets the event loop turn before it registers, as a network does."""
-
-    async def register(self, registration: Registration) -> Registered | Joined:
-        for _ in range(10):
-            await asyncio.sleep(0)
-        return await super().register(registration)
-
-
-def slow_to_register(clock: ManualClock, wake: Callable[[str, Outcome], None]) -> MemoryStateStore:
-    return SlowToRegister(clock, wake=wake)
 
 
 async def stored(assembly: Assembly, command_id: str) -> Command:
