@@ -49,24 +49,27 @@ make_venv() {
 
 fingerprint() {
   # The path is part of it, because the programs in .venv/bin name their interpreter by its full path.
-  { pwd && cat "requirements/$1.txt" pyproject.toml; } | sha256sum | cut -d ' ' -f 1
+  { pwd && cat "requirements/$1.txt" requirements/spark.txt pyproject.toml; } | sha256sum | cut -d ' ' -f 1
 }
 
 installed() {
   [[ -x $PYTHON && -f .venv/stamp && $(<.venv/stamp) == "$1 $(fingerprint "$1")" ]]
 }
 
-# Makes .venv hold the locked dependencies ("runtime" or "dev") and Homing itself. At once when it does already.
+# Makes .venv hold the locked dependencies ("runtime", "analysis" or "dev"; each has what those before it have) and Homing. At once when it does already.
 install_locked() {
   # Two scripts started together must not install into one folder at the same time.
   (
     ! command -v flock >/dev/null || flock 9
-    if installed "$1" || installed dev; then exit 0; fi
+    if installed "$1" || installed dev || { [[ $1 == runtime ]] && installed analysis; }; then exit 0; fi
     if ! $PYTHON -c 'import pip, sys; assert sys.version_info >= (3, 11)' 2>/dev/null; then make_venv; fi
     rm -f .venv/stamp
     printf 'Installing the dependencies into .venv, once ...\n' >&2
     local pip=("$PYTHON" -m pip install -qq --disable-pip-version-check)
     "${pip[@]}" --require-hashes --only-binary :all: -r "requirements/$1.txt"
+    if [[ $1 != runtime ]]; then
+      "${pip[@]}" --require-hashes --no-deps --no-build-isolation --no-binary pyspark -r requirements/spark.txt
+    fi
     "${pip[@]}" --no-index --no-deps --no-build-isolation -e .
     printf '%s %s\n' "$1" "$(fingerprint "$1")" >.venv/stamp
   ) 9<.

@@ -11,6 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = "# dependency tables of pyproject.toml: sha256:"
+SUBSETS = ("analysis", "image", "runtime")
+"""What users install: each a part of what the tests run with."""
+LOCKS = ("dev", "spark", *SUBSETS)
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)(\[[a-z0-9,-]+\])?==(?P<version>[0-9][0-9a-z.!+]*)( ; [^\\]+)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
@@ -54,27 +57,28 @@ def pins(lock: str) -> dict[str, str]:
     return {pin["name"]: pin["version"] for line in lock.splitlines() if (pin := PIN.fullmatch(line))}
 
 
-def differences(runtime: str, dev: str) -> list[str]:
+def differences(subset: str, dev: str) -> list[str]:
     """Say which packages would be tested in another version than the one that users get."""
     tested = pins(dev)
     return [
         f"has {name} {version}, but the tests run with {tested.get(name, 'none')}. Run scripts/lock."
-        for name, version in pins(runtime).items()
+        for name, version in pins(subset).items()
         if tested.get(name) != version
     ]
 
 
 def main(action: str) -> int:
-    """Stamp or check requirements/{runtime,dev}.txt; return the exit code."""
+    """Stamp or check all locks in requirements/; return the exit code."""
     digest = dependency_digest((ROOT / "pyproject.toml").read_text())
-    paths = {name: ROOT / "requirements" / f"{name}.txt" for name in ("runtime", "dev")}
+    paths = {name: ROOT / "requirements" / f"{name}.txt" for name in LOCKS}
     if action == "stamp":
         for path in paths.values():
             path.write_text(stamped(path.read_text(), digest))
         return 0
     locks = {name: path.read_text() for name, path in paths.items()}
     found = {name: problems(lock, digest) for name, lock in locks.items()}
-    found["runtime"] += differences(locks["runtime"], locks["dev"])
+    for name in SUBSETS:
+        found[name] += differences(locks[name], locks["dev"])
     for name, sentences in found.items():
         for sentence in sentences:
             print(f"requirements/{name}.txt {sentence}", file=sys.stderr)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 LAYERS = (
     {"core"},
-    {"settings", "observability", "tasks"},
+    {"settings", "observability", "metrics", "tracing", "tasks"},
     {"store", "mqtt", "cluster", "profiles", "latency", "system"},
     {"callbacks"},
     {"commands"},
@@ -47,7 +47,12 @@ DRIVERS = {
     "hiredis": ("app/store/redis*.py", "app/store/combiner.py"),
     "paho": ("app/mqtt/paho*.py", "app/bench/*"),
     "psutil": (*CLI, "app/bench/*", "app/chaos/*"),
-    "pyarrow": ("app/latency/*",),
+    "fsspec": ("app/latency/*", "app/analysis/*"),
+    "jinja2": ("app/analysis/*",),
+    "opentelemetry": ("app/tracing.py",),
+    "plotly": ("app/analysis/*",),
+    "prometheus_client": ("app/metrics.py", "app/api/*"),
+    "pyarrow": ("app/latency/*", "app/analysis/*"),
     "pydantic_settings": ("app/settings.py",),
     "pyspark": ("app/analysis/*",),
     "redis": ("app/store/redis*.py", "app/store/combiner.py", "app/cluster/*", "app/chaos/*"),
@@ -58,6 +63,8 @@ DRIVERS = {
     "uvicorn": ("app/main.py", *CLI, "app/bench/*"),
     "uvloop": ("app/main.py", *CLI, "app/bench/*"),
     # Only the tests have these.
+    "duckdb": (),
+    "playwright": (),
     "httpx": (),
     "hypothesis": (),
     "pytest": (),

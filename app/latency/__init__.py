@@ -1,0 +1,1 @@
+"""The latency log: what each finished callback leaves behind, written as Parquet."""
