@@ -72,6 +72,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.DeviceBusyError: ProblemType("device-busy", "The device is busy with a command", 429, retry_after=1),
         errors.UnavailableError: UNAVAILABLE,
         errors.StoreUnavailableError: ProblemType("store-unavailable", "The state store is away", 503, retry_after=1),
+        errors.StoreRefusedError: INTERNAL,
         errors.BrokerUnavailableError: ProblemType("broker-unavailable", "The MQTT broker is away", 503, retry_after=1),
         errors.PublishUnconfirmedError: ProblemType(
             "publish-unconfirmed", "The command may or may not have been sent", 503, retry_after=1

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Final
 
 from app.callbacks.registry import Registry
 from app.core.callback import Answer, Correlation
-from app.core.errors import InvalidInputError, StoreUnavailableError, UndecodableMessageError
+from app.core.errors import InvalidInputError, StoreRefusedError, StoreUnavailableError, UndecodableMessageError
 from app.core.identifiers import validate_command_id, validate_device_id
 from app.core.profile import ResponseReader
 from app.core.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, Verdict, route
 from app.mqtt.base import Delivery
 from app.observability import BurstLog, Counters
 from app.store.base import StateStore
+
+MOST_REFUSED: Final = 64
+"""Responses that the store refused and that stay with the broker: more would use up the Receive Maximum."""
 
 
 class _Entry:
@@ -52,6 +56,7 @@ class Dispatcher:
         self._arrived: deque[_Entry] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._settling: set[asyncio.Task[None]] = set()
+        self._refused = 0
 
     def handle(self, delivery: Delivery) -> None:
         """Begin to settle a delivery. Called on the event loop for each one; returns at once."""
@@ -96,12 +101,16 @@ class Dispatcher:
     async def _settle(self, entry: _Entry, answer: Answer) -> None:
         try:
             recorded = await self._store.respond(answer, self._node_id)
+        except StoreRefusedError:
+            self._refused += 1
+            if self._refused > MOST_REFUSED:
+                self._drops.drop("store_refused", device_id=answer.device_id)
+                self._settled(entry)
+            else:
+                self._leave(entry)
+            return
         except StoreUnavailableError:
-            # It was closed, or refused for good. What is not on record gets no PUBACK, and the broker delivers it again
-            # to the next connection; but it must not hold up those behind it.
-            self._counters["response.not_recorded"] += 1
-            self._arrived.remove(entry)
-            self._acknowledge_settled()
+            self._leave(entry)
             return
         self._act(recorded, answer)
         self._settled(entry)
@@ -122,6 +131,12 @@ class Dispatcher:
                 self._counters["response.progress"] += 1
             case Drop(reason):
                 self._drops.drop(reason, device_id=answer.device_id)
+
+    def _leave(self, entry: _Entry) -> None:
+        """What is not on record gets no PUBACK, so the next connection gets it again; it holds up none behind it."""
+        self._counters["response.not_recorded"] += 1
+        self._arrived.remove(entry)
+        self._acknowledge_settled()
 
     def _settled(self, entry: _Entry) -> None:
         entry.settled = True

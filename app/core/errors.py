@@ -14,6 +14,7 @@ HomingError
 │   └── DeviceBusyError         a device without correlation ids takes one command at a time
 └── UnavailableError            something this node needs is away; try again later
     ├── StoreUnavailableError
+    │   └── StoreRefusedError   the store answered, with an error that trying again does not mend
     ├── BrokerUnavailableError
     ├── PublishUnconfirmedError the connection was lost before PUBACK: it may have arrived
     ├── NodeDrainingError
@@ -103,6 +104,10 @@ class UnavailableError(HomingError):
 
 class StoreUnavailableError(UnavailableError):
     """The state store did not answer within the budget of the call."""
+
+
+class StoreRefusedError(StoreUnavailableError):
+    """The store answered with an error that trying again does not mend."""
 
 
 class BrokerUnavailableError(UnavailableError):

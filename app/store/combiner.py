@@ -20,7 +20,7 @@ from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, ResponseError
 
-from app.core.errors import StoreUnavailableError
+from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.store.calls import Call, CallQueue
 from app.tasks import end
 
@@ -41,10 +41,6 @@ _PASSING: Final = frozenset(
 Argument = str | bytes | int
 
 _log = structlog.get_logger(__name__)
-
-
-class RefusedError(StoreUnavailableError):
-    """Redis answered with an error that repeating does not mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +223,7 @@ class _Lane:
             return True
         self._counters["store.failed"] += 1
         _log.error("store_refused", reason=str(error))
-        call.fail(RefusedError(f"Redis refused: {error}"))
+        call.fail(StoreRefusedError(f"Redis refused: {error}"))
         return False
 
     async def _make_scripts_known(self, connection: AbstractConnection) -> None:

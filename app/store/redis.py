@@ -29,6 +29,7 @@ from app.core.errors import (
     IdempotencyMismatchError,
     IllegalTransitionError,
     InvalidInputError,
+    StoreRefusedError,
     StoreUnavailableError,
 )
 from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
@@ -36,7 +37,7 @@ from app.core.routing import Outcome, Recorded, Verdict
 from app.observability import Fill
 from app.store import redis_records as records
 from app.store.base import Finished, Joined, Page, Query, Registered
-from app.store.combiner import Argument, Combiner, CombinerOptions, RefusedError, Script
+from app.store.combiner import Argument, Combiner, CombinerOptions, Script
 from app.store.rules import (
     GONE,
     MAX_JOINED,
@@ -266,7 +267,7 @@ class RedisStateStore:
     async def _check_server(self, combiner: Combiner) -> None:
         try:
             info = await combiner.call(("INFO",), self._options.answer_seconds)
-        except RefusedError as error:
+        except StoreRefusedError as error:
             _log.warning("store_unchecked", reason=str(error), needed="Redis 6.0 or newer, maxmemory-policy noeviction")
         else:
             check_server(records.info(info))

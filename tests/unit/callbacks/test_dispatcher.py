@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from app.callbacks.dispatcher import MOST_REFUSED
 from app.core.callback import Answer
 from app.core.command import CommandState
-from app.core.errors import StoreUnavailableError
+from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.core.messages import ReceivedMessage
 from app.core.routing import Outcome, Recorded
 from app.store.memory import MemoryStateStore
@@ -21,12 +22,12 @@ class Gated(MemoryStateStore):
     """Answers to responses only when the gate is open."""
 
     gate: asyncio.Event
-    fail = False
+    fail: StoreUnavailableError | None = None
 
     async def respond(self, answer: Answer, receiver: str) -> Recorded:
         await self.gate.wait()
-        if self.fail:
-            raise StoreUnavailableError("closed")
+        if self.fail is not None:
+            raise self.fail
         return await super().respond(answer, receiver)
 
 
@@ -58,11 +59,11 @@ async def test_F17_a_response_that_the_store_did_not_take_is_delivered_again() -
     assembly, store = await gated()
     await Lamp(assembly.broker, at_once).start()
     invocation = await assembly.members[0].invoker.invoke(request(), park=True)
-    store.fail = True
+    store.fail = StoreUnavailableError("closed")
     store.gate.set()
     await _turns()
     assert _unacknowledged(assembly) == 1
-    store.fail = False
+    store.fail = None
     assembly.broker.disconnect("n1")
     assembly.broker.restore("n1")
     assert (await invocation.wait(SECOND)).state is CommandState.SUCCEEDED
@@ -72,16 +73,29 @@ async def test_a_response_that_the_store_refused_holds_up_no_other() -> None:
     assembly, store = await gated()
     await Lamp(assembly.broker, at_once).start()
     member = assembly.members[0]
-    store.fail = True
+    store.fail = StoreRefusedError("WRONGTYPE")
     store.gate.set()
     await member.invoker.invoke(request(), park=False)
     await _turns()
-    store.fail = False
+    store.fail = None
     invocation = await member.invoker.invoke(request(), park=True)
     assert (await invocation.wait(SECOND)).state is CommandState.SUCCEEDED
     await _turns()
     assert _unacknowledged(assembly) == 1  # the first one only
     assert member.counters["response.not_recorded"] == 1
+
+
+async def test_responses_that_the_store_refuses_do_not_use_up_the_receive_maximum() -> None:
+    assembly, store = await gated()
+    await Lamp(assembly.broker, at_once).start()
+    member = assembly.members[0]
+    store.fail = StoreRefusedError("WRONGTYPE")
+    store.gate.set()
+    for _ in range(MOST_REFUSED + 3):
+        await member.invoker.invoke(request(), park=False)
+    await _turns()
+    assert _unacknowledged(assembly) == MOST_REFUSED
+    assert member.counters["drop.store_refused"] == 3
 
 
 async def test_pubacks_go_out_in_the_order_of_arrival() -> None:

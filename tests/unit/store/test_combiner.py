@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 from redis.asyncio import Redis
 
-from app.core.errors import StoreUnavailableError
-from app.store.combiner import Combiner, CombinerOptions, RefusedError, Script
+from app.core.errors import StoreRefusedError, StoreUnavailableError
+from app.store.combiner import Combiner, CombinerOptions, Script
 from app.store.redis import connector
 from tests.services import RedisProcess
 from tests.unit.store.proxy import Proxy
@@ -177,7 +177,7 @@ async def test_an_error_belongs_to_its_caller_alone(redis_server: RedisProcess) 
         ]
         before, refused, after = await asyncio.gather(*calls, return_exceptions=True)
         assert (before, after) == ("before", "after")
-        assert isinstance(refused, RefusedError)
+        assert isinstance(refused, StoreRefusedError)
         assert counters["store.failed"] == 1
         assert counters["store.reconnected"] == 0
 
