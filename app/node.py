@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
@@ -16,16 +16,21 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 from app.callbacks.adopter import Adopter
 from app.callbacks.delivery import Delivery
 from app.callbacks.dispatcher import Dispatcher
+from app.callbacks.journal import Journal
 from app.callbacks.registry import Registry
 from app.cluster.base import Cluster, NodeInfo
 from app.commands.expirer import Expirer
 from app.commands.invoker import Invoker
 from app.commands.sweeper import Sweeper
 from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, UnavailableError
+from app.measures import Measures
 from app.mqtt.base import MqttClient, Subscription
-from app.observability import Counters, Fill
+from app.observability import Counters, Fill, speak_as
 from app.store.base import StateStore
 from app.tasks import end
+
+if TYPE_CHECKING:
+    from app.tracing import Tracing  # whose library is an extra
 
 STEP_BUDGET: Final = 3.0
 """How many seconds each step of stopping may take before the next one is done regardless."""
@@ -34,6 +39,7 @@ STOP_BUDGET: Final = 9.0
 LEAST_BUDGET: Final = 0.1
 """What a step gets when that is used up."""
 PING_BUDGET: Final = 0.5
+NOT_TRIED: Final = "not tried yet: the store has to answer first"
 QUIET: Final = timedelta(milliseconds=200)
 """After UNSUBACK the broker still sends what it had queued; a silence of this length says that it has no more."""
 
@@ -63,8 +69,11 @@ class Parts:
     expirer: Expirer
     sweeper: Sweeper
     adopter: Adopter
+    journal: Journal | None
     counters: Counters
+    measures: Measures
     subscriptions: Sequence[Subscription]
+    tracing: Tracing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +97,12 @@ class Node:
         self._info = parts.info
         self._on_failure = on_failure
         self._state = NodeState.STARTING
+        self._begun = False
         self._closed = False
         self._stop_by = math.inf
         self._tasks: list[asyncio.Task[Any]] = []
-        self._log = structlog.get_logger().bind(node_id=parts.info.node_id)
+        self._log = structlog.get_logger()
+        speak_as(self._ids)
 
     @property
     def info(self) -> NodeInfo:
@@ -109,6 +120,11 @@ class Node:
         return self._parts.store
 
     @property
+    def tracing(self) -> Tracing | None:
+        """For spans around requests, where there is tracing."""
+        return self._parts.tracing
+
+    @property
     def registry(self) -> Registry:
         """For the counts of what is open here."""
         return self._parts.registry
@@ -117,6 +133,11 @@ class Node:
     def counters(self) -> Counters:
         """What happened so far, by stable name."""
         return self._parts.counters
+
+    @property
+    def measures(self) -> Measures:
+        """How long things took."""
+        return self._parts.measures
 
     @property
     def invoker(self) -> Invoker:
@@ -133,7 +154,8 @@ class Node:
     def queues(self) -> dict[str, Fill]:
         """How full every bounded queue of the node is."""
         parts = self._parts
-        return parts.registry.queues() | parts.mqtt.queues() | parts.store.queues()
+        journal = {} if parts.journal is None else parts.journal.queues()
+        return parts.registry.queues() | parts.mqtt.queues() | parts.store.queues() | journal
 
     async def nodes(self) -> Sequence[NodeInfo]:
         """The cluster as this node sees it."""
@@ -142,10 +164,13 @@ class Node:
     async def health(self) -> Health:
         """Look at every part."""
         parts = self._parts
+        deaf, unheard = "no connection to the MQTT broker", "the cluster cannot be heard, or does not hear this node"
+        if not self._begun:
+            deaf = unheard = NOT_TRIED
         checks = {
             "store": await self._store_health(),
-            "mqtt": "ok" if parts.mqtt.connected else "no connection to the MQTT broker",
-            "cluster": "ok" if parts.cluster.listening else "the cluster cannot be heard, or does not hear this node",
+            "mqtt": "ok" if parts.mqtt.connected else deaf,
+            "cluster": "ok" if parts.cluster.listening else unheard,
         }
         return Health(self._state, checks)
 
@@ -154,6 +179,7 @@ class Node:
 
         Raises ConfigurationError and NodeIdTakenError: starting again would not help.
         """
+        speak_as(self._ids)
         try:
             await self._begin()
         except NodeIdTakenError:
@@ -183,9 +209,16 @@ class Node:
         await end(self._tasks)
         await self._step("disconnect", parts.mqtt.stop(keep_session=keep_session))
         await self._step("leave", parts.cluster.leave(session_kept=keep_session))
+        if parts.journal is not None:  # what the last wake-ups brought is in it
+            await self._step("journal", parts.journal.close())
         await self._step("close", parts.store.close())
+        if parts.tracing is not None:
+            await self._step("send_traces", parts.tracing.close())
         self._state = NodeState.STOPPED
         self._log.info("node_stopped")
+
+    def _ids(self) -> dict[str, str]:
+        return {"node_id": self._info.node_id, "incarnation": self._info.incarnation}
 
     async def _hand_over(self) -> bool:
         """Leave the responses to come to the other nodes; false when our session has to be kept for whoever adopts it.
@@ -225,7 +258,7 @@ class Node:
         left = await parts.store.pending_of(self._info.node_id)
         now = await parts.store.now()
         for command in left:
-            parts.registry.reopen(command.id)
+            parts.registry.reopen(command)
             parts.expirer.keep(command.id, timedelta(microseconds=max(0, command.deadline - now)))
         if left:
             self._log.info("commands_taken_up", count=len(left))
@@ -235,11 +268,14 @@ class Node:
         parts = self._parts
         if not begun:
             await self._when_possible(self._begin)
+        self._begun = True
         await parts.mqtt.start(parts.subscriptions, parts.dispatcher.handle)
         self._supervise("expirer", parts.expirer.run())
         self._supervise("delivery", parts.delivery.run())
         self._supervise("sweeper", parts.sweeper.run())
         self._supervise("adopter", parts.adopter.run())
+        if parts.journal is not None:
+            self._supervise("journal", parts.journal.run())
         while True:
             # The lease may be lost before there is a connection, and then there will never be one.
             async with asyncio.TaskGroup() as group:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, Literal, NamedTuple, Protocol
 
 import structlog
 
@@ -24,25 +26,56 @@ class _Monotonic(Protocol):
     def monotonic(self) -> float: ...
 
 
+_speaker: ContextVar[Callable[[], Mapping[str, str]] | None] = ContextVar("speaker", default=None)
+
+
+def speak_as(ids: Callable[[], Mapping[str, str]]) -> None:
+    """Let every record of this task, and of the tasks that it starts, carry these ids. Asked anew for each record."""
+    _speaker.set(ids)
+
+
 def configure_logging(level: str, log_format: Literal["console", "json"]) -> None:
-    """Send structured logs to standard error, in one line each."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
+    """Send structured logs to standard error. In JSON a record is one line; on a console a traceback follows it."""
+    colours = sys.stderr.isatty()
+    rendering: list[structlog.typing.Processor] = (
+        [structlog.processors.JSONRenderer()]
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+        else [
+            _escape,
+            # Not rich's tracebacks: those show the values of variables, and so payloads and passwords.
+            structlog.dev.ConsoleRenderer(
+                colors=colours, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            _add_ids,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _add_ids(_logger: object, _method: str, record: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    speaker = _speaker.get()
+    return record if speaker is None else {**speaker(), **record}
+
+
+def _escape(_logger: object, _method: str, record: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """What devices and callers named must not steer a terminal, nor look like another record."""
+    return {name: _escaped(value) if name != "exception" else value for name, value in record.items()}
+
+
+def _escaped(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return value.encode("unicode_escape").decode("ascii")
 
 
 class BurstLog:
@@ -59,11 +92,12 @@ class BurstLog:
         self._since: Counter[str] = Counter()
         self._log = structlog.get_logger()
 
-    def drop(self, reason: str, **ids: str) -> None:
-        """Count one drop under `drop.<reason>`; `ids` go into the line, if one is written."""
+    def drop(self, reason: str, **ids: str | None) -> None:
+        """Count one drop under `drop.<reason>`; the `ids` that are known go into the line, if one is written."""
         self._counters[f"drop.{reason}"] += 1
         self._since[reason] += 1
         now = self._clock.monotonic()
         if now >= self._next_line.get(reason, 0.0):
             self._next_line[reason] = now + self._interval
-            self._log.warning("message_dropped", reason=reason, count=self._since.pop(reason), **ids)
+            known = {name: one for name, one in ids.items() if one is not None}
+            self._log.warning("message_dropped", reason=reason, count=self._since.pop(reason), **known)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from app.core.addresses import split_address
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_node_id
@@ -148,6 +148,39 @@ class ProfilesSettings(_Part):
     """A folder of further profiles (*.toml); only the shipped ones when empty."""
 
 
+class TimeoutsSettings(_Part):
+    """Timeouts that `homing analyze` learned from the latency log."""
+
+    file: OptionalFile = None
+    """Its timeouts.toml, for commands whose caller gives no timeout; read at the start. None when empty."""
+
+
+class LatencySettings(_Part):
+    """The latency log: a record of every command that ended."""
+
+    log_dir: str = ""
+    """A folder, or a URL such as `s3://bucket/folder`; no log when empty."""
+    log_interval: Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(minutes=10))] = timedelta(minutes=1)
+    """How long records are gathered into one file: what a crash of the node may lose."""
+    log_buffer: Annotated[int, Field(ge=1000, le=10_000_000)] = 50_000
+    """How many records may wait in memory; more are dropped and counted."""
+
+
+class TracingSettings(_Part):
+    """Traces, for OpenTelemetry."""
+
+    endpoint: str = ""
+    """The collector, OTLP over HTTP: `http://collector:4318`; no traces when empty."""
+    sample_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Which share of the commands is traced whose callers decided nothing."""
+    service_name: Annotated[str, Field(min_length=1, max_length=255)] = "homing"
+
+    @field_validator("endpoint")
+    @classmethod
+    def _known_scheme(cls, value: str) -> str:
+        return _scheme_of(value, ("http", "https")) if value else value
+
+
 class Settings(BaseSettings):
     """Everything; `HOMING_STORE_URL` is `store.url`."""
 
@@ -171,6 +204,9 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = ClusterSettings()
     profiles: ProfilesSettings = ProfilesSettings()
     log: LogSettings = LogSettings()
+    latency: LatencySettings = LatencySettings()
+    timeouts: TimeoutsSettings = TimeoutsSettings()
+    tracing: TracingSettings = TracingSettings()
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -186,7 +222,7 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def _scheme_of(url: str, allowed: tuple[str, ...]) -> str:
-    scheme = urlsplit(url).scheme
+    scheme = split_address(url).scheme
     if scheme not in allowed:
         raise ValueError(f"scheme {scheme!a} is unknown; allowed: {', '.join(f'{one}://' for one in allowed)}")
     return url

@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 if TYPE_CHECKING:
-    from tests.containers import ContainerProcess
+    from tests.service_container import ContainerProcess
 
-DEPLOYED_MOSQUITTO_CONF = Path(__file__).parent.parent / "deploy" / "mosquitto.conf"
+DEPLOY = Path(__file__).parent.parent / "deploy"
+DEPLOYED_MOSQUITTO_CONF = DEPLOY / "mosquitto.conf"
+NODE_USER, NODE_PASSWORD = "homing", "change-me"
+"""Whom deploy/redis/users.acl and deploy/mosquitto/acl grant what nodes need, and nothing else (S9)."""
 IN_CONTAINERS = ("redis-server", "mosquitto") if os.environ.get("HOMING_TEST_SERVICES") == "docker" else ()
 """Services that run in containers, as neither apt nor the machine has them."""
-START_TIMEOUT = 10.0
+START_TIMEOUT = 30.0
 """Seconds until a service must answer; loaded CI machines are slow."""
 
 
@@ -36,17 +39,25 @@ def free_port() -> int:
         return port
 
 
-def find_binary(name: str) -> str:
+def find_binary(name: str, package: str = "redis-server mosquitto") -> str:
     """Path of a service binary. When it is missing the test is skipped on a laptop and fails in CI."""
     if name in IN_CONTAINERS:
         return name
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/sbin")
     if path is None:
-        missing = f"{name} is not installed (Debian, Ubuntu: apt-get install redis-server mosquitto)"
+        missing = f"{name} is not installed (Debian, Ubuntu: apt-get install {package})"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
     return path
+
+
+def require_programs() -> None:
+    """Redis and Mosquitto as programs of this machine, for rigs that start them themselves: containers will not do."""
+    if IN_CONTAINERS:
+        pytest.skip("this rig starts redis-server and mosquitto itself, and here they are in containers only")
+    for name in ("redis-server", "mosquitto"):
+        find_binary(name)
 
 
 class ServiceProcess:
@@ -148,7 +159,7 @@ class ServiceProcess:
 
     def _launch(self, command: Sequence[str]) -> subprocess.Popen[bytes] | ContainerProcess:
         if self.binary in IN_CONTAINERS:
-            from tests.containers import ContainerProcess  # noqa: PLC0415 - Docker's library, where there is Docker
+            from tests.service_container import ContainerProcess  # noqa: PLC0415 - Docker's library, where there is Docker
 
             return ContainerProcess(command, self.folder)
         with (self.folder / "log").open("ab") as log:
@@ -170,7 +181,8 @@ class ServiceProcess:
 class MosquittoProcess(ServiceProcess):
     """A Mosquitto with the limits of deploy/mosquitto.conf on a free port of 127.0.0.1.
 
-    `extra_config` lines come last and so win over the deployed ones.
+    `extra_config` lines come last and so win over the deployed ones. Who logs in as NODE_USER may do what
+    deploy/mosquitto/acl grants; who does not log in may do everything.
     """
 
     def __init__(self, *extra_config: str) -> None:
@@ -187,6 +199,12 @@ class MosquittoProcess(ServiceProcess):
         kept = [line for line in deployed if line.split(" ")[0] not in ("listener", "persistence_location")]
         # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
         own = [f"listener {self.port} 127.0.0.1", f"persistence_location {self.folder}/", f"user {getpass.getuser()}"]
+        own += [f"acl_file {self.folder / 'acl'}", f"password_file {self.folder / 'passwords'}"]
+        # What stands before the first user is for those who do not log in.
+        acl = f"topic readwrite #\ntopic read $SYS/#\n{(DEPLOY / 'mosquitto' / 'acl').read_text()}"
+        for name, text in (("acl", acl), ("passwords", (DEPLOY / "mosquitto" / "passwords.example").read_text())):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o600)
         config = self.folder / "mosquitto.conf"
         config.write_text("\n".join([*own, *kept, *self._extra_config, ""]))
         return [self.binary, "-c", str(config)]
@@ -200,7 +218,8 @@ class MosquittoProcess(ServiceProcess):
 class RedisProcess(ServiceProcess):
     """A Redis with an append-only file and no eviction, as a cluster of Homing needs it, on a free port of 127.0.0.1.
 
-    `extra_arguments` are options such as `"--maxmemory", "20mb"`.
+    `extra_arguments` are options such as `"--maxmemory", "20mb"`. Who logs in as NODE_USER may do what
+    deploy/redis/users.acl grants; who does not log in may do everything.
     """
 
     def __init__(self, *extra_arguments: str) -> None:
@@ -209,10 +228,23 @@ class RedisProcess(ServiceProcess):
 
     @property
     def url(self) -> str:
-        """As for HOMING_STORE_URL."""
+        """For tests themselves."""
         return f"redis://127.0.0.1:{self.port}/0"
 
+    @property
+    def node_url(self) -> str:
+        """As for HOMING_STORE_URL, with the rights of a node."""
+        return f"redis://{NODE_USER}:{NODE_PASSWORD}@127.0.0.1:{self.port}/0"
+
+    def refusals(self) -> str:
+        """What users were refused so far, in the words of Redis; empty when nothing was."""
+        reply = _reply(self.port, b"ACL LOG 10\r\n", 4096).decode(errors="replace")
+        return "" if reply == "*0\r\n" else reply
+
     def _command(self) -> Sequence[str]:
+        users = (DEPLOY / "redis" / "users.acl").read_text().splitlines()
+        kept = [line for line in users if not line.startswith("user default ")]
+        (self.folder / "users.acl").write_text("\n".join(["user default on nopass ~* &* +@all", *kept, ""]))
         options = {
             "port": str(self.port),
             "bind": "127.0.0.1",
@@ -222,6 +254,8 @@ class RedisProcess(ServiceProcess):
             "save": "",
             "maxmemory-policy": "noeviction",
         }
+        if "--requirepass" not in self._extra_arguments:  # the file would win
+            options["aclfile"] = str(self.folder / "users.acl")
         flags = [word for name, value in options.items() for word in (f"--{name}", value)]
         return [self.binary, *flags, *self._extra_arguments]
 
@@ -240,10 +274,10 @@ def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 
     return condition()
 
 
-def _reply(port: int, request: bytes) -> bytes:
+def _reply(port: int, request: bytes, size: int = 64) -> bytes:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
             connection.sendall(request)
-            return connection.recv(64)
+            return connection.recv(size)
     except OSError:
         return b""

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import problems
-from app.api.http import BytesResponse
+from app.api.http import BytesResponse, headers_of
 from app.api.problems import problem
 from app.api.representation import instant
 from app.cluster.base import NodeInfo
+from app.metrics import Exposition
 from app.node import Node
 
 ALIVE: Final = b'{"status":"ok"}'
@@ -23,6 +24,7 @@ class ClusterApi:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._metrics = Exposition(node)
 
     async def nodes(self, _request: Request) -> Response:
         """`GET /v1/nodes`."""
@@ -48,6 +50,12 @@ class ClusterApi:
         away = [f"{name}: {said}" for name, said in health.checks.items() if said != "ok"]
         detail = "; ".join(away) or f"this node is {health.state}"
         return problem(problems.NOT_READY, detail, state=health.state, checks=health.checks)
+
+    async def metrics(self, request: Request) -> Response:
+        """`GET /metrics`: also of a node that is not ready."""
+        accept = headers_of(request).get(b"accept", b"").decode("latin-1")
+        text, content_type = self._metrics.render(accept, await self._node.health())
+        return BytesResponse(text, content_type=content_type.encode())
 
     def _members(self, one: NodeInfo) -> dict[str, Any]:
         return {

@@ -17,6 +17,7 @@ from app.api.problems import problem
 from app.api.representation import command_json, json_or_none, page_json
 from app.commands.invoker import CommandRequest
 from app.core.command import Command, CommandState
+from app.core.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
 from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id, validate_idempotency_key, validate_method
@@ -36,12 +37,13 @@ _MISSING: Final = object()
 
 
 class Commands:
-    """The endpoints. `parking` holds the callers that wait."""
+    """The endpoints. `parking` holds the callers that wait; `learned` knows timeouts for those who give none."""
 
-    def __init__(self, node: Node, settings: Settings, parking: Parking) -> None:
+    def __init__(self, node: Node, settings: Settings, parking: Parking, learned: LearnedTimeouts) -> None:
         self._node = node
         self._parking = parking
         self._profile = settings.profile
+        self._learned = learned
         self._default_timeout = settings.command.default_timeout
         self._max_timeout = settings.command.max_timeout
         # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
@@ -108,19 +110,28 @@ class Commands:
                 raise InvalidInputError(
                     name[:64].encode("ascii", "backslashreplace").decode(), f"is unknown; {_ALLOWED}"
                 )
+        method = validate_method(_text(body, "method"))
+        profile = _text(body, "profile", self._profile)
+        given = self._timeout(body.get("timeout", _MISSING))
         return CommandRequest(
             device_id=device_id,
-            method=validate_method(_text(body, "method")),
+            method=method,
             params=body.get("params", {}),
-            timeout=self._timeout(body.get("timeout", _MISSING)),
-            profile=_text(body, "profile", self._profile),
+            timeout=given or self._usual_timeout(profile, method, device_id),
+            timeout_given=given is not None,
+            profile=profile,
             one_way=_flag(body, "one_way"),
             idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
         )
 
-    def _timeout(self, value: object) -> timedelta:
+    def _usual_timeout(self, profile: str, method: str, device_id: str) -> timedelta:
+        """For a caller who gives none: what was learned, within the bounds, else the default."""
+        learned = self._learned.timeout(profile, method, device_id)
+        return self._default_timeout if learned is None else min(learned, self._max_timeout)
+
+    def _timeout(self, value: object) -> timedelta | None:
         if value is _MISSING:
-            return self._default_timeout
+            return None
         if not isinstance(value, str):
             hint = (
                 ": a bare number has no unit" if isinstance(value, int | float) and not isinstance(value, bool) else ""

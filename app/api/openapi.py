@@ -149,6 +149,22 @@ def ready() -> Described:
     }
 
 
+def metrics() -> Described:
+    """`GET /metrics`."""
+    text = {"schema": {"type": "string"}}
+    return {
+        "summary": "Metrics for Prometheus",
+        "description": "In Prometheus' text format; in OpenMetrics when `Accept` names `application/openmetrics-text`.",
+        "tags": ["health"],
+        "responses": {
+            "200": {
+                "description": "All metrics of this node.",
+                "content": {"text/plain": text, "application/openmetrics-text": text},
+            }
+        },
+    }
+
+
 def _ref(model: str) -> Mapping[str, str]:
     return {"$ref": f"#/components/schemas/{model}"}
 

@@ -138,9 +138,10 @@ def install(application: FastAPI) -> None:
     application.add_exception_handler(Exception, _anything_else)
 
 
-async def _homing_error(_request: Request, error: Exception) -> Response:
+async def _homing_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, errors.HomingError):
         raise error
+    request.app.state.counters[f"refused.{BY_ERROR.get(type(error), INTERNAL).slug}"] += 1
     return of_error(error)
 
 

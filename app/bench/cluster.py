@@ -67,6 +67,7 @@ async def start_cluster(options: BenchOptions, processes: Processes) -> Cluster:
         "HOMING_PROFILE": options.profile,
         "HOMING_LOG_LEVEL": "warning",
         "HOMING_COMMAND_MAX_PENDING": str(2 * max([10_000, *options.pending]) + options.in_flight),
+        **options.node_settings,
     }
     first, port = await processes.node("node-a", options.node_command, settings)
     second, _ = await processes.node("node-b", options.node_command, settings)

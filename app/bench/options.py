@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -48,6 +49,10 @@ class BenchOptions:
     """The broker of that node, where the fleet connects."""
     node_command: tuple[str, ...] = (sys.executable, "-m", "app.cli", "serve")
     """Starts a node that reads its settings from the environment."""
+    node_settings: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of the nodes, HOMING_…"""
+    latency_log: Path | None = None
+    """Also measure what the latency log costs, and leave it in this folder, whose path is absolute."""
 
     def __post_init__(self) -> None:
         if self.profile not in FLEET_PROFILES:
@@ -61,6 +66,8 @@ class BenchOptions:
             _check("commands", self.commands, 1, 100_000_000)
         if any(count < 1 for count in self.pending) or sorted(set(self.pending)) != list(self.pending):
             raise ConfigurationError("pending: numbers from 1 on in rising order are allowed, such as 10,10000")
+        if self.latency_log is not None and not self.latency_log.is_absolute():
+            raise ConfigurationError("latency_log: must be an absolute path, as nodes run in folders of their own")
         self._check_urls()
 
     def _check_urls(self) -> None:
@@ -70,6 +77,8 @@ class BenchOptions:
             raise ConfigurationError("nodes_url: allowed is http://host:port")
         if self.nodes_url is not None and self.pending:
             raise ConfigurationError("pending: is measured on private nodes only, as it needs their memory and CPU")
+        if self.nodes_url is not None and self.latency_log is not None:
+            raise ConfigurationError("latency_log: is measured on private nodes only, with it and without")
 
     @property
     def host_port(self) -> tuple[str, int]:

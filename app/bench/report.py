@@ -112,6 +112,41 @@ class PendingReport:
         return cls(where, {number: Side.of(taken) for number, taken in zip(pending, turns, strict=True)}, growth)
 
 
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """The same load on two clusters in turns: one without the latency log, and one with it."""
+
+    without: Side
+    with_log: Side
+    cost: list[float]
+    """CPU of both nodes per command with the log against without, by turns, in rising order."""
+    median: float
+    """Of them."""
+    total: float
+    """The same over all turns together."""
+    untouched: float
+    """The same for fleet and load, which the log cannot touch: how far the machine itself went up or down."""
+
+    @classmethod
+    def of(cls, without: Sequence[Turn], with_log: Sequence[Turn]) -> LogReport:
+        """From the turns of both."""
+        pairs = zip(without, with_log, strict=True)
+        cost = sorted(ratio(_of_nodes(dear), _of_nodes(plain)) for plain, dear in pairs)
+        total = ratio(_of_nodes(*with_log), _of_nodes(*without))
+        untouched = ratio(_cpu(("fleet", "load"), with_log), _cpu(("fleet", "load"), without))
+        return cls(Side.of(without), Side.of(with_log), cost, median(cost), total, untouched)
+
+
+def _of_nodes(*turns: Turn) -> float:
+    return _cpu(("node-a", "node-b"), turns)
+
+
+def _cpu(names: Sequence[str], turns: Sequence[Turn]) -> float:
+    """CPU seconds of these processes per command."""
+    seconds = sum(turn.cpu.get(name, 0.0) for turn in turns for name in names)
+    return ratio(seconds, sum(turn.load.good for turn in turns))
+
+
 def _growth(fewest: dict[str, float], most: dict[str, float]) -> dict[str, float]:
     return {name: ratio(most[name], cpu) for name, cpu in fewest.items()}
 
@@ -139,17 +174,20 @@ class BenchReport:
     single: Single
     pending: list[PendingReport] = field(default_factory=list)
     memory: Memory | None = None
+    latency_log: LogReport | None = None
     machine: dict[str, Any] = field(default_factory=describe_machine)
 
     @property
     def clean(self) -> bool:
         """Whether every command got its own answer, and in time."""
         sides = [self.cluster, self.no_op, *(side for report in self.pending for side in report.sides.values())]
+        if self.latency_log is not None:
+            sides += [self.latency_log.without, self.latency_log.with_log]
         return not any(side.wrong or side.lost or side.errors for side in sides)
 
     def as_json(self) -> bytes:
         """As a JSON document."""
-        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(asdict(self), default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
 
 
 def turn_ratios(cluster: Sequence[Turn], no_op: Sequence[Turn]) -> list[float]:

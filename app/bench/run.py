@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from app.bench.cluster import PARAMS, Steps, job_for, run_job, start_cluster, take_turn, warm_up
+from app.bench.latency import measure_latency_log
 from app.bench.options import BenchOptions, ProgressCallback
 from app.bench.pending import SCENARIOS, measure_memory, measure_pending
 from app.bench.processes import Processes
@@ -16,7 +17,8 @@ from app.simulator.options import FleetOptions, device_ids
 
 async def run_bench(options: BenchOptions, progress: ProgressCallback) -> BenchReport:
     """Measure; BenchError when something cannot be started or ends on its own."""
-    steps = Steps(progress, total=3 + 4 * options.rounds + len(SCENARIOS) * len(options.pending) * (options.rounds + 1))
+    total = 3 + 4 * options.rounds + len(SCENARIOS) * len(options.pending) * (options.rounds + 1)
+    steps = Steps(progress, total + (0 if options.latency_log is None else 2 + 2 * options.rounds))
     with tempfile.TemporaryDirectory(prefix="homing-bench-") as folder:
         processes = Processes(Path(folder))
         try:
@@ -26,6 +28,8 @@ async def run_bench(options: BenchOptions, progress: ProgressCallback) -> BenchR
     if options.pending:
         pending = [await measure_pending(options, one, steps) for one in SCENARIOS]
         report = replace(report, pending=pending, memory=await measure_memory(options, steps))
+    if options.latency_log is not None:
+        report = replace(report, latency_log=await measure_latency_log(options, options.latency_log, steps))
     progress(1.0, "done")
     return report
 

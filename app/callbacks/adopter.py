@@ -68,7 +68,7 @@ class Adopter:
         await self._cluster.adopted(orphan)
         self._counters["adoption.sessions"] += 1
         self._counters["adoption.responses"] += found
-        self._log.info("session_adopted", node_id=orphan.node_id, client_id=orphan.client_id, responses=found)
+        self._log.info("session_adopted", dead_node=orphan.node_id, client_id=orphan.client_id, responses=found)
 
     async def _hold(self, orphan: NodeInfo) -> None:
         while True:

@@ -6,12 +6,15 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from app.callbacks.journal import Journal
 from app.callbacks.registry import Registry
 from app.core.callback import Answer, Correlation
+from app.core.clock import Clock
 from app.core.errors import InvalidInputError, StoreRefusedError, StoreUnavailableError, UndecodableMessageError
 from app.core.identifiers import validate_command_id, validate_device_id
 from app.core.profile import ResponseReader
 from app.core.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, Verdict, route
+from app.measures import Measures
 from app.mqtt.base import Delivery
 from app.observability import BurstLog, Counters
 from app.store.base import StateStore
@@ -21,12 +24,13 @@ MOST_REFUSED: Final = 64
 
 
 class _Entry:
-    """A delivery in the order of arrival; settled once the store has its say."""
+    """A delivery in the order of arrival; settled once the store has its say. `arrived_at`: on the monotonic clock."""
 
-    __slots__ = ("delivery", "settled")
+    __slots__ = ("arrived_at", "delivery", "settled")
 
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: Delivery, arrived_at: float) -> None:
         self.delivery = delivery
+        self.arrived_at = arrived_at
         self.settled = False
 
 
@@ -44,15 +48,21 @@ class Dispatcher:
         store: StateStore,
         registry: Registry,
         node_id: str,
+        clock: Clock,
         counters: Counters,
         drops: BurstLog,
+        measures: Measures | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._reader = reader
         self._store = store
         self._registry = registry
         self._node_id = node_id
+        self._clock = clock
         self._counters = counters
         self._drops = drops
+        self._measures = measures or Measures()
+        self._journal = journal
         self._arrived: deque[_Entry] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._settling: set[asyncio.Task[None]] = set()
@@ -60,12 +70,14 @@ class Dispatcher:
 
     def handle(self, delivery: Delivery) -> None:
         """Begin to settle a delivery. Called on the event loop for each one; returns at once."""
-        entry = _Entry(delivery)
+        entry = _Entry(delivery, self._clock.monotonic())
         self._arrived.append(entry)
         answer = self._read(delivery)
         if answer is None:
             self._settled(entry)
             return
+        if self._journal is not None:
+            self._journal.received(answer, len(delivery.message.payload), entry.arrived_at)
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         task = self._loop.create_task(self._settle(entry, answer))
@@ -112,25 +124,30 @@ class Dispatcher:
         except StoreUnavailableError:
             self._leave(entry)
             return
-        self._act(recorded, answer)
+        now = self._clock.monotonic()
+        self._measures.recorded(now - entry.arrived_at)
+        self._act(recorded, answer, now - entry.arrived_at)
+        if self._journal is not None:
+            self._journal.recorded(recorded, answer, entry.arrived_at, now)
         self._settled(entry)
 
-    def _act(self, recorded: Recorded, answer: Answer) -> None:
+    def _act(self, recorded: Recorded, answer: Answer, seconds: float) -> None:
         match route(recorded, self._node_id):
             case DeliverLocally(outcome):
-                self._registry.complete(outcome)
+                self._registry.complete(outcome, seconds if recorded.verdict is Verdict.WON else None)
                 if recorded.verdict is Verdict.WON:
                     self._counters["response.local"] += 1
                 else:
-                    self._drops.drop(recorded.verdict.value, device_id=answer.device_id)
+                    self._drops.drop(recorded.verdict.value, device_id=answer.device_id, command_id=outcome.command_id)
             case Forwarded():
                 self._counters["response.forwarded"] += 1
             case Annexed():
                 self._counters["response.late"] += 1
-            case Progressed():
+            case Progressed(command_id):
+                self._registry.progressed(command_id)
                 self._counters["response.progress"] += 1
             case Drop(reason):
-                self._drops.drop(reason, device_id=answer.device_id)
+                self._drops.drop(reason, device_id=answer.device_id, command_id=recorded.command_id)
 
     def _leave(self, entry: _Entry) -> None:
         """What is not on record gets no PUBACK, so the next connection gets it again; it holds up none behind it."""

@@ -218,12 +218,15 @@ def _settings(
     profiles = folder / "profiles"
     profiles.mkdir(exist_ok=True)
     (profiles / "ordered.toml").write_text(PROFILE, "utf-8")
+    log = {} if options.latency_log is None else {"HOMING_LATENCY_LOG_DIR": str(options.latency_log)}
     return {
         "HOMING_STORE_URL": f"redis://127.0.0.1:{redis_port}/0",
         "HOMING_MQTT_URL": f"mqtt://127.0.0.1:{broker.port}",
         "HOMING_MQTT_SHARE_GROUP": SHARE_GROUP,
         "HOMING_PROFILES_DIR": str(profiles),
         "HOMING_LOG_FORMAT": "json",
+        "HOMING_LATENCY_LOG_INTERVAL": "2s",  # nodes do not live long here
+        **log,
         **form.settings,
         **options.node_settings,
     }

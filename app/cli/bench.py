@@ -11,7 +11,7 @@ import typer
 from app.cli.output import Exit, Stop, err, out
 
 
-def bench(
+def bench(  # noqa: PLR0913 - one per option
     *,
     profile: Annotated[str, typer.Option(help="The device profile to speak.")] = "dji",
     devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="Simulated devices.")] = 200,
@@ -24,6 +24,9 @@ def bench(
     ] = None,
     nodes_url: Annotated[str | None, typer.Option(metavar="URL", help="Running nodes, instead of own ones.")] = None,
     mqtt_url: Annotated[str | None, typer.Option(metavar="URL", help="Their broker.")] = None,
+    latency_log: Annotated[
+        Path | None, typer.Option("--latency-log", metavar="DIR", help="Also measure what that log costs; left there.")
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all figures there.")] = None,
 ) -> None:
     """Measure commands per second, latencies and CPU under closed-loop load, beside two references.
@@ -43,6 +46,7 @@ def bench(
         pending=_counts(pending),
         nodes_url=nodes_url,
         mqtt_url=mqtt_url,
+        latency_log=None if latency_log is None else latency_log.absolute(),
     )
     if json_file is not None:
         _check_writable(json_file)

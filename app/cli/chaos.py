@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.chaos.run import Result, Status
 
 
-def chaos(
+def chaos(  # noqa: PLR0913, PLR0917 - one per option
     scenario: Annotated[str | None, typer.Option("--scenario", "-s", metavar="NAME", help="See --list.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long load and faults last.")] = None,
     commands: Annotated[int | None, typer.Option(help="Ends the load after so many commands.")] = None,
@@ -30,6 +30,9 @@ def chaos(
     ] = None,
     out_folder: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep history, logs and report there.")
+    ] = None,
+    latency_log: Annotated[
+        Path | None, typer.Option("--latency-log", metavar="DIR", help="Have the nodes leave their latency log there.")
     ] = None,
     short: Annotated[  # noqa: FBT002 - how typer takes a flag
         bool, typer.Option("--short", help="The form of the test suite: seconds, not minutes.")
@@ -64,6 +67,7 @@ def chaos(
         schedule=schedule,
         short=short,
         out=out_folder,
+        latency_log=None if latency_log is None else latency_log.absolute(),
     )
     chosen, _, faults = prepare(options)
     err.print(f"{chosen.name} {chosen.title}: {chosen.provoke}", markup=False)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -30,6 +33,9 @@ TIMEOUT: Final = "10s"
 READY_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 15.0
 """More than TIMEOUT: the node says what became of a command."""
+
+LOG_INTERVAL: Final = "5s"
+"""After so long a command is in the latency log for others to see."""
 
 MOST_AT_ONCE: Final = 32
 """Commands in flight."""
@@ -62,6 +68,9 @@ def demo(
     once: Annotated[bool, typer.Option("--once", help="End after the first round of commands.")] = False,
     devices: Annotated[int, typer.Option("--devices", "-n", min=1, max=200, help="Simulated DJI docks.")] = 5,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the API; another one if it is taken.")] = 8080,
+    latency_log: Annotated[
+        Path | None, typer.Option("--latency-log", metavar="DIR", help="For its latency log; else a temporary one.")
+    ] = None,
 ) -> None:
     """Show it working: needs no broker, no Redis and no settings. Keeps serving until Ctrl-C.
 
@@ -72,7 +81,7 @@ def demo(
 
     configure_logging("error", "console")
     bridge_logging()
-    match asyncio.run(_until_signal(_demo(_listener(port), devices, once=once))):
+    match asyncio.run(_until_signal(_demo(_listener(port), devices, _log_folder(latency_log), once=once))):
         case None:
             raise Stop("", Exit.INTERRUPTED)
         case False:
@@ -108,14 +117,23 @@ def _listener(port: int) -> socket.socket:
         return listener
 
 
-async def _demo(listener: socket.socket, devices: int, *, once: bool) -> bool:
+def _log_folder(given: Path | None) -> str:
+    """Where the latency log goes; nowhere when nobody asked for it and what it needs is not installed."""
+    if given is not None:
+        return str(given.absolute())
+    if find_spec("pyarrow") is None or find_spec("fsspec") is None:
+        return ""
+    return tempfile.mkdtemp(prefix="homing-demo-latency-")
+
+
+async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bool) -> bool:
     from app.cli.client import NodeClient
     from app.cli.server import NodeServer, url_of
     from app.mqtt.embedded import EmbeddedBroker
 
     client = NodeClient(url_of(listener))
     async with EmbeddedBroker() as broker, _fleet(broker.url, devices):
-        server = NodeServer(settings_for(broker.url), listener)
+        server = NodeServer(settings_for(broker.url, log_dir), listener)
         serving = asyncio.create_task(server.serve())
         working = asyncio.create_task(_show_round(client, server, devices))
         try:
@@ -124,6 +142,8 @@ async def _demo(listener: socket.socket, devices: int, *, once: bool) -> bool:
                 serving.result()
                 return False
             succeeded = working.result()
+            if log_dir:
+                out.print(f"\nLog   {log_dir}", markup=False, soft_wrap=True)
             if not once:
                 _explain(client.url)
                 with suppress(asyncio.CancelledError):
@@ -135,9 +155,17 @@ async def _demo(listener: socket.socket, devices: int, *, once: bool) -> bool:
     return succeeded
 
 
-def settings_for(mqtt_url: str) -> Settings:
+def settings_for(mqtt_url: str, log_dir: str = "") -> Settings:
     """The settings of the demo's node: nothing of the environment that leads out of this process."""
-    from app.settings import MqttSettings, NodeSettings, ProfilesSettings, StoreSettings, load_settings
+    from app.core.durations import parse_duration
+    from app.settings import (
+        LatencySettings,
+        MqttSettings,
+        NodeSettings,
+        ProfilesSettings,
+        StoreSettings,
+        load_settings,
+    )
 
     return load_settings(
         profile=PROFILE,
@@ -145,6 +173,7 @@ def settings_for(mqtt_url: str) -> Settings:
         store=StoreSettings(),
         mqtt=MqttSettings(url=mqtt_url, version="3.1.1"),
         profiles=ProfilesSettings(),
+        latency=LatencySettings(log_dir=log_dir, log_interval=parse_duration(LOG_INTERVAL)),
     )
 
 

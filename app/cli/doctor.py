@@ -9,13 +9,15 @@ from app.cli.output import Exit, Stop, out
 
 if TYPE_CHECKING:
     from app.cli.verdicts import Finding
+    from app.mqtt.paho_probe import Needs
     from app.settings import Settings
 
 
 def doctor() -> None:
     """Check the broker and the store of the current settings, and say what to change.
 
-    Publishes test messages below homing-doctor/ only. Exit code: 0 all can work, 1 something fails, 2 wrong settings.
+    Publishes test messages below homing-doctor/, and one to each command topic of a device that there is not.
+    Exit code: 0 all can work, 1 something fails, 2 wrong settings.
     """
     from app.cli.verdicts import Level
     from app.settings import load_settings
@@ -44,9 +46,23 @@ def examine(settings: Settings) -> Iterator[Finding]:
         except StoreUnavailableError as error:
             yield Finding(Level.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
     try:
-        yield from about_broker(probe(mqtt_options(settings, "homing-doctor"), clock, run_id), settings.mqtt.version)
+        seen = probe(mqtt_options(settings, "homing-doctor"), clock, run_id, _needs(settings, run_id))
+        yield from about_broker(seen, settings.mqtt.version)
     except BrokerUnavailableError as error:
         yield Finding(Level.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL.")
+
+
+def _needs(settings: Settings, run_id: str) -> Needs:
+    """What the profiles ask of the broker, with a device that there is not."""
+    from app.mqtt.paho_probe import Needs
+    from app.profiles.loader import load_profiles
+
+    profiles = load_profiles(settings.profiles.dir).values()
+    nobody = {"device_id": f"homing-doctor-{run_id}", "method": "doctor", "id": run_id}
+    return Needs(
+        writes=[one.request.topic.render(**nobody) for one in profiles],
+        reads=sorted({response.topic.filter() for one in profiles for response in one.responses}),
+    )
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -15,7 +15,11 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Instead of HOMING_API_HOST.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Instead of HOMING_API_PORT.")] = None,
     node_id: Annotated[str | None, typer.Option(help="Instead of HOMING_NODE_ID; -1, -2, … for workers.")] = None,
-    listen_fd: Annotated[int | None, typer.Option(hidden=True, help="A worker's inherited socket.")] = None,
+    worker_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Besides, the first worker alone listens here, the next on the next port."),
+    ] = None,
+    listen_fd: Annotated[list[int] | None, typer.Option(hidden=True, help="A worker's inherited sockets.")] = None,
 ) -> None:
     """Run a node. Settings come from the environment and from .env: see .env.example.
 
@@ -34,21 +38,24 @@ def serve(
     from app.cli.server import listen, run_node
     from app.core.errors import HomingError
 
+    if worker_port is not None and not 1 < workers <= 65536 - worker_port:
+        raise Stop("--worker-port: needs --workers, and a port of its own for each of them up to 65535", Exit.USAGE)
     if workers > 1:
         from app.cli.workers import check_store
 
         check_store(workers, settings)
-    if listen_fd is not None:
-        listener = socket.socket(fileno=listen_fd)
+    if listen_fd:
+        listeners = [socket.socket(fileno=one) for one in listen_fd]
     else:
-        listener = listen(settings.api.host, settings.api.port)
+        listeners = [listen(settings.api.host, settings.api.port)]
     if workers > 1:
         from app.cli.workers import run_workers
 
-        code = run_workers(workers, settings, listener)
+        own = [] if worker_port is None else [listen(settings.api.host, worker_port + n) for n in range(workers)]
+        code = run_workers(workers, settings, listeners[0], own)
         raise Stop("", Exit(code))
     try:
-        run_node(settings, listener, until_parent_ends=listen_fd is not None)
+        run_node(settings, *listeners, until_parent_ends=bool(listen_fd))
     except HomingError:
         raise
     except Exception as error:

@@ -96,11 +96,11 @@ class _Server(uvicorn.Server):
 
 
 class NodeServer:
-    """A node behind a listening socket. `failure` says afterwards why it could not start or go on."""
+    """A node behind listening sockets. `failure` says afterwards why it could not start or go on."""
 
-    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+    def __init__(self, settings: Settings, *listeners: socket.socket) -> None:
         self.failure: BaseException | None = None
-        self._listener = listener
+        self._listeners = list(listeners)
         application = build_application(settings, self.fail)
         start_and_stop = application.router.lifespan_context
 
@@ -150,7 +150,7 @@ class NodeServer:
     async def serve(self) -> None:
         """Serve until stopped; raises the HomingError that kept it from starting or going on."""
         try:
-            await self.uvicorn.serve(sockets=[self._listener])
+            await self.uvicorn.serve(sockets=self._listeners)
         except SystemExit:
             if self.failure is None:
                 raise
@@ -158,13 +158,13 @@ class NodeServer:
             raise self.failure
 
 
-def run_node(settings: Settings, listener: socket.socket, *, until_parent_ends: bool = False) -> None:
-    """Serve in this process until SIGTERM or SIGINT; raises the error that ended it otherwise.
+def run_node(settings: Settings, *listeners: socket.socket, until_parent_ends: bool = False) -> None:
+    """Serve on these sockets in this process until SIGTERM or SIGINT; raises the error that ended it otherwise.
 
     With `until_parent_ends`, standard input is a pipe from the parent, and its end is a reason to stop.
     """
     bridge_logging()
-    server = NodeServer(settings, listener)
+    server = NodeServer(settings, *listeners)
     # A command leaves few cycles, and walking all that lives for them takes a seventh of a node's time under load.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -186,8 +186,12 @@ class _ToStructlog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(Exception):
-            structlog.get_logger(record.name).log(
-                record.levelno, record.getMessage(), exc_info=record.exc_info or False
+            structlog.get_logger().log(
+                record.levelno,
+                "library_message",
+                library=record.name,
+                message=record.getMessage(),
+                exc_info=record.exc_info or False,
             )
 
 

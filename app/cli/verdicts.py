@@ -51,6 +51,7 @@ def about_memory_store() -> Finding:
 
 def about_redis(facts: RedisFacts) -> Iterator[Finding]:
     """On a Redis."""
+    yield _redis_rights(facts)
     yield _redis_version(facts)
     if facts.role != "master":
         yield _redis(Level.FAIL, "role", "a replica, which takes no writes", "Let HOMING_STORE_URL name the primary.")
@@ -59,7 +60,7 @@ def about_redis(facts: RedisFacts) -> Iterator[Finding]:
     yield _redis_eviction(facts)
     yield _redis_memory(facts)
     yield _redis_persistence(facts)
-    yield _works(facts.scripts_work, "scripts", "EVAL works", "EVAL is refused", "Allow EVAL, EVALSHA and SCRIPT LOAD.")
+    yield _works(facts.scripts_work, "scripts", "they work", "they are refused", "Allow EVALSHA and SCRIPT LOAD.")
     yield _works(
         facts.wake_ups_work,
         "Pub/Sub",
@@ -88,6 +89,7 @@ def about_broker(facts: BrokerFacts, version: str) -> Iterator[Finding]:
         yield _broker(Level.FAIL, "QoS", "only QoS 0", "Homing needs QoS 1: allow it (max_qos 1 or 2).")
         return
     yield _broker(Level.OK, "QoS", f"up to {facts.maximum_qos}")
+    yield _topics(facts, version)
     if not facts.publish_works:
         yield _broker(
             Level.FAIL,
@@ -110,6 +112,18 @@ def _redis(level: Level, subject: str, seen: str, advice: str = "") -> Finding:
 
 def _works(works: bool, subject: str, good: str, bad: str, advice: str) -> Finding:  # noqa: FBT001
     return _redis(Level.OK, subject, good) if works else _redis(Level.FAIL, subject, bad, advice)
+
+
+def _redis_rights(facts: RedisFacts) -> Finding:
+    if not facts.missing_rights:
+        return _redis(Level.OK, "rights", f"user {facts.user} has all it needs")
+    lacking = " ".join(facts.missing_rights)
+    return _redis(
+        Level.FAIL,
+        "rights",
+        f"user {facts.user} lacks {lacking}",
+        f"ACL SETUSER {facts.user} {lacking}; all of them are in deploy/redis/users.acl.",
+    )
 
 
 def _redis_version(facts: RedisFacts) -> Finding:
@@ -175,6 +189,13 @@ def _broker_version(facts: BrokerFacts) -> Finding:
         "It loses a durable client's shared subscriptions on reconnect (Homing subscribes anew each time): "
         "run 2.0.18 or newer.",
     )
+
+
+def _topics(facts: BrokerFacts, version: str) -> Finding:
+    if facts.refused_topics:
+        lacking = ", ".join(facts.refused_topics)
+        return _broker(Level.FAIL, "rights", f"refused: {lacking}", "Grant what deploy/mosquitto/acl grants the nodes.")
+    return _broker(Level.OK, "rights", "not told (MQTT 3.1.1)" if version != "5" else "commands may be published")
 
 
 def _round_trip(facts: BrokerFacts) -> Finding:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -30,17 +31,21 @@ def check_store(count: int, settings: Settings) -> None:
         )
 
 
-def run_workers(count: int, settings: Settings, listener: socket.socket) -> int:
-    """Run `count` workers on the listening socket until SIGTERM or SIGINT; return the exit code."""
+def run_workers(count: int, settings: Settings, listener: socket.socket, own: Sequence[socket.socket] = ()) -> int:
+    """Run `count` workers on the listening socket until SIGTERM or SIGINT; return the exit code.
+
+    `own` has one socket more for each of them, or none: whoever wants a certain worker, as for its metrics, asks there.
+    """
     names = [f"{settings.node.id}-{number}" if settings.node.id else "" for number in range(1, count + 1)]
     for name in names:
         load_settings(node={"id": name})
-    return asyncio.run(_Supervisor(listener).run(names))
+    return asyncio.run(_Supervisor(listener, own).run(names))
 
 
 class _Supervisor:
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, own: Sequence[socket.socket]) -> None:
         self._listener = listener
+        self._own = own
         self._stopping = asyncio.Event()
         self._code: int = Exit.OK
         self._log = structlog.get_logger()
@@ -51,17 +56,17 @@ class _Supervisor:
             loop.add_signal_handler(number, self._stopping.set)
         self._log.info("workers_start", count=len(names), url=url_of(self._listener))
         async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(self._keep(name))
+            for place, name in enumerate(names):
+                group.create_task(self._keep(name, [self._listener, *self._own[place : place + 1]]))
         return self._code
 
-    async def _keep(self, name: str) -> None:
+    async def _keep(self, name: str, listeners: Sequence[socket.socket]) -> None:
         """Keep one worker running. One that cannot even start the first time stops all: it would never start."""
         loop = asyncio.get_running_loop()
         pause, ever_lived = 0.0, False
         while not self._stopping.is_set():
             began = loop.time()
-            code = await self._run_one(name)
+            code = await self._run_one(name, [one.fileno() for one in listeners])
             if self._stopping.is_set():
                 return
             lived = loop.time() - began >= STABLE_SECONDS
@@ -74,13 +79,13 @@ class _Supervisor:
             self._log.error("worker_died", node_id=name or None, exit_code=code, restarts_in=pause)
             await self._sleep(pause)
 
-    async def _run_one(self, name: str) -> int:
-        descriptor = self._listener.fileno()
+    async def _run_one(self, name: str, descriptors: Sequence[int]) -> int:
         # In a session of its own, so that Ctrl-C reaches it through us alone. Its standard input ends when we do.
         worker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app.cli", "serve", "--listen-fd", str(descriptor), "--node-id", name),
+            *(sys.executable, "-m", "app.cli", "serve", "--node-id", name),
+            *(f"--listen-fd={one}" for one in descriptors),
             stdin=asyncio.subprocess.PIPE,
-            pass_fds=[descriptor],
+            pass_fds=descriptors,
             start_new_session=True,
         )
         ended = asyncio.create_task(worker.wait())

@@ -65,6 +65,10 @@ class Cluster(Protocol):
         """Forget a session: the broker has it no more."""
 
     @property
+    def leased(self) -> frozenset[str] | None:
+        """The ids of all live nodes, those that drain too, when `nodes` was called last; None before that."""
+
+    @property
     def remembers(self) -> bool:
         """Whether anybody can adopt a session that is kept when the last node leaves."""
 

@@ -21,6 +21,10 @@ class LocalCluster:
         return self._node is not None
 
     @property
+    def leased(self) -> frozenset[str] | None:
+        return None
+
+    @property
     def remembers(self) -> bool:
         return False
 

@@ -63,6 +63,7 @@ class RedisCluster:
         self._scripts = {name: self._redis.register_script(_lua(name)) for name in _SCRIPTS}
         self._node: NodeInfo | None = None
         self._renewed_at = 0.0
+        self._leased: frozenset[str] | None = None
         self._lost = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger()
@@ -70,6 +71,10 @@ class RedisCluster:
     @property
     def listening(self) -> bool:
         return self._listener.listening and self._clock.monotonic() - self._renewed_at < self._lease
+
+    @property
+    def leased(self) -> frozenset[str] | None:
+        return self._leased
 
     @property
     def remembers(self) -> bool:
@@ -80,7 +85,7 @@ class RedisCluster:
         while (holder := await self._take(node, replaces)) is not None:
             # A crashed incarnation holds its lease for a while; a living one renews it.
             if self._clock.monotonic() > patience:
-                self._log.info("node_id_taken", node_id=node.node_id, holder=holder)
+                self._log.info("node_id_taken", holder=_decode(holder).incarnation)
                 raise NodeIdTakenError(node.node_id)
             await asyncio.sleep(TAKEN_POLL_SECONDS)
         await self._end_tasks()
@@ -127,12 +132,13 @@ class RedisCluster:
         pipeline = self._redis.pipeline(transaction=False)
         for node_id in ids:
             pipeline.execute_command("MGET", keys.lease(node_id), keys.draining(node_id))
-        found = []
-        for lease, draining in await self._ask(pipeline.execute()):
-            node = None if lease is None else _decode(_text(lease))
-            if node is not None and (draining is None or _text(draining) != node.incarnation):
-                found.append(node)
-        return found
+        alive = [
+            (_decode(_text(lease)), draining)
+            for lease, draining in await self._ask(pipeline.execute())
+            if lease is not None
+        ]
+        self._leased = frozenset(node.node_id for node, _ in alive)
+        return [node for node, draining in alive if draining is None or _text(draining) != node.incarnation]
 
     async def orphans(self) -> Sequence[NodeInfo]:
         ids = await self._ids()
@@ -185,7 +191,7 @@ class RedisCluster:
             try:
                 if not await self._renew(node):
                     self._counters["lease.lost"] += 1
-                    self._log.warning("lease_lost", node_id=node.node_id, incarnation=node.incarnation)
+                    self._log.warning("lease_lost", lost=node.incarnation)
                     lost.set()
                     return
                 await self._enlist(node)

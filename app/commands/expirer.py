@@ -62,7 +62,10 @@ class Expirer:
             self._log.warning("command_not_ended", command_id=command_id, state=state.value, reason=str(failure))
             self._push(_Due(self._clock.monotonic() + RETRY_SECONDS, command_id, state, error))
             return None
-        self._registry.complete(finished.outcome)
+        if finished.won:
+            self._registry.ended(finished.outcome)
+        else:
+            self._registry.complete(finished.outcome)
         return finished.outcome
 
     async def run(self) -> None:

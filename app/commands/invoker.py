@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import blake2b
@@ -43,6 +43,8 @@ class CommandRequest:
     profile: str
     one_way: bool = False
     idempotency_key: str | None = None
+    timeout_given: bool = True
+    """Whether the caller gave it. The node's own choice is no part of the body: another node may choose otherwise."""
 
 
 class Invocation:
@@ -69,6 +71,7 @@ class Invocation:
         timer = future.get_loop().call_later(budget.total_seconds(), self._waiter.give_up)
         try:
             outcome = await future
+            self._registry.delivered(self._waiter)
         finally:
             timer.cancel()
             self.leave()
@@ -97,7 +100,9 @@ class Invoker:
         retention: timedelta,
         expirer: Expirer,
         counters: Counters,
+        trace: Callable[[], str | None] | None = None,
     ) -> None:
+        """`trace` tells the context of the trace that is current, where there is tracing."""
         self._store = store
         self._mqtt = mqtt
         self._registry = registry
@@ -107,6 +112,7 @@ class Invoker:
         self._retention = retention
         self._expirer = expirer
         self._counters = counters
+        self._trace = trace
         self._following: set[asyncio.Task[object]] = set()
 
     async def invoke(self, request: CommandRequest, *, park: bool) -> Invocation:
@@ -136,7 +142,7 @@ class Invoker:
             self._forget(identity, waiter)
             return self._join(registered.command, park=park)
         command = _as_command(registration, registered)
-        self._registry.registered(identity)
+        self._registry.registered(command)
         self._expirer.keep(identity, request.timeout)
         try:
             self._publish(profile, request, command)
@@ -151,7 +157,10 @@ class Invoker:
     async def cancel(self, identity: str) -> Finished:
         """Cancel an open command; `won` is false when it had an outcome already."""
         finished = await self._store.finish(identity, CommandState.CANCELLED, self._node_id, CANCELLED)
-        self._registry.complete(finished.outcome)
+        if finished.won:
+            self._registry.ended(finished.outcome)
+        else:
+            self._registry.complete(finished.outcome)
         return finished
 
     async def drained(self) -> None:
@@ -187,6 +196,7 @@ class Invoker:
 
     def _join(self, command: Command, *, park: bool) -> Invocation:
         self._counters["command.joined"] += 1
+        self._registry.joined(command.id)
         waiter = self._registry.park(command.id) if park and not command.state.final else None
         return Invocation(command, self._registry, waiter, replayed=True)
 
@@ -199,7 +209,9 @@ class Invoker:
         def settled(puback: asyncio.Future[None]) -> None:
             self._after_puback(identity, puback, one_way=one_way)
 
-        self._mqtt.publish(profile.compose(facts)).add_done_callback(settled)
+        publication = profile.compose(facts, None if self._trace is None else self._trace())
+        self._mqtt.publish(publication).add_done_callback(settled)
+        self._registry.published(identity, len(publication.payload))
 
     def _after_puback(self, identity: str, puback: asyncio.Future[None], *, one_way: bool) -> None:
         if puback.cancelled():
@@ -242,7 +254,7 @@ def _not_sent(error: BaseException) -> bytes:
 
 
 def _fingerprint(request: CommandRequest) -> str:
-    timeout = request.timeout.total_seconds()
+    timeout = request.timeout.total_seconds() if request.timeout_given else None
     body = to_json([request.method, request.params, request.profile, request.one_way, timeout])
     return blake2b(body, digest_size=16).hexdigest()
 

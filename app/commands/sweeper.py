@@ -75,4 +75,4 @@ class Sweeper:
         for partitions, grace in ((self._share, GRACE), (self._rest, COVER)):
             for outcome in await self._store.sweep(partitions, self._node_id, grace):
                 self._counters["sweep.timed_out"] += 1
-                self._registry.complete(outcome)
+                self._registry.ended(outcome)

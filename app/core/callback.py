@@ -36,6 +36,7 @@ class Registration:
     `expectations` has one to four entries whose topics all belong to `device_id`. `quarantine` keeps a topic with
     Correlation.ORDER occupied after a timeout or cancellation, so that a stale response cannot complete the next
     command (failure mode F11). `fingerprint` identifies the body for the comparison under an idempotency key.
+    `trace` is the context of the command's trace (W3C traceparent), where it is traced.
     """
 
     command_id: str
@@ -50,6 +51,7 @@ class Registration:
     quarantine: timedelta = timedelta()
     idempotency_key: str | None = None
     fingerprint: str = ""
+    trace: str | None = None
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class Answer:
 
     `state` is RUNNING for progress, else SUCCEEDED or FAILED. `result` and `error` are JSON texts; for progress,
     `result` is the progress report. `value` is the command id for Correlation.ID and empty for Correlation.ORDER.
+    `received_at` (microseconds on the store's clock) is None where nobody wants to know; `size` is the payload's.
+    `trace` is the context that the device echoed.
     """
 
     topic: str
@@ -67,3 +71,6 @@ class Answer:
     state: CommandState
     result: bytes | None = None
     error: bytes | None = None
+    received_at: int | None = None
+    size: int = 0
+    trace: str | None = None

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+UserProperties = tuple[tuple[str, str], ...]
+
 
 @dataclass(slots=True)
 class ReceivedMessage:
     """An application message that the broker delivered.
 
     `response_topic` and `correlation_data` (MQTT 5, sections 3.3.2.3.5 and 3.3.2.3.6) are None where the
-    sender gave none or spoke 3.1.1.
+    sender gave none or spoke 3.1.1. `user_properties` (3.3.2.3.7) are read only where the client was asked to.
     """
 
     topic: str
@@ -20,13 +22,15 @@ class ReceivedMessage:
     retain: bool = False
     response_topic: str | None = None
     correlation_data: bytes | None = None
+    user_properties: UserProperties = ()
 
 
 @dataclass(slots=True)
 class Publication:
     """An application message to publish. It is never retained: a retained command would fire again on every subscribe.
 
-    `message_expiry` (MQTT 5, section 3.3.2.3.3), `response_topic` and `correlation_data` are left out on 3.1.1.
+    `message_expiry` (MQTT 5, section 3.3.2.3.3), `response_topic`, `correlation_data` and `user_properties` are left
+    out on 3.1.1.
     """
 
     topic: str
@@ -35,3 +39,4 @@ class Publication:
     message_expiry: timedelta | None = None
     response_topic: str | None = None
     correlation_data: bytes | None = None
+    user_properties: UserProperties = ()

@@ -102,12 +102,16 @@ class ResponseSpec:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """How a command is published. `properties` adds MQTT 5 response topic and correlation data."""
+    """How a command is published. `properties` adds MQTT 5 response topic and correlation data.
+
+    `traceparent` is where the payload of a traced command carries its context; its objects are there already.
+    """
 
     topic: TopicTemplate
     payload: JsonValue
     qos: int = 1
     properties: bool = False
+    traceparent: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +124,16 @@ class DeviceProfile:
     responses: tuple[ResponseSpec, ...]
     quarantine: timedelta = field(default=timedelta())
 
-    def compose(self, facts: CommandFacts) -> Publication:
-        """The publication that carries this command to its device."""
+    def compose(self, facts: CommandFacts, trace: str | None = None) -> Publication:
+        """The publication that carries this command, and the context of its trace, to its device."""
         request = self.request
         with_properties = request.properties
+        payload = render(request.payload, facts)
+        if trace is not None and request.traceparent is not None:
+            _put(payload, request.traceparent, trace)
         return Publication(
             topic=request.topic.render(device_id=facts.device_id, method=facts.method, id=facts.command_id),
-            payload=to_json(render(request.payload, facts)),
+            payload=to_json(payload),
             qos=request.qos,
             message_expiry=timedelta(microseconds=facts.deadline - facts.created_at),
             response_topic=self._response_topic(self.responses[0], facts) if with_properties else None,
@@ -151,6 +158,13 @@ class DeviceProfile:
     @staticmethod
     def _response_topic(spec: ResponseSpec, facts: CommandFacts) -> str:
         return spec.topic.render(device_id=facts.device_id, method=facts.method, id=facts.command_id)
+
+
+def _put(payload: JsonValue, path: Path, value: str) -> None:
+    *way, name = path
+    found = lookup(payload, tuple(way)) if way else payload
+    if isinstance(found, dict):
+        found[name] = value
 
 
 class ResponseReader:
@@ -201,7 +215,12 @@ def _answer(spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, s
         state=state,
         result=_part(payload, spec.progress if state is CommandState.RUNNING else spec.result),
         error=_error(spec, payload) if state is CommandState.FAILED else None,
+        trace=_trace(message) if message.user_properties else None,
     )
+
+
+def _trace(message: ReceivedMessage) -> str | None:
+    return next((value for name, value in message.user_properties if name == "traceparent"), None)
 
 
 def _correlation(spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue) -> str:

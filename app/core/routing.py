@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.core.command import CommandState
+from app.core.reception import Reception
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended. `finished_at` is in microseconds since the epoch on the store's clock; texts are JSON."""
+    """How a command ended. `finished_at` is in microseconds since the epoch on the store's clock; texts are JSON.
+
+    `reception` is known where a response made the outcome and the receiving node noted it. `trace` is that of the
+    registration, in the wake-ups of responses only.
+    """
 
     command_id: str
     state: CommandState
@@ -18,6 +23,8 @@ class Outcome:
     received_by: str | None = None
     result: bytes | None = None
     error: bytes | None = None
+    reception: Reception | None = None
+    trace: str | None = None
 
 
 class Verdict(StrEnum):
@@ -41,15 +48,17 @@ class Verdict(StrEnum):
 class Recorded:
     """The store's account of a response.
 
-    `outcome` is set for WON, and for DUPLICATE where the command has one (a retried step must still deliver).
+    `outcome` is set for WON, LATE and DUPLICATE: the command has one then (a retried step must still deliver).
     `waiting` are the nodes that wait for the command: its home node first, then those that joined it. The store
-    has sent a wake-up to each of them but the receiving node, in the same atomic step.
+    has sent a wake-up to each of them but the receiving node, in the same atomic step. `trace` is that of the
+    registration.
     """
 
     verdict: Verdict
     command_id: str | None = None
     outcome: Outcome | None = None
     waiting: tuple[str, ...] = ()
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

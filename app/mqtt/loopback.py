@@ -212,6 +212,7 @@ class LoopbackMqttClient:
             qos=publication.qos,
             response_topic=publication.response_topic,
             correlation_data=publication.correlation_data,
+            user_properties=publication.user_properties,
         )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()

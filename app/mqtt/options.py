@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, get_args
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
+from app.core.addresses import split_address
 from app.core.errors import ConfigurationError
 
 MqttVersion = Literal["5", "3.1.1"]
@@ -42,6 +43,8 @@ class MqttOptions:
     receive_maximum: int = 256
     send_window: int = 1000
     max_packet_size: int = 256 * 1024
+    user_properties: bool = False
+    """Whether those of received messages are read."""
 
     def __post_init__(self) -> None:
         if not self.client_id:
@@ -62,8 +65,7 @@ class MqttOptions:
         The errors never repeat the URL, as it may hold a password.
         """
         try:
-            parts = urlsplit(url)
-            port = parts.port
+            parts = split_address(url)
         except ValueError as error:
             raise ConfigurationError(f"MQTT URL: {error}") from None
         if parts.scheme not in _DEFAULT_PORTS:
@@ -77,7 +79,7 @@ class MqttOptions:
         return cls(
             client_id=client_id,
             host=parts.hostname,
-            port=_DEFAULT_PORTS[parts.scheme] if port is None else port,
+            port=_DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port,
             version=version,
             username=unquote(parts.username) if parts.username else None,
             password=unquote(parts.password) if parts.password else None,

@@ -7,6 +7,7 @@ tables anew for every message. All other packets stay with paho.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 PUBLISH: Final = 0x30
@@ -43,6 +44,7 @@ class PublishPacket(NamedTuple):
     payload: bytes
     response_topic: bytes | None = None
     correlation_data: bytes | None = None
+    user_properties: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def packet_bounds(data: bytes | bytearray, start: int) -> tuple[int, int] | None:
@@ -89,7 +91,12 @@ def publish(topic: bytes, payload: bytes, qos: int, packet_id: int, properties: 
     return packet(PUBLISH | qos << 1, b"".join(body))
 
 
-def publish_properties(expiry_seconds: int | None, response_topic: bytes | None, correlation: bytes | None) -> bytes:
+def publish_properties(
+    expiry_seconds: int | None,
+    response_topic: bytes | None,
+    correlation: bytes | None,
+    user: Sequence[tuple[bytes, bytes]] = (),
+) -> bytes:
     """The properties of a PUBLISH with their length in front."""
     parts = []
     if expiry_seconds is not None:
@@ -98,12 +105,17 @@ def publish_properties(expiry_seconds: int | None, response_topic: bytes | None,
         parts += [b"\x08", _UINT16.pack(len(response_topic)), response_topic]
     if correlation is not None:
         parts += [b"\x09", _UINT16.pack(len(correlation)), correlation]
+    for pair in user:
+        parts += [b"\x26", *(part for text in pair for part in (_UINT16.pack(len(text)), text))]
     properties = b"".join(parts)
     return _variable_byte_integer(len(properties)) + properties
 
 
-def decode_publish(first_byte: int, body: bytes, *, with_properties: bool) -> PublishPacket:
+def decode_publish(
+    first_byte: int, body: bytes, *, with_properties: bool, with_user_properties: bool = False
+) -> PublishPacket:
     """A PUBLISH of QoS 0 or 1; raises MalformedPacketError when lengths do not add up."""
+    user: list[tuple[bytes, bytes]] | None = [] if with_user_properties else None
     if first_byte & _QOS_2:
         raise MalformedPacketError("PUBLISH with QoS 2 or 3, which no subscription of ours asks for")
     try:
@@ -115,18 +127,28 @@ def decode_publish(first_byte: int, body: bytes, *, with_properties: bool) -> Pu
             packet_id = _UINT16.unpack_from(body, position)[0]
             position += 2
         if with_properties:
-            properties, position = _decode_properties(body, position)
+            properties, position = _decode_properties(body, position, user)
     except (struct.error, IndexError) as error:
         raise MalformedPacketError("PUBLISH ends too early") from error
     if not topic or position > len(body):
         raise MalformedPacketError("PUBLISH without topic or shorter than its lengths say")
     return PublishPacket(
-        topic, packet_id, body[position:], properties.get(_RESPONSE_TOPIC), properties.get(_CORRELATION_DATA)
+        topic,
+        packet_id,
+        body[position:],
+        properties.get(_RESPONSE_TOPIC),
+        properties.get(_CORRELATION_DATA),
+        tuple(user) if user else (),
     )
 
 
-def _decode_properties(body: bytes, position: int) -> tuple[dict[int, bytes], int]:
-    """Those with a length-prefixed value by identifier, and where the payload begins; the others are stepped over."""
+def _decode_properties(
+    body: bytes, position: int, user: list[tuple[bytes, bytes]] | None
+) -> tuple[dict[int, bytes], int]:
+    """Those with a length-prefixed value by identifier, and where the payload begins; the others are stepped over.
+
+    User properties go into `user`, where somebody wants them.
+    """
     found: dict[int, bytes] = {}
     if body[position] == 0:
         return found, position + 1
@@ -142,8 +164,10 @@ def _decode_properties(body: bytes, position: int) -> tuple[dict[int, bytes], in
         elif identifier in _FIXED_SIZES:
             position += _FIXED_SIZES[identifier]
         elif identifier == _USER_PROPERTY:
-            position += 2 + _UINT16.unpack_from(body, position)[0]
-            position += 2 + _UINT16.unpack_from(body, position)[0]
+            start, middle = position + 2, position + 2 + _UINT16.unpack_from(body, position)[0]
+            position = middle + 2 + _UINT16.unpack_from(body, middle)[0]
+            if user is not None:
+                user.append((body[start:middle], body[middle + 2 : position]))
         elif identifier == _SUBSCRIPTION_IDENTIFIER:
             _, position = _read_variable_byte_integer(body, position)
         else:

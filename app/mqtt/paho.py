@@ -172,7 +172,10 @@ class PahoMqttClient:
             return loop.time() - up_since
         except (OSError, TimeoutError) as error:
             self._counters["connection_failed"] += 1
-            _log.warning("mqtt_connection_failed", client_id=self.client_id, reason=_text_of(error))
+            host, port = self._options.host, self._options.port
+            _log.warning(
+                "mqtt_connection_failed", client_id=self.client_id, host=host, port=port, reason=_text_of(error)
+            )
         except Exception:  # noqa: BLE001
             # A mistake in here must not leave the node deaf for ever.
             self._counters["connection_failed"] += 1
@@ -219,7 +222,7 @@ def _tls_context(options: MqttOptions) -> ssl.SSLContext | None:
         if options.certificate_file is not None:
             context.load_cert_chain(options.certificate_file, options.key_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"MQTT over TLS: CA, certificate or key file cannot be used: {error}") from error
+        raise ConfigurationError(f"HOMING_MQTT_CA_FILE, _CERT_FILE or _KEY_FILE cannot be used: {error}") from error
     return context
 
 

@@ -250,7 +250,9 @@ class PahoLink:
             self.end(f"error while reading: {error!r}")
 
     def _on_publish(self, first_byte: int, body: bytes) -> None:
-        packet = packets.decode_publish(first_byte, body, with_properties=self._is_v5)
+        packet = packets.decode_publish(
+            first_byte, body, with_properties=self._is_v5, with_user_properties=self._options.user_properties
+        )
         self._count_delivery()
         try:
             message = ReceivedMessage(
@@ -260,6 +262,7 @@ class PahoLink:
                 retain=bool(first_byte & 0x01),
                 response_topic=None if packet.response_topic is None else packet.response_topic.decode(),
                 correlation_data=packet.correlation_data,
+                user_properties=_texts(packet.user_properties) if packet.user_properties else (),
             )
         except UnicodeDecodeError:
             self._drop("undecodable_topic", packet.packet_id)
@@ -346,13 +349,19 @@ class _PahoDelivery:
 
 def _publish_properties(publication: Publication) -> bytes:
     expiry, response_topic = publication.message_expiry, publication.response_topic
-    if expiry is None and response_topic is None and publication.correlation_data is None:
+    user = publication.user_properties
+    if expiry is None and response_topic is None and publication.correlation_data is None and not user:
         return _NO_PROPERTIES
     return packets.publish_properties(
         None if expiry is None else min(max(1, math.ceil(expiry.total_seconds())), _MAX_EXPIRY_SECONDS),
         None if response_topic is None else response_topic.encode(),
         publication.correlation_data,
+        [(name.encode(), value.encode()) for name, value in user] if user else (),
     )
+
+
+def _texts(properties: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name.decode(), value.decode()) for name, value in properties)
 
 
 def _fail(future: asyncio.Future[None], error: Exception) -> None:

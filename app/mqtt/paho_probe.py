@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -34,6 +34,14 @@ _PROTOCOL_ERRORS: Final = (0x84, 0x01)
 """Unsupported protocol version, in CONNACK of MQTT 5 and of 3.1.1."""
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Topics to which a node must be able to publish, and filters to which it must be able to subscribe."""
+
+    writes: Sequence[str] = ()
+    reads: Sequence[str] = ()
+
+
 @dataclass(slots=True)
 class BrokerFacts:
     """What was seen. None where the broker does not tell."""
@@ -54,15 +62,17 @@ class BrokerFacts:
     """A message to our own topic came back."""
     parked: int | None = None
     """How many of PARKED_MESSAGES, sent while their client was away, were there when it came back."""
+    refused_topics: list[str] = field(default_factory=list)
+    """What a node needs and the broker says no to: `write <topic>`, `read <filter>`."""
     round_trip_ms: float | None = None
     """Median from PUBLISH to its arrival at another client."""
 
 
-def probe(options: MqttOptions, clock: Callable[[], float], run_id: str) -> BrokerFacts:
+def probe(options: MqttOptions, clock: Callable[[], float], run_id: str, needs: Needs) -> BrokerFacts:
     """Look at the broker; BrokerUnavailableError with a reason when there is none to talk to.
 
-    `run_id` makes topics and client ids unique: it publishes below `homing-doctor/<run_id>` only. `clock` is monotonic
-    seconds.
+    `run_id` makes topics and client ids unique: it publishes below `homing-doctor/<run_id>`, and once to each topic of
+    `needs`. `clock` is monotonic seconds.
     """
     facts = BrokerFacts()
     topic = f"homing-doctor/{run_id}"
@@ -77,6 +87,7 @@ def probe(options: MqttOptions, clock: Callable[[], float], run_id: str) -> Brok
         _read_sys(main, facts)
         if facts.maximum_qos == 0:
             return facts
+        _try_rights(main, options, clock, needs, facts)
         _measure_round_trip(main, options, clock, topic, facts)
         if facts.publish_works:
             _try_shared(main, options, clock, topic, facts)
@@ -155,6 +166,22 @@ def _try_parking(
         pass  # a clean start without expiry ends the session
 
 
+def _try_rights(
+    main: _Client, options: MqttOptions, clock: Callable[[], float], needs: Needs, facts: BrokerFacts
+) -> None:
+    """Only what the broker tells: with 3.1.1 it acknowledges and drops, and Mosquitto lets everybody subscribe."""
+    with _Client(options, f"{main.client_id}-rights", clock).connected() as node:
+        for topic in needs.writes:
+            node.refused = False
+            node.publish(topic)
+            node.wait(node.all_confirmed, REPLY_SECONDS)
+            if node.refused:
+                facts.refused_topics.append(f"write {topic}")
+        # In a group of our own, which takes nothing away from the nodes; it ends with the session.
+        refused = [one for one in needs.reads if not node.subscribe(share(node.client_id, one))]
+        facts.refused_topics += [f"read {one}" for one in refused]
+
+
 def wait_for_all(clients: tuple[_Client, ...], condition: Callable[[], bool], seconds: float = REPLY_SECONDS) -> None:
     """Serve all clients in turn until the condition holds or the time is up."""
     turns = max(1, int(seconds / (0.01 * len(clients))))
@@ -179,6 +206,8 @@ class _Client:
         self._options = options
         self._clock = clock
         self._durable = durable
+        self.refused = False
+        """Whether the broker said no to a publish."""
         self._unconfirmed = 0
         self._suback: int | None = None
         self._is_v5 = options.version == "5"
@@ -276,8 +305,9 @@ class _Client:
     def _on_message(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
         self.messages.append((message.topic, bytes(message.payload)))
 
-    def _on_publish(self, *_: object) -> None:
+    def _on_publish(self, _client: object, _data: object, _mid: object, code: Any, _properties: object) -> None:  # noqa: ANN401
         self._unconfirmed -= 1
+        self.refused = self.refused or code.value >= _REFUSED
 
     def _on_subscribe(self, _client: object, _data: object, _mid: object, codes: Any, _properties: object) -> None:  # noqa: ANN401
         self._suback = codes[0].value

@@ -24,6 +24,7 @@ from app.core import templating
 from app.core.callback import Correlation
 from app.core.command import CommandState
 from app.core.errors import ConfigurationError
+from app.core.payload import lookup
 from app.core.profile import (
     Condition,
     CorrelationSource,
@@ -172,6 +173,16 @@ class _Request(_Table):
     payload: Annotated[JsonValue, AfterValidator(_placeholders)]
     qos: Annotated[int, Field(ge=0, le=1)] = 1
     properties: bool = False
+    traceparent: Dotted | None = None
+
+    @model_validator(mode="after")
+    def _has_room(self) -> _Request:
+        if self.traceparent is not None:
+            *way, name = _path(self.traceparent)
+            place = lookup(self.payload, tuple(way)) if way else self.payload
+            if not isinstance(place, dict) or name in place:
+                raise ValueError(f"traceparent {self.traceparent!r} is no free place in an object of the payload")
+        return self
 
 
 class _Profile(_Table):
@@ -196,7 +207,13 @@ class _Profile(_Table):
         return DeviceProfile(
             name=self.name,
             description=self.description,
-            request=RequestSpec(TopicTemplate(request.topic), request.payload, request.qos, request.properties),
+            request=RequestSpec(
+                TopicTemplate(request.topic),
+                request.payload,
+                request.qos,
+                request.properties,
+                _optional_path(request.traceparent),
+            ),
             responses=tuple(response.build() for response in self.response),
             quarantine=timedelta(seconds=self.quarantine_seconds or 0),
         )

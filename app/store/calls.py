@@ -16,13 +16,17 @@ TICK_SECONDS: Final = 0.05
 
 
 class Call:
-    """A packed command and the future of its reply. `deadline` is on the loop's clock, infinite for no budget."""
+    """A packed command and the future of its reply. On the loop's clock: since when it waits, and until when.
 
-    __slots__ = ("deadline", "future", "packed")
+    `deadline` is infinite for no budget.
+    """
 
-    def __init__(self, packed: bytes, future: asyncio.Future[Any], deadline: float) -> None:
+    __slots__ = ("deadline", "future", "packed", "since")
+
+    def __init__(self, packed: bytes, future: asyncio.Future[Any], since: float, deadline: float) -> None:
         self.packed = packed
         self.future = future
+        self.since = since
         self.deadline = deadline
 
     @property
@@ -63,7 +67,7 @@ class CallQueue:
         """The event loop. Kept, as asking for it costs a system call on Python 3.11."""
         return asyncio.get_running_loop()
 
-    async def put(self, packed: bytes, deadline: float) -> asyncio.Future[Any]:
+    async def put(self, packed: bytes, since: float, deadline: float) -> asyncio.Future[Any]:
         """Line up. When the queue is full a call with a deadline is refused, one without waits for room."""
         while len(self._waiting) >= self._bound:
             if deadline < math.inf:
@@ -73,7 +77,7 @@ class CallQueue:
         if not self._open:
             raise StoreUnavailableError("the store is closed")
         future: asyncio.Future[Any] = self.loop.create_future()
-        self._waiting.append(Call(packed, future, deadline))
+        self._waiting.append(Call(packed, future, since, deadline))
         _wake_one(self._idle)
         if self._ticker is None:
             self._ticker = self.loop.call_later(TICK_SECONDS, self._tick)

@@ -21,6 +21,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, ResponseError
 
 from app.core.errors import StoreRefusedError, StoreUnavailableError
+from app.measures import StoreMeasures
 from app.store.calls import Call, CallQueue
 from app.tasks import end
 
@@ -76,11 +77,13 @@ class Combiner:
         counters: Counter[str],
         options: CombinerOptions | None = None,
         chance: random.Random | None = None,
+        measures: StoreMeasures | None = None,
     ) -> None:
         self._options = options or CombinerOptions()
         self._queue = CallQueue(self._options.max_queue, counters)
+        shared = counters, chance or random.Random(), measures or StoreMeasures()
         self._lanes = [
-            _Lane(connect, scripts, self._queue, self._options.answer_seconds, counters, chance or random.Random())
+            _Lane(connect, scripts, self._queue, self._options.answer_seconds, *shared)
             for _ in range(self._options.lanes)
         ]
         self._tasks: list[asyncio.Task[None]] = []
@@ -121,11 +124,12 @@ class Combiner:
 
     async def call(self, command: tuple[Argument, ...], budget: float | None) -> Any:  # noqa: ANN401 - a reply of Redis
         """The reply of a command that is safe to repeat; StoreUnavailableError when the budget ends before it came."""
+        now = self._queue.loop.time()
         if budget is None:
             deadline = math.inf
         else:
-            deadline = self._queue.loop.time() + (budget if self.connected else min(budget, AWAY_BUDGET_SECONDS))
-        return await (await self._queue.put(_pack(command), deadline))
+            deadline = now + (budget if self.connected else min(budget, AWAY_BUDGET_SECONDS))
+        return await (await self._queue.put(_pack(command), now, deadline))
 
 
 class _Lane:
@@ -139,6 +143,7 @@ class _Lane:
         answer_seconds: float,
         counters: Counter[str],
         chance: random.Random,
+        measures: StoreMeasures,
     ) -> None:
         self.connected = False
         self.last_error = ""
@@ -148,6 +153,7 @@ class _Lane:
         self._answer_seconds = answer_seconds
         self._counters = counters
         self._chance = chance
+        self._measures = measures
         self._failures = 0
 
     async def run(self) -> None:
@@ -178,6 +184,7 @@ class _Lane:
     async def _serve(self, connection: AbstractConnection) -> None:
         while True:
             batch = await self._queue.take(BATCH)
+            began = self._queue.loop.time()
             try:
                 async with asyncio.timeout(self._answer_seconds):
                     await self._exchange(connection, batch)
@@ -186,6 +193,7 @@ class _Lane:
                 raise
             self._queue.done(batch)
             self._failures = 0
+            self._measures.exchanged(len(batch), began - batch[0].since, self._queue.loop.time() - began)
 
     async def _exchange(self, connection: AbstractConnection, batch: Sequence[Call]) -> None:
         """Resolve the calls; when some could not be served for now, the last error is raised in the end."""

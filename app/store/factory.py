@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
+from app.measures import StoreMeasures
 from app.store.base import StateStore
 from app.store.memory import MemoryStateStore
 
@@ -15,7 +16,12 @@ SCHEMES = ("memory", "redis", "rediss")
 
 
 def open_store(
-    url: str, *, clock: Clock, counters: Counter[str], budget: timedelta = timedelta(seconds=2)
+    url: str,
+    *,
+    clock: Clock,
+    counters: Counter[str],
+    budget: timedelta = timedelta(seconds=2),
+    measures: StoreMeasures | None = None,
 ) -> StateStore:
     """The store of this URL, not started yet; ConfigurationError when the URL is not understood."""
     scheme = urlsplit(url).scheme
@@ -24,6 +30,6 @@ def open_store(
     if scheme in SCHEMES:
         from app.store.redis import RedisStateStore  # noqa: PLC0415 - see above
 
-        return RedisStateStore(url, clock=clock, counters=counters, budget=budget)
+        return RedisStateStore(url, clock=clock, counters=counters, budget=budget, measures=measures)
     allowed = ", ".join(f"{one}://" for one in SCHEMES)
     raise ConfigurationError(f"the store's scheme {scheme!a} is unknown; allowed: {allowed}")

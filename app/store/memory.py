@@ -18,6 +18,7 @@ from app.core.errors import (
     IllegalTransitionError,
 )
 from app.core.identifiers import partition_of_command
+from app.core.reception import Reception, reception_of
 from app.core.routing import Outcome, Recorded, Verdict
 from app.observability import Fill
 from app.store.base import Finished, Joined, Page, Query, Registered
@@ -46,6 +47,7 @@ class _Record:
     registration: Registration
     waiting: list[str]
     expires_at: int
+    reception: Reception | None = None
     quarantined_until: int = 0
     """Until when an ORDER topic stays occupied after the outcome; 0 when it was freed."""
 
@@ -59,7 +61,13 @@ class _Record:
         if command.finished_at is None:
             return None
         return Outcome(
-            command.id, command.state, command.finished_at, command.received_by, command.result, command.error
+            command.id,
+            command.state,
+            command.finished_at,
+            command.received_by,
+            command.result,
+            command.error,
+            self.reception,
         )
 
     def expects(self, answer: Answer) -> bool:
@@ -204,6 +212,7 @@ class MemoryStateStore:
             record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
             return self._recorded(Verdict.PROGRESS, record)
         if record.open:
+            record.reception = reception_of(answer)
             self._settle(record, answer.state, answer.result, answer.error, receiver, received_by=receiver)
             return self._recorded(Verdict.WON, record)
         return self._recorded(self._annex(record, answer, now), record)
@@ -359,11 +368,12 @@ class MemoryStateStore:
         if self._wake is not None:
             for node in record.waiting:
                 if node != settler:
-                    self._wake(node, self._outcome(record))
+                    trace = registration.trace if received_by is not None else None
+                    self._wake(node, replace(self._outcome(record), trace=trace))
 
     def _recorded(self, verdict: Verdict, record: _Record) -> Recorded:
-        outcome = record.outcome if verdict in (Verdict.WON, Verdict.DUPLICATE) else None
-        return Recorded(verdict, record.command.id, outcome, tuple(record.waiting))
+        outcome = record.outcome if verdict is not Verdict.PROGRESS else None
+        return Recorded(verdict, record.command.id, outcome, tuple(record.waiting), record.registration.trace)
 
     def _outcome(self, record: _Record) -> Outcome:
         outcome = record.outcome

@@ -19,6 +19,7 @@ from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.exceptions import RedisError
 
 from app.core import keys
+from app.core.addresses import split_address
 from app.core.callback import Answer, Correlation, Registration
 from app.core.clock import Clock
 from app.core.command import Command, CommandState
@@ -33,7 +34,9 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.identifiers import PARTITIONS, partition_of, partition_of_command
+from app.core.reception import encode_reception, reception_of
 from app.core.routing import Outcome, Recorded, Verdict
+from app.measures import StoreMeasures
 from app.observability import Fill
 from app.store import redis_records as records
 from app.store.base import Finished, Joined, Page, Query, Registered
@@ -94,6 +97,7 @@ class RedisStateStore:
         counters: Counter[str],
         budget: timedelta = timedelta(seconds=2),
         options: CombinerOptions | None = None,
+        measures: StoreMeasures | None = None,
     ) -> None:
         """`budget` bounds each call but `respond`. ConfigurationError when the URL cannot be used."""
         self._connect = connector(url)
@@ -101,6 +105,7 @@ class RedisStateStore:
         self._counters = counters
         self._budget = budget.total_seconds()
         self._options = options or CombinerOptions()
+        self._measures = measures or StoreMeasures()
         self._combiner: Combiner | None = None
         # Attempts to respond must differ between nodes and restarts; nobody reads anything out of them.
         self._attempt_prefix = secrets.token_hex(8)
@@ -114,7 +119,9 @@ class RedisStateStore:
     async def start(self) -> None:
         if self._combiner is not None:
             return
-        combiner = self._combiner = Combiner(self._connect, SCRIPTS, counters=self._counters, options=self._options)
+        combiner = self._combiner = Combiner(
+            self._connect, SCRIPTS, counters=self._counters, options=self._options, measures=self._measures
+        )
         combiner.start()
         try:
             async with asyncio.timeout(self._options.answer_seconds):
@@ -164,6 +171,7 @@ class RedisStateStore:
             by_order,
             len(values),
             MAX_JOINED,
+            registration.trace or "",
         )
         match reply:
             case [b"registered", created_at, deadline]:
@@ -193,6 +201,7 @@ class RedisStateStore:
             answer.result or b"",
             answer.error or b"",
             receiver,
+            encode_reception(reception_of(answer)),
             patient=True,
         )
         return records.recorded(reply, answer, receiver)
@@ -364,6 +373,7 @@ class RedisStateStore:
 def connector(url: str) -> partial[AbstractConnection]:
     """Makes connections to this URL, with TLS for rediss://; ConfigurationError when it cannot be used."""
     try:
+        split_address(url)
         arguments: dict[str, Any] = dict(parse_url(url))
         kind = arguments.pop("connection_class", Connection)
         # RESP 2 needs no handshake. Time limits are the combiner's, one for a whole round trip.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from redis import Redis
+from redis import Connection, Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from app.core.errors import ConfigurationError, StoreUnavailableError
+from app.store import redis_rights
 
 REPLY_SECONDS: Final = 3.0
 PINGS: Final = 21
@@ -42,6 +44,9 @@ class RedisFacts:
     """A message to a Pub/Sub channel came back."""
     ping_ms: float
     """Median."""
+    missing_rights: Sequence[str] = ()
+    """What this user lacks, as rules of an ACL (app/store/redis_rights.py)."""
+    user: str = "default"
 
 
 def inspect(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts:
@@ -52,6 +57,8 @@ def inspect(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts:
         client = Redis.from_url(
             url,
             decode_responses=True,
+            protocol=2,
+            driver_info=None,
             socket_timeout=REPLY_SECONDS,
             socket_connect_timeout=REPLY_SECONDS,
             retry=Retry(NoBackoff(), 0),
@@ -60,14 +67,19 @@ def inspect(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts:
         raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
     with client:
         try:
-            client.ping()
             return _look(client, clock, run_id)
         except (RedisError, OSError) as error:
             raise StoreUnavailableError(f"{place}: {error}") from None
 
 
 def _look(client: Redis, clock: Callable[[], float], run_id: str) -> RedisFacts:
-    said: dict[str, Any] = client.info()
+    rights = cast("Connection", client.connection_pool.make_connection())
+    try:
+        rights.connect()
+        lacking = redis_rights.missing(rights, run_id)
+    finally:
+        rights.disconnect()
+    said: dict[str, Any] = {} if "+info" in lacking else client.info()
     return RedisFacts(
         version=str(said.get("redis_version", "unknown")),
         mode=str(said.get("redis_mode", "standalone")),
@@ -81,7 +93,9 @@ def _look(client: Redis, clock: Callable[[], float], run_id: str) -> RedisFacts:
         evicted_keys=int(said.get("evicted_keys", 0)),
         scripts_work=_scripts_work(client),
         wake_ups_work=_wake_ups_work(client, f"mqtt:node:doctor-{run_id}"),
-        ping_ms=_ping_ms(client, clock),
+        ping_ms=math.nan if "+ping" in lacking else _ping_ms(client, clock),
+        missing_rights=lacking,
+        user=str(client.connection_pool.connection_kwargs.get("username") or "default"),
     )
 
 
@@ -96,7 +110,7 @@ def _config(client: Redis, name: str) -> str | None:
 
 def _scripts_work(client: Redis) -> bool:
     try:
-        return bool(client.eval("return redis.call('TIME')", 0))
+        return bool(client.evalsha(client.script_load("return redis.call('TIME')"), 0))
     except RedisError:
         return False
 

@@ -8,6 +8,7 @@ from typing import Final
 from app.core import keys
 from app.core.callback import Answer, Correlation, Registration
 from app.core.command import Command, CommandState
+from app.core.reception import decode_receiver, reception_of
 from app.core.routing import Outcome, Recorded, Verdict
 from app.store.rules import micros, retention_of
 
@@ -83,7 +84,7 @@ def command(command_id: str, fields: Fields) -> Command:
         created_at=int(created_at),
         deadline=int(deadline),
         finished_at=int(finished_at) if finished_at else None,
-        received_by=received_by.decode() if received_by else None,
+        received_by=decode_receiver(received_by)[0] if received_by else None,
         result=fields.get("result"),
         error=fields.get("error"),
         progress=fields.get("progress"),
@@ -101,13 +102,15 @@ def outcome_of(command_id: str, fields: Fields) -> Outcome | None:
 def outcome(command_id: str, values: Sequence[bytes]) -> Outcome:
     """The outcome of values in the order of OUTCOME_FIELDS, empty where there is none."""
     state, finished_at, received_by, result, error = values
+    receiver, reception = decode_receiver(received_by)
     return Outcome(
         command_id,
         CommandState(state.decode()),
         int(finished_at),
-        received_by.decode() or None,
+        receiver,
         result or None,
         error or None,
+        reception,
     )
 
 
@@ -119,13 +122,15 @@ def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
     command_id = reply[1].decode()
     if verdict is Verdict.MISMATCH:
         return Recorded(verdict, command_id)
-    waiting = tuple(reply[2].decode().split(" "))
+    waiting, trace = tuple(reply[2].decode().split(" ")), reply[3].decode() or None
     found: Outcome | None = None
     if verdict is Verdict.WON:
-        found = Outcome(command_id, answer.state, int(reply[3]), receiver, answer.result, answer.error)
-    elif verdict is Verdict.DUPLICATE:
-        found = outcome(command_id, reply[3:])
-    return Recorded(verdict, command_id, found, waiting)
+        found = Outcome(
+            command_id, answer.state, int(reply[4]), receiver, answer.result, answer.error, reception_of(answer)
+        )
+    elif verdict in (Verdict.LATE, Verdict.DUPLICATE):
+        found = outcome(command_id, reply[4:])
+    return Recorded(verdict, command_id, found, waiting, trace)
 
 
 def _expectations(partition: int, registration: Registration) -> str:

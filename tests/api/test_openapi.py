@@ -55,6 +55,7 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "GET /v1/nodes": {"200", "500", "503"},
         "GET /healthz": {"200"},
         "GET /readyz": {"200", "500", "503"},
+        "GET /metrics": {"200"},
     }
     assert all(operation["summary"] for operation in operations(document).values())
 
@@ -66,7 +67,7 @@ async def test_every_problem_has_an_example_of_its_status(document: dict[str, An
                 content = response["content"]["application/problem+json"]
                 assert content["examples"], name
                 assert {one["value"]["status"] for one in content["examples"].values()} == {int(status)}
-            else:
+            elif name != "GET /metrics":
                 assert "$ref" in response["content"]["application/json"]["schema"]
 
 

@@ -9,15 +9,14 @@ import pytest
 from app.chaos.options import ChaosOptions
 from app.chaos.run import run_scenario
 from app.chaos.scenarios import SCENARIOS
-from tests.services import find_binary
+from tests.services import require_programs
 
 pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(autouse=True)
 def services() -> None:
-    for name in ("redis-server", "mosquitto"):
-        find_binary(name)
+    require_programs()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

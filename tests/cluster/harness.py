@@ -21,7 +21,7 @@ from app.core.messages import Publication
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from tests.services import MosquittoProcess, RedisProcess, ServiceProcess
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, ServiceProcess
 
 Json = dict[str, Any]
 
@@ -36,8 +36,10 @@ class NodeProcess(ServiceProcess):
         self._env = {
             "PYTHONPATH": str(Path(__file__).parents[2]),  # for variants of the node that stand in tests/
             "HOMING_NODE_ID": node_id,
-            "HOMING_STORE_URL": redis.url,
+            "HOMING_STORE_URL": redis.node_url,
             "HOMING_MQTT_URL": broker.url,
+            "HOMING_MQTT_USERNAME": NODE_USER,
+            "HOMING_MQTT_PASSWORD": NODE_PASSWORD,
             "HOMING_PROFILE": "dji",
             "HOMING_CLUSTER_DRAIN_DELAY": "200ms",
             **env,
@@ -86,6 +88,7 @@ def cluster_of(
         for node in nodes:
             stack.enter_context(node)
         yield Cluster(redis, broker, nodes)
+        assert not (refused := redis.refusals()), refused
 
 
 Reaction = Callable[["Device", Json], None]

@@ -6,18 +6,20 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 import psutil  # type: ignore[import-untyped] # it has no types
+import pyarrow.parquet as pq
 import pytest
 
-from tests.services import MosquittoProcess, RedisProcess, wait_until
+from tests.services import MosquittoProcess, RedisProcess, free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 20.0
@@ -213,6 +215,43 @@ def test_workers_are_nodes_behind_one_port_and_are_replaced_when_they_die(place:
         assert not any(worker.is_running() for worker in workers)
 
 
+def test_each_worker_answers_on_a_port_of_its_own_for_its_metrics(place: Place) -> None:
+    first = free_ports(2)
+    with place.start("serve", "--port", "0", "--workers", "2", "--node-id", "w", f"--worker-port={first}") as parent:
+        parent.wait_for("node_ready", 2)
+        assert [workers_at(first + number) for number in range(2)] == [{"w-1"}, {"w-2"}]
+        parent.children()[0].kill()
+        parent.wait_for("node_ready", 3)
+        assert [workers_at(first + number) for number in range(2)] == [{"w-1"}, {"w-2"}]
+        assert parent.stop() == 0
+
+
+def test_ports_for_workers_need_workers(alone: Place) -> None:
+    for options in (["--worker-port=9000"], ["--worker-port=65535", "--workers=2"]):
+        ended = alone.run("serve", *options)
+        assert ended.returncode == 2
+        assert ended.stderr.startswith("homing: --worker-port: needs --workers, and a port of its own for each of them")
+
+
+def workers_at(port: int) -> set[str]:
+    """Who answers there, asked several times."""
+    texts = [urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode() for _ in range(5)]
+    return {name for text in texts for name in re.findall(r'homing_build_info\{.*node_id="([^"]+)"', text)}
+
+
+def free_ports(count: int) -> int:
+    """The first of so many free ports in a row."""
+    while True:
+        first = free_port()
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+
+
 def test_workers_end_when_their_parent_is_killed(place: Place) -> None:
     with place.start("serve", "--port", "0", "--workers", "2") as parent:
         parent.wait_for("node_ready", 2)
@@ -273,11 +312,14 @@ def test_the_doctor_finds_nobody_there(alone: Place) -> None:
 
 
 @pytest.mark.parametrize("devices", ["1", "5", "13"])
-def test_the_demo_ends_after_one_round_that_succeeds(alone: Place, devices: str) -> None:
-    shown = alone.run("demo", "--once", "--port", "0", "--devices", devices)
+def test_the_demo_ends_after_one_round_that_succeeds(alone: Place, devices: str, tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    shown = alone.run("demo", "--once", "--port", "0", "--devices", devices, "--latency-log", log)
     assert (shown.returncode, shown.stderr) == (0, "")
-    rows = shown.stdout.splitlines()[1:]
+    table, _, folder = shown.stdout.partition("\nLog   ")
+    rows = table.splitlines()[1:]
     assert len(rows) == 6 * -(-int(devices) // 6)
+    assert sum(pq.ParquetFile(one).metadata.num_rows for one in Path(folder.strip()).rglob("*.parquet")) == len(rows)
     assert all(re.fullmatch(r"dock-\d+ +\w+ +succeeded +\d+ +demo-node", row.rstrip()) for row in rows), shown.stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -9,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from app.core.errors import StoreUnavailableError
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from app.store.redis_doctor import inspect
+from app.system import SystemClock
 from tests.cluster.harness import Device, Json, caller, cluster_of, devices
-from tests.services import MosquittoProcess, RedisProcess, find_binary, free_port
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, find_binary, free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -23,6 +27,8 @@ class Certificates:
     authority: Path
     certificate: Path
     key: Path
+    node_certificate: Path
+    node_key: Path
 
 
 @pytest.fixture
@@ -38,9 +44,12 @@ def certificates(tmp_path: Path) -> Certificates:
     run(*new, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server")
     signed_by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
     run("x509", "-req", "-in", "server.csr", *signed_by, "-out", "server.pem", "-days", "2")
+    run(*new, "-keyout", "node.key", "-out", "node.csr", "-subj", f"/CN={NODE_USER}")
+    run("x509", "-req", "-in", "node.csr", *signed_by, "-out", "node.pem", "-days", "2")
     for file in tmp_path.iterdir():
         file.chmod(0o644)
-    return Certificates(tmp_path / "ca.pem", tmp_path / "server.pem", tmp_path / "server.key")
+    node = (tmp_path / "node.pem", tmp_path / "node.key")
+    return Certificates(tmp_path / "ca.pem", tmp_path / "server.pem", tmp_path / "server.key", *node)
 
 
 def broker_lines(files: Certificates, port: int) -> tuple[str, ...]:
@@ -67,7 +76,7 @@ async def test_commands_over_tls_to_broker_and_store(certificates: Certificates)
             broker,
             HOMING_MQTT_URL=f"mqtts://127.0.0.1:{mqtt_port}",
             HOMING_MQTT_CA_FILE=str(certificates.authority),
-            HOMING_STORE_URL=f"rediss://127.0.0.1:{redis_port}/0?ssl_ca_certs={certificates.authority}",
+            HOMING_STORE_URL=f"rediss://{NODE_USER}:{NODE_PASSWORD}@127.0.0.1:{redis_port}/0?ssl_ca_certs={certificates.authority}",
         ) as cluster,
     ):
         async with devices(broker, at_once), caller(cluster) as client:
@@ -75,6 +84,42 @@ async def test_commands_over_tls_to_broker_and_store(certificates: Certificates)
     assert tally.states == {"succeeded": 200}
     assert tally.wrong == []
     assert tally.forwarded > 0
+
+
+async def test_commands_over_mutual_tls_where_the_certificate_names_the_user(certificates: Certificates) -> None:
+    def at_once(device: Device, command: Json) -> None:
+        device.answer(command)
+
+    mqtt_port, redis_port = free_port(), free_port()
+    mutual = ("require_certificate true", "use_identity_as_username true")
+    files = f"ssl_certfile={certificates.node_certificate}&ssl_keyfile={certificates.node_key}"
+    with (
+        MosquittoProcess(*broker_lines(certificates, mqtt_port), *mutual) as broker,
+        RedisProcess(*redis_options(certificates, redis_port), "--tls-auth-clients", "yes") as redis,
+    ):
+        store = f"rediss://{NODE_USER}:{NODE_PASSWORD}@127.0.0.1:{redis_port}/0?ssl_ca_certs={certificates.authority}"
+        env = {
+            "HOMING_MQTT_URL": f"mqtts://127.0.0.1:{mqtt_port}",
+            "HOMING_MQTT_USERNAME": "",
+            "HOMING_MQTT_PASSWORD": "",
+            "HOMING_MQTT_CA_FILE": str(certificates.authority),
+            "HOMING_MQTT_CERT_FILE": str(certificates.node_certificate),
+            "HOMING_MQTT_KEY_FILE": str(certificates.node_key),
+            "HOMING_STORE_URL": f"{store}&{files}",
+        }
+        with cluster_of(2, redis, broker, **env) as cluster:
+            async with devices(broker, at_once), caller(cluster) as client:
+                tally = await client.many(50, 8)
+        with pytest.raises(StoreUnavailableError, match="127"):
+            await asyncio.to_thread(inspect, store, SystemClock().monotonic, "r1")
+        without = replace(MqttOptions.from_url(env["HOMING_MQTT_URL"], client_id="x"), ca_file=certificates.authority)
+        counters: Counter[str] = Counter()
+        stranger = PahoMqttClient(without, counters)
+        await stranger.start([], lambda delivery: delivery.acknowledge())
+        await eventually(lambda: counters["connection_failed"] + counters["connection_lost"] > 1)
+        assert not stranger.connected
+        await stranger.stop()
+    assert tally.states == {"succeeded": 50}
 
 
 async def test_a_broker_that_no_authority_vouches_for_is_refused(certificates: Certificates) -> None:

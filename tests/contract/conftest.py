@@ -18,7 +18,8 @@ from tests.contract.store_backends import (
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     place: Backend
     if request.param == "redis":
-        place = redis = RedisBackend(request.getfixturevalue("redis_server").url)
+        server = request.getfixturevalue("redis_server")
+        place = redis = RedisBackend(server.url, server.node_url)
         await redis.begin()
     else:
         place = MemoryBackend()

@@ -83,23 +83,24 @@ class MemoryBackend:
 
 
 class RedisBackend:
-    """An emptied Redis."""
+    """An emptied Redis, whose stores have the rights of nodes and no others."""
 
     END = "mqtt:node:-end-"
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, node_url: str) -> None:
+        self._node_url = node_url
         self._client = Redis.from_url(url)
         self._channels = self._client.pubsub()
         self._stores: list[RedisStateStore] = []
 
     async def begin(self) -> None:
         await self._client.flushall()
+        await self._client.acl_log_reset()
         await self._channels.psubscribe("mqtt:node:*")
         await self.woken()
 
     async def open(self) -> StateStore:
-        store = RedisStateStore(self._url, clock=SystemClock(), counters=Counter())
+        store = RedisStateStore(self._node_url, clock=SystemClock(), counters=Counter())
         self._stores.append(store)
         await store.start()
         return store
@@ -125,6 +126,7 @@ class RedisBackend:
     async def close(self) -> None:
         for store in self._stores:
             await store.close()
+        assert await self._client.acl_log() == []
         await self._channels.aclose()  # type: ignore[no-untyped-call]
         await self._client.aclose()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from app.core.callback import Answer, Correlation, Registration
 from app.core.command import OPEN_STATES, Command, CommandState
+from app.core.reception import Reception, reception_of
 from app.core.routing import Outcome, Recorded
 from app.store.base import Finished, Joined, Registered
 
@@ -32,8 +33,8 @@ def plain(value: object) -> Plain:  # noqa: PLR0911 - one line a type
             return ("won" if won else "lost", plain(outcome))
         case Recorded(verdict, command_id, outcome, waiting):
             return (verdict.value, command_id, plain(outcome), waiting)
-        case Outcome(command_id, state, _, received_by, result, error):
-            return (command_id, state.value, received_by, result, error)
+        case Outcome(command_id, state, _, received_by, result, error, reception):
+            return (command_id, state.value, received_by, result, error, reception)
         case Command():
             late = json.loads(value.late) if value.late is not None else None
             if late is not None:
@@ -60,6 +61,7 @@ class Row:
     result: bytes | None = None
     error: bytes | None = None
     by: str | None = None
+    reception: Reception | None = None
     progress: bytes | None = None
     late: dict[str, Any] | None = None
     freed: set[str] = field(default_factory=set)
@@ -76,12 +78,12 @@ class Row:
         return expected and (self.open or topic not in self.freed)
 
     def outcome(self) -> Plain:
-        return (self.registration.command_id, self.state.value, self.by, self.result, self.error)
+        return (self.registration.command_id, self.state.value, self.by, self.result, self.error, self.reception)
 
     def command(self) -> Plain:
         one = self.registration
         about = (one.device_id, one.method, one.params, one.profile, one.home_node, self.progress, self.late)
-        return (self.outcome(), about)
+        return (self.outcome()[:-1], about)  # how a response came in is told with the outcome only
 
 
 class Model:
@@ -134,6 +136,7 @@ class Model:
             return ("progress", identity, None, waiting)
         if row.open:
             row.state, row.result, row.error, row.by = answer.state, answer.result, answer.error, receiver
+            row.reception = reception_of(answer)
             row.freed.update(topics)
             return ("won", identity, row.outcome(), waiting)
         if answer.state is not S.RUNNING and row.state in (S.TIMED_OUT, S.CANCELLED, S.UNSENT):
@@ -143,7 +146,7 @@ class Model:
                 row.late = {"state": answer.state.value} | {
                     name: json.loads(text) if text is not None else None for name, text in texts.items()
                 }
-                return ("late", identity, None, waiting)
+                return ("late", identity, row.outcome(), waiting)
         return ("duplicate", identity, row.outcome(), waiting)
 
     def _meant(self, answer: Answer) -> Row | None:

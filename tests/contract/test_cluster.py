@@ -63,7 +63,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Factory]:
         if request.param == "local":
             members.append(local)
         else:
-            members.append(redis_member(request.getfixturevalue("redis_server").url, Heard()))
+            members.append(redis_member(request.getfixturevalue("redis_server").node_url, Heard()))
         return members[-1]
 
     yield one
@@ -120,7 +120,7 @@ async def redis(redis_server: RedisProcess) -> AsyncIterator[Redis]:
 @pytest.fixture
 async def joined(redis_server: RedisProcess, redis: Redis) -> AsyncIterator[tuple[RedisCluster, Heard]]:
     heard = Heard()
-    member = redis_member(redis_server.url, heard)
+    member = redis_member(redis_server.node_url, heard)
     await member.join(info("n1"))
     await heard.resubscribed.get()
     yield member, heard
@@ -169,7 +169,7 @@ async def test_a_lease_outlives_its_first_time(joined: tuple[RedisCluster, Heard
 
 async def test_F53_a_crashed_nodes_id_is_free_when_its_lease_is_over(redis_server: RedisProcess, redis: Redis) -> None:
     await redis.set(LEASE_KEY, "a crashed incarnation", px=300)
-    member = redis_member(redis_server.url, Heard())
+    member = redis_member(redis_server.node_url, Heard())
     await member.join(info("n1"))
     assert [node.node_id for node in await member.nodes()] == ["n1"]
     await member.leave()
@@ -186,7 +186,7 @@ async def test_F15_a_lease_that_another_incarnation_holds_is_lost(
     joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
 ) -> None:
     await redis.delete(LEASE_KEY)
-    other = redis_member(redis_server.url, Heard())
+    other = redis_member(redis_server.node_url, Heard())
     await other.join(info("n1", "i2"))
     await asyncio.wait_for(joined[0].fenced(), 5)
     # Leaving must not take the other one's lease away.
@@ -198,7 +198,7 @@ async def test_F15_a_lease_that_another_incarnation_holds_is_lost(
 async def test_F50_a_dead_nodes_session_is_an_orphan_until_it_is_adopted(
     joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
 ) -> None:
-    dead = redis_member(redis_server.url, Heard())
+    dead = redis_member(redis_server.node_url, Heard())
     await dead.join(info("n2"))
     assert list(await joined[0].orphans()) == []
     await _crash(dead, redis, "n2")
@@ -213,7 +213,7 @@ async def test_F50_a_dead_nodes_session_is_an_orphan_until_it_is_adopted(
 async def test_F50_one_session_is_adopted_by_one_node(
     joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
 ) -> None:
-    third, dead = (redis_member(redis_server.url, Heard()) for _ in range(2))
+    third, dead = (redis_member(redis_server.node_url, Heard()) for _ in range(2))
     await third.join(info("n3"))
     await dead.join(info("n2"))
     assert not await joined[0].claim(info("n2"), timedelta(seconds=30))  # it lives
@@ -229,7 +229,7 @@ async def test_F50_one_session_is_adopted_by_one_node(
 async def test_F15_a_node_whose_session_is_claimed_never_gets_its_lease_back(
     joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
 ) -> None:
-    paused = redis_member(redis_server.url, Heard())
+    paused = redis_member(redis_server.node_url, Heard())
     await paused.join(info("n2"))
     await redis.delete("mqtt:lease:{n2}")
     assert await joined[0].claim(info("n2"), timedelta(seconds=30))
@@ -242,10 +242,10 @@ async def test_F15_a_node_whose_session_is_claimed_never_gets_its_lease_back(
 
 
 async def test_F51_a_session_that_was_kept_on_leaving_is_an_orphan(redis_server: RedisProcess, redis: Redis) -> None:
-    first = redis_member(redis_server.url, Heard())
+    first = redis_member(redis_server.node_url, Heard())
     await first.join(info("n1"))
     await first.leave(session_kept=True)
-    second = redis_member(redis_server.url, Heard())
+    second = redis_member(redis_server.node_url, Heard())
     await second.join(info("n1", "i2"))
     assert list(await second.orphans()) == [info("n1")]
     assert await second.claim(info("n1"), timedelta(seconds=30))
@@ -278,7 +278,7 @@ async def _crash(member: RedisCluster, redis: Redis, node_id: str) -> None:
 async def test_F21_a_frozen_connection_is_noticed_and_replaced() -> None:
     with RedisProcess() as server:
         heard = Heard()
-        member = redis_member(server.url, heard)
+        member = redis_member(server.node_url, heard)
         await member.join(info("n1"))
         await heard.resubscribed.get()
         with server.paused():

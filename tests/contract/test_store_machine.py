@@ -159,12 +159,27 @@ class Histories(RuleBasedStateMachine):
             self.agreed(self.model.register(same), lambda store: store.register(same))
 
     @precondition(lambda self: self.made)
-    @rule(which=st.integers(0, 999), place=st.integers(0, 3), state=answers, texts=st.tuples(texts, texts), node=nodes)
+    @rule(
+        which=st.integers(0, 999),
+        place=st.integers(0, 3),
+        state=answers,
+        texts=st.tuples(texts, texts),
+        node=nodes,
+        received_at=st.none() | st.integers(0, 2**53),
+    )
     def respond(
-        self, which: int, place: int, state: CommandState, texts: tuple[bytes | None, bytes | None], node: str
+        self,
+        which: int,
+        place: int,
+        state: CommandState,
+        texts: tuple[bytes | None, bytes | None],
+        node: str,
+        received_at: int | None,
     ) -> None:
         meant = self.chosen(which)
-        self.answered(answer(meant, state, *texts, expectation=place % len(meant.expectations)), node)
+        response = answer(meant, state, *texts, expectation=place % len(meant.expectations))
+        response.received_at, response.size = received_at, 77
+        self.answered(response, node)
 
     @precondition(lambda self: self.made)
     @rule(which=st.integers(0, 999), device=devices, topic=st.sampled_from(["services_reply", "events", "ack"]))

@@ -14,6 +14,7 @@ from app.core.command import CommandState
 from app.core.errors import (
     DeviceBusyError,
 )
+from app.core.reception import Reception
 from app.core.routing import Outcome, Recorded, Verdict
 from app.store.base import Finished, Registered, StateStore
 from tests.contract.store_backends import (
@@ -62,6 +63,28 @@ class TestRespond:
         assert recorded.outcome is not None
         assert (recorded.outcome.state, recorded.outcome.error) == (CommandState.FAILED, b'{"code":"314004"}')
         assert await store.outcomes([wanted.command_id]) == [recorded.outcome]
+
+    @pytest.mark.parametrize("place", [None, by_value("flight-7"), by_order()], ids=["id", "value", "order"])
+    async def test_how_the_response_came_in_travels_with_the_outcome(
+        self, backend: Backend, store: StateStore, place: Expectation | None
+    ) -> None:
+        wanted = registration("dock-1", *([place] if place else []))
+        await store.register(wanted)
+        response = answer(wanted)
+        response.received_at, response.size = 1_763_689_751_123_456, 312
+        recorded = await store.respond(response, "node-b")
+        assert recorded.outcome is not None
+        assert recorded.outcome.received_by == "node-b"
+        assert recorded.outcome.reception == Reception(1_763_689_751_123_456, response.correlation, 312)
+        assert await backend.woken() == [("node-a", recorded.outcome)]
+        assert await store.outcomes([wanted.command_id]) == [recorded.outcome]
+        (command,) = await store.get([wanted.command_id])
+        assert command is not None
+        assert command.received_by == "node-b"
+        again = answer(wanted)
+        again.received_at = 1_763_689_751_999_999
+        if place is None:
+            assert (await store.respond(again, "node-a")).outcome == recorded.outcome
 
     async def test_waiting_nodes_but_the_receiver_are_woken_with_the_outcome(
         self, backend: Backend, store: StateStore
@@ -186,7 +209,7 @@ class TestRespond:
         finished = await store.finish(wanted.command_id, end, "node-a", b'{"code":"x"}')
         await backend.woken()
         assert await store.respond(answer(wanted), "node-b") == Recorded(
-            Verdict.LATE, wanted.command_id, None, ("node-a",)
+            Verdict.LATE, wanted.command_id, finished.outcome, ("node-a",)
         )
         again = await store.respond(answer(wanted, CommandState.FAILED, None, b"1"), "node-b")
         assert again == Recorded(Verdict.DUPLICATE, wanted.command_id, finished.outcome, ("node-a",))

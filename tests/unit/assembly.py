@@ -53,11 +53,13 @@ class Member:
 
     def __init__(self, node_id: str, parts: Parts) -> None:
         self.node_id = node_id
+        self.parts = parts
         self.registry = parts.registry
         self.dispatcher = parts.dispatcher
         self.delivery = parts.delivery
         self.expirer = parts.expirer
         self.invoker = parts.invoker
+        self.journal = parts.journal
         self.counters = parts.counters
         self.client = parts.mqtt
 
@@ -100,8 +102,10 @@ def slow_to_register(clock: ManualClock, wake: Callable[[str, Outcome], None]) -
     return SlowToRegister(clock, wake=wake)
 
 
-async def assemble(size: int = 1, make_store: StoreFactory = plain_store, interval: float = 0.01) -> Assembly:
-    """`size` connected nodes called n1, n2, …"""
+async def assemble(
+    size: int = 1, make_store: StoreFactory = plain_store, interval: float = 0.01, log_dir: str = ""
+) -> Assembly:
+    """`size` connected nodes called n1, n2, …, with a latency log where it is given a place."""
     clock = ManualClock()
     broker = LoopbackBroker()
     assembly: Assembly
@@ -111,7 +115,7 @@ async def assemble(size: int = 1, make_store: StoreFactory = plain_store, interv
 
     store = make_store(clock, wake)
     ulids = count(1)
-    members = [_member(f"n{i + 1}", store, broker, clock, ulids, interval) for i in range(size)]
+    members = [_member(f"n{i + 1}", store, broker, clock, ulids, interval, log_dir) for i in range(size)]
     assembly = Assembly(store, broker, clock, members)
     reader = ResponseReader(PROFILES.values())
     for member in members:
@@ -128,6 +132,7 @@ def _member(
     clock: ManualClock,
     ulids: count[int],
     interval: float,
+    log_dir: str,
 ) -> Member:
     counters: Counters = Counter()
     settings = load_settings(
@@ -135,6 +140,7 @@ def _member(
         node={"id": node_id},
         command={"max_pending": 100, "max_waiters": 50},
         cluster={"sweep_interval": timedelta(seconds=interval)},
+        latency={"log_dir": log_dir},
     )
     adapters = Adapters(
         clock=clock,

@@ -14,11 +14,13 @@ ROOT = Path(__file__).parent.parent.parent
 
 LAYERS = (
     {"core"},
-    {"settings", "observability", "metrics", "tracing", "tasks"},
+    {"settings", "observability", "measures", "tasks"},
+    {"tracing"},
     {"store", "mqtt", "cluster", "profiles", "latency", "system"},
     {"callbacks"},
     {"commands"},
     {"node"},
+    {"metrics"},
     {"api"},
     {"main"},
     {"cli"},

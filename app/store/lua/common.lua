@@ -7,9 +7,11 @@
 --                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order) or v<value digest>; - is none
 --   joined        further waiting nodes, with a blank before each
 --   fingerprint   of the body, where there is an idempotency key
---   finished, by, result, error   the outcome: instant in µs, receiving node, JSON texts; a record is open without it
+--   finished, by, result, error   the outcome: instant in µs, receiving node (app/core/reception.py), JSON texts; a
+--                 record is open without it
 --   quarantine    until when (µs) its topic by order stays occupied after the outcome
 --   progress, late                JSON texts
+--   trace         the context of its trace (W3C traceparent), where it is traced
 -- All keys derive from the partition, so one call touches one slot. The only clock is Redis TIME.
 
 local INLINE_MAX = 4096 -- as in app/core/wakeup.py
@@ -82,8 +84,9 @@ local function waiting_nodes(match, joined)
 end
 
 local function wake(id, waiting, outcome, settler)
+  -- The trace comes last, and only where there is one.
   local body = table.concat(
-    {id, outcome.state, outcome.finished, outcome.by, outcome.result, outcome.error}, '\0')
+    {id, outcome.state, outcome.finished, outcome.by, outcome.result, outcome.error, outcome.trace}, '\0')
   if #body > INLINE_MAX then
     body = id
   end

@@ -4,7 +4,7 @@
 --       then the topics, those by order first; then the correlations; then the idempotency key, if there is one
 -- ARGV  1 command id          2 member of the list       3 timeout µs       4 retention ms     5 home node
 --       6 rest of `about`     7 fingerprint              8 number of topics 9 how many of them are by order
---       10 number of correlations                        11 most joined nodes
+--       10 number of correlations                        11 most joined nodes 12 trace ('' is none)
 -- Reply {'registered', created µs, deadline µs} | {'joined', command id, fields and values of the record}
 --       | {'mismatch', command id} | {'busy'}
 -- Writes record, due, list, topics, correlations, idempotency key; for a join the record's joined nodes.
@@ -84,6 +84,10 @@ local at_ms = later_ms(now + ARGV[3], ARGV[4])
 local fields = {'state', 'pending', 'about', created .. ' ' .. deadline .. ' ' .. ARGV[6]}
 if idempotency then
   fields[5], fields[6] = 'fingerprint', ARGV[7]
+end
+if ARGV[12] ~= '' then
+  fields[#fields + 1] = 'trace'
+  fields[#fields + 1] = ARGV[12]
 end
 redis.call('HSET', record, unpack(fields))
 redis.call('PEXPIREAT', record, at_ms)

@@ -4,15 +4,16 @@
 --       4 attempt, for a response by order only
 -- ARGV  1 correlation: id, value or order   2 command id, for `id`   3 topic digest   4 device id
 --       5 state: running, succeeded, failed 6 result   7 error ('' is none)           8 receiving node
--- Reply {'unknown'} | {'mismatch', command id} | {'progress' or 'late', command id, waiting nodes}
---       | {'won', command id, waiting nodes, finished µs}
---       | {'duplicate', command id, waiting nodes, state, finished µs, receiving node, result, error}
+--       9 what is written behind its name (app/core/reception.py)
+-- Reply {'unknown'} | {'mismatch', command id} | {'progress', command id, waiting nodes, trace}
+--       | {'won', command id, waiting nodes, trace, finished µs}
+--       | {'late' or 'duplicate', command id, waiting nodes, trace, state, finished µs, receiving node, result, error}
 -- Writes the record; removes it from due and topics; publishes to the waiting nodes but the receiver.
 -- Repeated: the command has its outcome, which is the answer. Nothing in a response by order tells a repetition from
 -- the answer to the next command, so the attempt key remembers which command this attempt met.
 
 local correlation, topic_digest, device = ARGV[1], ARGV[3], ARGV[4]
-local state, result, error_text, receiver = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local state, result, error_text, receiver, reception = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local due, list, attempt = KEYS[2], KEYS[3], KEYS[4]
 
 local function oldest_on_topic(now)
@@ -52,8 +53,8 @@ if not id then
 end
 
 local record = key('callback', id)
-local known_state, joined, about, finished, by, known_result, known_error, late = unpack(redis.call(
-  'HMGET', record, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'late'))
+local known_state, joined, about, finished, by, known_result, known_error, late, trace = unpack(redis.call(
+  'HMGET', record, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'late', 'trace'))
 if not known_state then
   return {'unknown'}
 end
@@ -77,13 +78,17 @@ if not finished and state == 'running' then
     redis.call('HSET', record, 'progress', result)
   end
   remember()
-  return {'progress', id, waiting}
+  return {'progress', id, waiting, trace or ''}
 end
 if not finished then
-  local outcome = {state = state, finished = micros(now), by = receiver, result = result, error = error_text}
+  local outcome = {state = state, finished = micros(now), by = receiver .. reception, result = result, error = error_text,
+    trace = trace or nil}
   settle(now, id, waiting, match, due, list, outcome, receiver)
   remember()
-  return {'won', id, waiting, outcome.finished}
+  return {'won', id, waiting, trace or '', outcome.finished}
+end
+local function reply(verdict)
+  return {verdict, id, waiting, trace or '', known_state, finished, by or '', known_result or '', known_error or ''}
 end
 if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancelled' or known_state == 'unsent') then
   redis.call('ZREM', key('topic', topic_digest), id)
@@ -92,7 +97,7 @@ if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancell
       .. (result == '' and 'null' or result) .. ',"error":' .. (error_text == '' and 'null' or error_text)
       .. ',"received_at":' .. micros(now) .. '}')
     remember()
-    return {'late', id, waiting}
+    return reply('late')
   end
 end
-return {'duplicate', id, waiting, known_state, finished, by or '', known_result or '', known_error or ''}
+return reply('duplicate')

@@ -33,8 +33,7 @@ def test_the_users_own_settings_do_not_reach_the_nodes(monkeypatch: pytest.Monke
 
 
 async def test_services_start_and_stop(tmp_path: Path) -> None:
-    for name in ("redis-server", "mosquitto"):
-        services.find_binary(name)
+    services.require_programs()
     started = Processes(tmp_path)
     try:
         redis, port = await started.redis()

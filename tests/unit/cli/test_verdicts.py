@@ -58,6 +58,7 @@ def test_all_is_well() -> None:
         ({"scripts_work": False}, Level.FAIL, "scripts", "EVAL"),
         ({"wake_ups_work": False}, Level.FAIL, "Pub/Sub", "mqtt:node:"),
         ({"ping_ms": 40.0}, Level.WARN, "latency", "closer"),
+        ({"missing_rights": ["+zadd", "~mqtt:due:*"]}, Level.FAIL, "rights", "ACL SETUSER default +zadd ~mqtt:due:*"),
     ],
 )
 def test_a_redis_that_is_not_as_it_should_be(changes: dict[str, Any], level: Level, subject: str, advice: str) -> None:
@@ -71,6 +72,7 @@ def test_a_redis_that_is_not_as_it_should_be(changes: dict[str, Any], level: Lev
     [
         ({"protocol_refused": True}, Level.FAIL, "protocol", "HOMING_MQTT_VERSION=3.1.1"),
         ({"maximum_qos": 0}, Level.FAIL, "QoS", "QoS 1"),
+        ({"refused_topics": ["write a/b"]}, Level.FAIL, "rights", "deploy/mosquitto/acl"),
         ({"publish_works": False}, Level.FAIL, "messages", "homing-doctor/#"),
         ({"round_trip_ms": 41.0}, Level.WARN, "round trip", "set_tcp_nodelay true"),
         ({"shared_available": False}, Level.FAIL, "shared subscriptions", "$share"),

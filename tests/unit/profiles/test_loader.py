@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from app.core.callback import Correlation
 from app.core.errors import ConfigurationError
+from app.core.templating import CommandFacts
 from app.profiles.loader import load_profiles, parse_profile
 
 GOOD = """
@@ -35,6 +37,12 @@ def test_a_profile_is_read_from_toml() -> None:
     [
         ('name = "lamp"', "name = ", "lamp.toml: not TOML"),
         ('name = "lamp"', 'name = "Lamp!"', "lamp.toml: name: String should match pattern"),
+        ("[request]", '[request]\ntraceparent = "state"', "lamp.toml: request: traceparent 'state' is no free place"),
+        (
+            "[request]",
+            '[request]\ntraceparent = "state.x"',
+            "lamp.toml: request: traceparent 'state.x' is no free place",
+        ),
         ("quarantine_seconds = 5", "", "lamp.toml: the file: quarantine_seconds goes with correlation 'order'"),
         ("quarantine_seconds = 5", "quarantine = 5", "lamp.toml: quarantine: Extra inputs are not permitted"),
         ("lamps/{device_id}/set", "lamps/{serial}/set", "lamp.toml: request.topic: .*{serial} is unknown; allowed:"),
@@ -56,6 +64,17 @@ def test_a_wrong_profile_is_refused_with_file_key_and_reason(old: str, new: str,
     assert old in GOOD
     with pytest.raises(ConfigurationError, match=sentence):
         parse_profile(GOOD.replace(old, new, 1), "lamp.toml")
+
+
+def test_a_traced_command_carries_its_context_where_the_profile_has_room() -> None:
+    nested = GOOD.replace('{ state = "{params.state}" }', '{ state = "{params.state}", header = {} }')
+    profile = parse_profile(nested.replace("[request]", '[request]\ntraceparent = "header.trace"'), "lamp.toml")
+    facts = CommandFacts("042-A", "l1", "set", {"state": "on"}, 0, 1_000_000)
+    assert json.loads(profile.compose(facts, "00-aa-bb-01").payload) == {
+        "state": "on",
+        "header": {"trace": "00-aa-bb-01"},
+    }
+    assert json.loads(profile.compose(facts).payload) == {"state": "on", "header": {}}
 
 
 def test_own_profiles_join_and_replace_the_shipped_ones(tmp_path: Path) -> None:

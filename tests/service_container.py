@@ -1,7 +1,7 @@
 """A service in a container instead of a process, for machines that have Docker and not the services.
 
-`scripts/test` sets HOMING_TEST_SERVICES=docker there. The container shares the host's network and the service's
-temporary folder, so that nothing else needs to know.
+`scripts/test` sets HOMING_TEST_SERVICES=docker there. The container shares the host's network and its folder for
+temporary files, so that nothing else needs to know.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +34,9 @@ class ContainerProcess:
             user=f"{os.getuid()}:{os.getgid()}",
             working_dir=str(folder),
         )
-        self._container.with_volume_mapping(str(folder), str(folder), "rw")
+        # With the folders of the tests, where certificates and the like are.
+        shared = tempfile.gettempdir()
+        self._container.with_volume_mapping(shared, shared, "rw")
         self._container.start()
         self.returncode: int | None = None
 

@@ -1,0 +1,95 @@
+"""An open command whose home is this node, with all that a record of it will say."""
+
+from __future__ import annotations
+
+from app.core.command import Command, CommandState
+from app.core.reception import Reception
+from app.core.routing import Outcome
+
+
+class Pending:
+    """Instants end in `_at` and are on the monotonic clock; `created_us` and those below it are on the store's.
+
+    None is what has not happened, or not here: a command that an earlier incarnation left open was sent by that one.
+    Not a dataclass, and with slots: it is made for every command.
+    """
+
+    __slots__ = (
+        "acknowledged_at",
+        "attempt",
+        "closed_at",
+        "command_id",
+        "created_us",
+        "deadline_us",
+        "delivered_at",
+        "device_id",
+        "error",
+        "finished_us",
+        "method",
+        "opened_at",
+        "profile",
+        "progressed_at",
+        "published_at",
+        "received_by",
+        "reception",
+        "record_seconds",
+        "registered_at",
+        "request_bytes",
+        "state",
+    )
+
+    command_id: str
+    device_id: str
+    method: str
+    profile: str
+    created_us: int
+    deadline_us: int
+    finished_us: int
+    error: bytes | None
+
+    def __init__(self, opened_at: float, command: Command | None = None) -> None:
+        """`command` is one that is on record already."""
+        self.opened_at = opened_at
+        self.registered_at: float | None = None
+        self.published_at: float | None = None
+        self.acknowledged_at: float | None = None
+        self.progressed_at: float | None = None
+        self.closed_at: float | None = None
+        """This node knew of the outcome."""
+        self.delivered_at: float | None = None
+        """A parked caller was handed the outcome."""
+        self.record_seconds: float | None = None
+        self.request_bytes: int | None = None
+        self.attempt = 1
+        self.state = CommandState.PENDING
+        """The outcome, once it is known here."""
+        self.received_by: str | None = None
+        self.reception: Reception | None = None
+        self.profile = ""
+        """Empty as long as it is not on record."""
+        if command is not None:
+            self.about(command)
+
+    @property
+    def registered(self) -> bool:
+        """Whether the store has it."""
+        return self.profile != ""
+
+    def about(self, command: Command) -> None:
+        """Note what it is; without its params, which may be large."""
+        self.command_id = command.id
+        self.device_id = command.device_id
+        self.method = command.method
+        self.profile = command.profile
+        self.created_us = command.created_at
+        self.deadline_us = command.deadline
+
+    def close(self, outcome: Outcome, now: float, record_seconds: float | None) -> None:
+        """Note how it ended; without the result."""
+        self.closed_at = now
+        self.record_seconds = record_seconds
+        self.state = outcome.state
+        self.finished_us = outcome.finished_at
+        self.received_by = outcome.received_by
+        self.reception = outcome.reception
+        self.error = outcome.error

@@ -1,0 +1,122 @@
+"""How long things took and how much there was: plain counting that costs next to nothing where commands pass.
+
+`app/metrics.py` reads it when somebody asks for `/metrics`. Durations are in seconds, of one node's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from app.core.command import CommandState
+
+SECONDS: Final = (
+    *(0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0),
+)
+"""Upper bounds of buckets for durations, three to a decade: from a round trip to a store near by to a long timeout."""
+CALLS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+"""The same for calls in one round trip to the store; 128 is the most."""
+
+OTHER_PROFILE: Final = "other"
+"""Stands for profiles that this node does not know: a command of an earlier start, with other settings."""
+
+
+class Histogram:
+    """Counts values by bucket; a bucket has what is at most its bound. Not for threads."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        """By bucket, not added up; the last one has what is beyond all bounds."""
+        self.total = 0.0
+        """The sum of all values."""
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def cumulated(self) -> list[int]:
+        """How many values are at most each bound, then how many there are."""
+        return list(accumulate(self.counts))
+
+
+class StoreMeasures:
+    """The round trips of the store's combiner."""
+
+    def __init__(self) -> None:
+        self.batch = Histogram(CALLS)
+        """Calls in one round trip."""
+        self.wait = Histogram()
+        """How long the first call of each round trip has waited for its turn: the longest wait in it."""
+        self.round_trip = Histogram()
+        """From sending a batch to its last reply."""
+        self.last_round_trip = 0.0
+
+    def exchanged(self, calls: int, waited: float, seconds: float) -> None:
+        """A round trip is over."""
+        self.batch.observe(calls)
+        self.wait.observe(waited)
+        self.round_trip.observe(seconds)
+        self.last_round_trip = seconds
+
+
+class Measures:
+    """What one node measures of its commands. Written by the parts that know, read by `app/metrics.py`."""
+
+    def __init__(self, profiles: Iterable[str] = (), store: StoreMeasures | None = None) -> None:
+        names = (*sorted(profiles), OTHER_PROFILE)
+        outcomes = [state for state in CommandState if state.final]
+        self.store = store or StoreMeasures()
+        self.commands: Counter[tuple[str, ...]] = Counter({(name, state): 0 for name in names for state in outcomes})
+        """Ended commands by profile and outcome."""
+        self.total = {key: Histogram() for key in self.commands}
+        """By profile and outcome: from the call to the hand-over, or to the wake-up when nobody was parked."""
+        self.register = Histogram()
+        """From the call to the store's reply."""
+        self.publish = Histogram()
+        """From handing the command over to its PUBACK."""
+        self.respond = {forwarded: Histogram() for forwarded in (False, True)}
+        """By whether it was forwarded: from handing the command over to the wake-up."""
+        self.record = Histogram()
+        """On the receiving node: from the response to the store's reply."""
+        self.deliver = Histogram()
+        """From the wake-up to the hand-over to a parked caller."""
+
+    def finished(
+        self,
+        profile: str,
+        state: CommandState,
+        *,
+        forwarded: bool = False,
+        register: float | None = None,
+        publish: float | None = None,
+        respond: float | None = None,
+        deliver: float | None = None,
+        total: float | None = None,
+    ) -> None:
+        """A command has ended; None for what was not measured. Once for each command, by whoever writes its record."""
+        key: tuple[str, ...] = (profile, state)
+        if key not in self.total:
+            key = (OTHER_PROFILE, state)
+        self.commands[key] += 1
+        if register is not None:
+            self.register.observe(register)
+        if publish is not None:
+            self.publish.observe(publish)
+        if respond is not None:
+            self.respond[forwarded].observe(respond)
+        if deliver is not None:
+            self.deliver.observe(deliver)
+        if total is not None:
+            self.total[key].observe(total)
+
+    def recorded(self, seconds: float) -> None:
+        """The store has a response that came in here."""
+        self.record.observe(seconds)

@@ -1,0 +1,186 @@
+"""deploy/redis/users.acl grants what nodes use and nothing else (S9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from redis.asyncio import Redis
+
+from app.cluster.base import NodeInfo
+from app.cluster.redis import RedisCluster
+from app.core.command import CommandState
+from app.core.errors import UnavailableError
+from app.core.identifiers import partition_of
+from app.store.base import Query
+from app.store.redis import RedisStateStore
+from app.store.redis_doctor import inspect
+from app.store.redis_rights import CHANNELS, COMMANDS, KEYS
+from app.system import SystemClock
+from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
+from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, RedisProcess
+from tests.waiting import eventually
+
+RULES = next(
+    line.split()[2:]
+    for line in (DEPLOY / "redis" / "users.acl").read_text().splitlines()
+    if line.startswith(f"user {NODE_USER} ")
+)
+GRANTS = [rule for rule in RULES if rule[0] in "+~&"]
+DATABASE = 1
+"""Not 0, which needs no SELECT."""
+
+
+def test_the_acl_of_redis_is_what_the_doctor_asks_for() -> None:
+    assert sorted(GRANTS) == sorted(
+        [*(f"+{one}" for one in COMMANDS), *(f"~{one}" for one in KEYS), *(f"&{one}" for one in CHANNELS)]
+    )
+    assert [rule for rule in RULES if rule not in GRANTS][2:] == ["resetkeys", "resetchannels", "-@all"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisProcess]:
+    with RedisProcess() as process:
+        yield process
+
+
+@pytest.fixture
+async def admin(server: RedisProcess) -> AsyncIterator[Redis]:
+    async with Redis.from_url(server.url, decode_responses=True) as client:
+        await client.flushall()
+        await client.script_flush()
+        await client.acl_log_reset()
+        yield client
+
+
+async def allow(admin: Redis, *rules: str) -> None:
+    await admin.execute_command("ACL", "SETUSER", "probe", "reset", "on", f">{NODE_PASSWORD}", *rules)  # type: ignore[no-untyped-call]
+
+
+def url_of(server: RedisProcess) -> str:
+    return f"redis://probe:{NODE_PASSWORD}@127.0.0.1:{server.port}/{DATABASE}"
+
+
+async def everything(url: str) -> None:
+    """All that nodes do to Redis, down to the rare branches of the scripts."""
+    store = RedisStateStore(url, clock=SystemClock(), counters=Counter())
+    await store.start()
+    try:
+        await of_commands(store)
+    finally:
+        await store.close()
+    await of_nodes(url)
+
+
+async def of_commands(store: RedisStateStore) -> None:
+    ordered = registration("dock-1", by_order(), by_value("flight"), key="k", fingerprint="f", quarantine=MINUTE)
+    await store.register(ordered)
+    await store.register(registration("dock-1", by_order(), key="k", fingerprint="f", home="node-b"))
+    await store.mark(ordered.command_id, CommandState.ACKNOWLEDGED)
+    await store.respond(answer(ordered, CommandState.RUNNING), "node-c")
+    await store.respond(answer(ordered), "node-c")
+    valued = registration("dock-2", by_value("flight", "dock-2"), retention=2 * MINUTE)
+    await store.register(valued)
+    await store.respond(answer(valued), "node-a")
+    overdue = [registration("dock-3", timeout=timedelta(milliseconds=1)) for _ in range(2)]
+    for one in overdue:
+        await store.register(one)
+    await store.finish(overdue[0].command_id, CommandState.TIMED_OUT, "node-a")
+    await store.respond(answer(overdue[0]), "node-a")
+    await store.sweep([partition_of("dock-3")], "node-b", timedelta())
+    await store.pending_of("node-a")
+    await store.outcomes([ordered.command_id])
+    await store.list_commands(Query(device_id="dock-1"))
+    await store.now()
+    await store.ping()
+
+
+async def of_nodes(url: str) -> None:
+    heard, living = asyncio.Event(), NodeInfo("n1", "01", "homing-n1-01", 0.0, ("x",))
+    members = [
+        RedisCluster(
+            url,
+            lease=timedelta(seconds=1.5),
+            session_life=MINUTE,
+            clock=SystemClock(),
+            counters=Counter(),
+            on_wake=lambda *_: None,
+            on_resubscribed=heard.set,
+            on_failure=lambda _: None,
+        )
+        for _ in range(2)
+    ]
+    member, other = members
+    try:
+        await member.join(living)
+        await asyncio.wait_for(heard.wait(), 5)
+        await member.still_member()
+        await member.nodes()
+        dead = NodeInfo("n2", "02", "homing-n2-02", 0.0, ("x",))
+        await other.join(dead)
+        await other.leave(session_kept=True)
+        (orphan,) = await member.orphans()
+        await member.claim(orphan, MINUTE)
+        await member.adopted(orphan)
+        await eventually(lambda: member.listening)
+        await asyncio.sleep(1.1)  # a heartbeat: PUBLISH to our own channel
+        await member.drain()
+    finally:
+        await member.leave()
+
+
+async def test_S9_the_grants_are_enough(server: RedisProcess, admin: Redis) -> None:
+    await allow(admin, *GRANTS)
+    await asyncio.wait_for(everything(url_of(server)), 20)
+    assert await admin.acl_log() == []
+
+
+@pytest.mark.parametrize("grant", GRANTS)
+async def test_S9_each_grant_is_needed_and_the_doctor_names_the_one_that_lacks(
+    grant: str, server: RedisProcess, admin: Redis
+) -> None:
+    await allow(admin, *(one for one in GRANTS if one != grant))
+
+    async def refused() -> bool:
+        return any(str(entry["object"]) in grant or grant[0] != "+" for entry in await admin.acl_log())
+
+    work = asyncio.create_task(everything(url_of(server)))
+    try:
+        await eventually(refused, 15)
+    finally:
+        work.cancel()
+        with suppress(asyncio.CancelledError, UnavailableError, ValueError, TimeoutError):
+            await work
+    if grant != "+select":  # without it there is not even a connection
+        url = url_of(server)
+        facts = await asyncio.to_thread(inspect, url, SystemClock().monotonic, "r1")
+        assert facts.missing_rights == [grant]
+        assert facts.user == "probe"
+
+
+async def test_S9_the_doctor_changes_nothing(server: RedisProcess, admin: Redis) -> None:
+    await allow(admin, *GRANTS)
+    facts = await asyncio.to_thread(inspect, url_of(server), SystemClock().monotonic, "r1")
+    assert facts.missing_rights == []
+    assert (await admin.info("keyspace")) == {}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "GET other:key", "SET mqtt:other x", "DEL mqtt:nodes:other", "KEYS *", "SCAN 0", "FLUSHALL", "CONFIG GET dir",
+        "EVAL return(1) 0", "SCRIPT FLUSH", "PUBLISH other x", "SUBSCRIBE other", "PSUBSCRIBE *", "ACL LIST", "MONITOR",
+        "CLIENT LIST", "SHUTDOWN", "BGSAVE", "MODULE LIST", "REPLICAOF NO ONE", "FUNCTION LIST",
+    ],
+)  # fmt: skip
+async def test_S9_everything_else_is_refused(command: str, redis_server: RedisProcess) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", redis_server.port)
+    writer.write(f"AUTH {NODE_USER} {NODE_PASSWORD}\r\n{command}\r\n".encode())
+    assert await reader.readline() == b"+OK\r\n"
+    assert (await reader.readline()).startswith(b"-NOPERM")
+    writer.close()
+    await writer.wait_closed()

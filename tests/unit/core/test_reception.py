@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from app.core.callback import Answer, Correlation
+from app.core.command import CommandState
+from app.core.reception import Reception, decode_receiver, encode_reception, reception_of
+from app.core.wakeup import decode_wake_up
+
+
+@pytest.mark.parametrize("correlation", list(Correlation))
+def test_what_is_encoded_is_decoded(correlation: Correlation) -> None:
+    reception = Reception(1_763_689_751_123_456, correlation, 0)
+    assert decode_receiver(b"node-1.a_b" + encode_reception(reception).encode()) == ("node-1.a_b", reception)
+
+
+def test_nothing_follows_the_name_where_nobody_wants_to_know() -> None:
+    answer = Answer("t", "d", Correlation.ID, "x", CommandState.SUCCEEDED)
+    assert reception_of(answer) is None
+    assert encode_reception(None) == ""
+    assert decode_receiver(b"n1") == ("n1", None)
+    assert decode_receiver(b"") == (None, None)
+
+
+@pytest.mark.parametrize("field", [b"n1 5", b"n1 5 i", b"n1 x i 7", b"n1 5 z 7", b"n1 5 i 7 8", b"\xff"])
+def test_rubbish_is_a_value_error(field: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - of any sort: the listener counts them
+        decode_receiver(field)
+
+
+def test_a_wake_up_carries_it() -> None:
+    command_id, outcome = decode_wake_up(b"042-A\0failed\x0017\0n2 16 v 300\0\0{}")
+    assert command_id == "042-A"
+    assert outcome is not None
+    assert (outcome.received_by, outcome.reception) == ("n2", Reception(16, Correlation.VALUE, 300))

@@ -1,0 +1,197 @@
+"""Dashboard, rules and docs speak of metrics that exist; every alert has its test and its runbook."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.metrics import FAMILIES
+from tests.services import find_binary
+
+ROOT = Path(__file__).parents[2]
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+OPERATIONS = ROOT / "docs" / "operations.md"
+LIBRARY = re.compile(r"(process|python_gc)_\w+|up|ALERTS")
+"""What Prometheus and its client library name themselves."""
+
+NAMES = re.compile(r"\b(?:homing|process|python_gc)_\w+|homing:[\w:]+")
+
+
+def exported() -> set[str]:
+    """All names of samples of our own."""
+    return {
+        name
+        for family in FAMILIES
+        for name in (
+            [f"{family.name}_{part}" for part in ("bucket", "sum", "count")]
+            if family.kind == "histogram"
+            else [family.shown]
+        )
+    }
+
+
+def rules() -> list[dict[str, Any]]:
+    loaded = yaml.safe_load((PROMETHEUS / "homing.rules.yml").read_text())
+    return [rule for group in loaded["groups"] for rule in group["rules"]]
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+def recorded() -> set[str]:
+    return {rule["record"] for rule in rules() if "record" in rule}
+
+
+def dashboard() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "homing.json").read_text())
+    return loaded
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+
+
+def strings_of(value: object, key: str) -> Iterator[str]:
+    """All strings under this key, at any depth."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if name == key and isinstance(member, str):
+                yield member
+            yield from strings_of(member, key)
+    elif isinstance(value, list):
+        for member in value:
+            yield from strings_of(member, key)
+
+
+def dashboard_queries() -> list[str]:
+    return [*strings_of(dashboard(), "expr"), *strings_of(dashboard()["templating"], "definition")]
+
+
+def metrics_in(queries: list[str]) -> set[str]:
+    """Names of metrics, without what stands in quotes."""
+    return {name for query in queries for name in NAMES.findall(re.sub(r'"[^"]*"', '""', query))}
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    asked = metrics_in(dashboard_queries())
+    assert len(asked) > 30
+    assert {name for name in asked if not LIBRARY.fullmatch(name)} <= exported() | recorded()
+
+
+def test_the_rules_ask_for_metrics_that_exist() -> None:
+    asked = metrics_in([rule["expr"] for rule in rules()])
+    assert len(asked) > 20
+    assert {name for name in asked if not LIBRARY.fullmatch(name)} <= exported() | recorded()
+
+
+def test_every_family_is_in_the_dashboard_or_a_rule_or_is_plainly_informative() -> None:
+    asked = metrics_in([*dashboard_queries(), *(rule["expr"] for rule in rules())])
+    unused = {
+        family.shown
+        for family in FAMILIES
+        if not asked & {family.shown, *(f"{family.name}_{part}" for part in ("bucket", "sum", "count"))}
+    }
+    assert unused == {
+        *("homing_build_info", "homing_commands_joined_total", "homing_lease_renewals_failed_total"),
+        *("homing_mqtt_connections_total", "homing_mqtt_reading_paused_total", "homing_node_state"),
+        "homing_store_scripts_reloaded_total",
+    }
+
+
+def test_every_metric_is_documented_as_it_is() -> None:
+    text = OPERATIONS.read_text()
+    section = text.partition("## Metrics")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `homing_")]
+    assert rows == [
+        f"| `{family.shown}` | {family.kind} | {', '.join(f'`{label}`' for label in family.labels)} | {family.about} |"
+        for family in FAMILIES
+    ]
+
+
+def test_every_alert_has_a_sentence_a_severity_and_a_section_that_says_what_to_do() -> None:
+    text = OPERATIONS.read_text()
+    section = text.partition("## What each alert means and what to do")[2].partition("\n## ")[0]
+    told = re.findall(r"^### (\w+)\n\n(.+?)(?=\n\n###|\Z)", section.strip(), re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in told] == list(alerts())
+    for name, rule in alerts().items():
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{name.lower()}"
+        assert rule["annotations"]["summary"]
+        assert rule["labels"]["severity"] in ("page", "ticket", "info")
+
+
+def test_every_alert_is_tested_to_fire_and_not_to_fire() -> None:
+    tests = yaml.safe_load((PROMETHEUS / "homing.rules.test.yml").read_text())["tests"]
+    fires: set[str] = set()
+    quiet: set[str] = set()
+    for one in tests:
+        for asked in one["alert_rule_test"]:
+            (fires if asked["exp_alerts"] else quiet).add(asked["alertname"])
+    assert fires == quiet == set(alerts())
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+def test_every_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
+    assert panel["description"]
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert panel["targets"]
+    assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+
+
+def test_the_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    ids = set()
+    for panel in dashboard()["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        ids.add(panel["id"])
+    assert len(ids) == len(dashboard()["panels"])
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [find_binary("promtool", package="prometheus"), *arguments]
+    return subprocess.run(command, cwd=PROMETHEUS, capture_output=True, text=True, check=False, timeout=50)
+
+
+def test_promtool_finds_every_alert_fire_when_it_should() -> None:
+    ran = promtool("test", "rules", "homing.rules.test.yml")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_promtool_accepts_rules_and_scrape_config() -> None:
+    ran = promtool("check", "config", "--lint=all", "--lint-fatal", "prometheus.yml")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_promtool_parses_the_queries_of_the_dashboard(tmp_path: Path) -> None:
+    """As recording rules, with Grafana's variables filled in."""
+    queries = [query.replace("$__rate_interval", "5m") for query in strings_of(dashboard(), "expr")]
+    rule = [{"record": f"panel:query:{number}", "expr": query} for number, query in enumerate(queries)]
+    file = tmp_path / "queries.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rule}]}))
+    ran = promtool("check", "rules", "--lint=none", str(file))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_rule_that_is_broken_is_found(tmp_path: Path) -> None:
+    """The tests of the rules must be able to fail."""
+    broken = (PROMETHEUS / "homing.rules.yml").read_text().replace("homing_node_ready == 0", "homing_node_ready == 2")
+    (tmp_path / "homing.rules.yml").write_text(broken)
+    (tmp_path / "homing.rules.test.yml").write_text((PROMETHEUS / "homing.rules.test.yml").read_text())
+    ran = promtool("test", "rules", str(tmp_path / "homing.rules.test.yml"))
+    assert ran.returncode == 1
+    assert "HomingNodeNotReady" in ran.stdout + ran.stderr

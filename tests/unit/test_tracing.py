@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from app.callbacks.traced import TracedMqtt
+from app.core.errors import BrokerUnavailableError, ConfigurationError
+from app.core.messages import Publication
+from app.main import mqtt_options
+from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
+from app.observability import Counters
+from app.settings import Settings, TracingSettings, load_settings
+from app.tracing import QUEUE, Tracing, context_of, endpoint_of, same_trace
+from tests.waiting import eventually
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Kept(SpanExporter):
+    """Keeps what it gets; waits while `closed`."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+        self.open = threading.Event()
+        self.open.set()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.open.wait(10)
+        self.spans += spans
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None: ...
+
+
+@asynccontextmanager
+async def tracer(counters: Counters, **settings: float) -> AsyncIterator[tuple[Tracing, Kept]]:
+    kept = Kept()
+    made = Tracing(TracingSettings(endpoint="http://x", **settings), "n1", "i1", counters, kept)
+    yield made, kept
+    kept.open.set()
+    await made.close()
+
+
+async def test_a_slow_collector_costs_spans_which_are_counted_and_never_memory() -> None:
+    counters = Counters()
+    async with tracer(counters) as (tracing, kept):
+        kept.open.clear()
+        for _ in range(QUEUE + 1000):
+            tracing.begin("x").end()
+        assert 0 < counters["trace.dropped"] <= 1000
+    assert len(kept.spans) + counters["trace.dropped"] == QUEUE + 1000
+    assert counters["trace.exported"] == len(kept.spans)
+
+
+async def test_an_error_is_noted_by_its_kind_and_not_by_its_words() -> None:
+    async with tracer(Counters()) as (tracing, kept):
+        with pytest.raises(ValueError, match="secret"), tracing.span("x"):
+            raise ValueError("secret")
+    (span,) = kept.spans
+    assert dict(span.attributes or {}) == {"error.type": "ValueError"}
+    assert span.events == ()
+    assert span.status.description is None
+    assert not span.status.is_ok
+
+
+async def test_the_callers_decision_counts_more_than_the_ratio() -> None:
+    async with tracer(Counters(), sample_ratio=0) as (tracing, kept):
+        for parent in (PARENT, PARENT[:-1] + "0", "rubbish", ""):
+            tracing.begin("x", parent=parent).end()
+    assert len(kept.spans) == 1
+
+
+async def test_a_publish_that_is_refused_ends_its_span() -> None:
+    async with tracer(Counters()) as (tracing, kept):
+        client = TracedMqtt(LoopbackMqttClient(LoopbackBroker(), "c", Counters()), tracing)
+        with pytest.raises(BrokerUnavailableError):
+            _puback = client.publish(Publication("a", b""))
+        await client.start([], lambda delivery: delivery.acknowledge())
+        await eventually(lambda: client.connected)
+        publication = Publication("a", b"")
+        await client.publish(publication)
+        await client.stop()
+        await asyncio.sleep(0)
+    refused, sent = kept.spans
+    assert (refused.status.is_ok, sent.status.is_ok) == (False, True)
+    assert sent.context is not None
+    assert format(sent.context.span_id, "016x") in dict(publication.user_properties)["traceparent"]
+
+
+def test_what_is_no_context_belongs_to_no_trace() -> None:
+    assert same_trace(PARENT, PARENT[:36] + "b7ad6b7169203332-01")
+    assert not same_trace("rubbish", "rubbish")
+    assert not same_trace("rubbish", PARENT)
+    assert not context_of("")
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("http://c:4318", "http://c:4318/v1/traces"),
+        ("http://c:4318/", "http://c:4318/v1/traces"),
+        ("https://c/otlp/v1/traces", "https://c/otlp/v1/traces"),
+    ],
+)
+def test_the_path_of_otlp_is_added_where_there_is_none(given: str, used: str) -> None:
+    assert endpoint_of(given) == used
+
+
+def test_off_by_default_and_then_nothing_is_asked_of_the_broker() -> None:
+    settings = Settings()
+    assert settings.tracing.endpoint == ""
+    assert not mqtt_options(settings, "c").user_properties
+
+
+def test_a_wrong_endpoint_gives_a_sentence() -> None:
+    with pytest.raises(ConfigurationError, match="HOMING_TRACING_ENDPOINT: scheme 'grpc' is unknown; allowed: http"):
+        load_settings(tracing={"endpoint": "grpc://c:4317"})
