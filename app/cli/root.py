@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from app import __version__
+from app.cli.analyze import analyze, generate_log
 from app.cli.bench import bench
 from app.cli.chaos import chaos
 from app.cli.demo import demo
@@ -25,7 +26,7 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, demo, send, simulate, bench, chaos, doctor):
+for command in (serve, demo, send, simulate, analyze, generate_log, bench, chaos, doctor):
     application.command()(command)
 
 

@@ -52,7 +52,6 @@ DRIVERS = {
     "fsspec": ("app/latency/*", "app/analysis/*"),
     "jinja2": ("app/analysis/*",),
     "opentelemetry": ("app/tracing.py",),
-    "plotly": ("app/analysis/*",),
     "prometheus_client": ("app/metrics.py", "app/api/*"),
     "pyarrow": ("app/latency/*", "app/analysis/*"),
     "pydantic_settings": ("app/settings.py",),

@@ -1,0 +1,65 @@
+"""deploy/compose.yaml and deploy/Dockerfile: settings that exist, and time enough to stop."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.cli.server import GRACE_SECONDS
+from app.node import STOP_BUDGET
+from app.settings import load_settings
+from tests.deploy.test_kubernetes import known_variables
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+@pytest.fixture
+def services() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    return found
+
+
+def test_nodes_differ_by_their_name_and_port_alone(services: dict[str, dict[str, Any]]) -> None:
+    nodes = [services[f"node-{number}"] for number in (1, 2, 3)]
+    for node in nodes:
+        assert node["environment"].pop("HOMING_NODE_ID")
+        assert node.pop("ports")
+    assert nodes[0] == nodes[1] == nodes[2]
+
+
+def test_settings_exist_and_are_valid(services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    dockerfile = re.findall(r"(HOMING_[A-Z_]+)=(\S+)", (DEPLOY / "Dockerfile").read_text())
+    given = {
+        **dict(dockerfile),
+        **services["node-3"]["environment"],
+        "HOMING_LOG_LEVEL": "info",
+        "HOMING_LATENCY_LOG_INTERVAL": "1m",
+    }
+    assert not given.keys() - known_variables()
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    assert load_settings(_env_file=None).api.host == "0.0.0.0"  # noqa: S104 - what a container has to listen on
+
+
+def test_a_node_has_the_time_that_it_takes_to_stop(services: dict[str, dict[str, Any]]) -> None:
+    drain = load_settings(_env_file=None).cluster.drain_delay.total_seconds()
+    assert float(services["node-1"]["stop_grace_period"].removesuffix("s")) >= drain + GRACE_SECONDS + STOP_BUDGET
+
+
+def test_nothing_runs_as_root_or_can_write_to_its_root_file_system(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        if "homing" not in service["image"] and "prom/" not in service["image"]:
+            assert service["user"].split(":")[0] not in ("", "0", "root"), name
+
+
+def test_ports_are_opened_for_this_machine_alone(services: dict[str, dict[str, Any]]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert len(ports) == 5
+    assert all(port.startswith("127.0.0.1:") for port in ports)
