@@ -1,0 +1,121 @@
+"""The streaming query: outcomes to counts per minute, method and bucket; a minute comes out once, when it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from app.analysis.cells import bucket, ends_of, shift_of
+from app.analysis.log import struct_type
+from app.analysis.stream.judge import MINUTE, Window
+from app.analysis.stream.options import FollowOptions
+from app.latency.schema import COLUMNS, PARTITIONS, Kind
+
+READ: Final = frozenset(column.name for column in COLUMNS if column.required) | {"profile", "method", "total_us"}
+"""Columns of the log that the query reads."""
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",
+    # What is no Parquet, or another kind of it, is left out; app/analysis/stream/foreign.py counts it.
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    # The vectorized reader ends the query when a foreign file has a list where we have a text; this one does not.
+    "spark.sql.parquet.enableVectorizedReader": "false",
+}
+_ANSWERED: Final = "outcome IN ('succeeded', 'failed')"
+_WHOLE: Final = " AND ".join(f"{column.name} IS NOT NULL" for column in COLUMNS if column.required)
+"""Also makes Spark read these columns, and so leave out files that have none or others of these names."""
+_COUNTS: Final = {
+    "commands": "count(*)",
+    "answered": f"count_if({_ANSWERED})",
+    "failed": "count_if(outcome = 'failed')",
+    "timed_out": "count_if(outcome = 'timed_out')",
+    "cancelled": "count_if(outcome = 'cancelled')",
+    "unsent": "count_if(outcome = 'unsent')",
+    "max_us": f"max(IF({_ANSWERED} AND total_us >= 0, total_us, NULL))",
+}
+
+
+def start(
+    spark: SparkSession, options: FollowOptions, checkpoint: str, take: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """Start it. `take` gets the closed minutes of each batch; after a crash it gets the last batch again, the same."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - an extra
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    session = spark.newSession()
+    for key, value in SETTINGS.items():
+        session.conf.set(key, value)
+    columns = StructType([field for field in struct_type().fields if field.name not in PARTITIONS])
+    source = session.readStream.schema(columns).options(
+        maxFilesPerTrigger=options.max_files,
+        pathGlobFilter="*.parquet",
+        recursiveFileLookup=True,  # with partitions, a file in a folder of another form would end the query
+    )
+    of_answered = f"IF({_ANSWERED} AND total_us >= 0, {bucket('total_us', 'shift')}, NULL)"
+    lateness = f"{round(options.lateness.total_seconds() * 1000)} milliseconds"
+    minute = f.window("recorded_at", f"{MINUTE} seconds").alias("minute")
+    minutes = (
+        source.parquet(options.log_dir)
+        .where(f"kind = '{Kind.OUTCOME}' AND {_WHOLE}")
+        .withColumn("shift", f.expr(shift_of("total_us")))
+        .withWatermark("recorded_at", lateness)
+        .groupBy(minute, "profile", "method", f.expr(of_answered).alias("bucket"))
+        .agg(*(f.expr(sql).alias(name) for name, sql in _COUNTS.items()))
+    )
+    writer = minutes.writeStream.outputMode("append").foreachBatch(take).option("checkpointLocation", checkpoint)
+    if options.once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{round(options.trigger.total_seconds() * 1000)} milliseconds").start()
+
+
+def closed_windows(minutes: DataFrame) -> list[Window]:
+    """The closed minutes of a batch, each method alone and all together. Only counts per bucket leave Spark."""
+    rows = minutes.selectExpr("unix_seconds(minute.start) AS start", "profile", "method", "bucket", *_COUNTS).collect()
+    cells = [row.asDict() for row in rows]
+    return [
+        *_windows(cells, lambda cell: (cell["start"], cell["profile"] or "", cell["method"] or "")),
+        *_windows([{**cell, "profile": None, "method": None} for cell in cells], lambda cell: (cell["start"],)),
+    ]
+
+
+def _windows(cells: list[dict[str, Any]], key: Callable[[dict[str, Any]], Any]) -> Iterable[Window]:
+    for _, group in groupby(sorted(cells, key=key), key):
+        yield _window(list(group))
+
+
+def _window(cells: list[dict[str, Any]]) -> Window:
+    histogram: dict[int, int] = {}
+    for cell in cells:
+        if cell["bucket"] is not None:
+            histogram[cell["bucket"]] = histogram.get(cell["bucket"], 0) + cell["commands"]
+    longest = max((cell["max_us"] for cell in cells if cell["max_us"] is not None), default=0)
+    counts = {name: sum(cell[name] for cell in cells) for name in _COUNTS if name != "max_us"}
+    return Window(
+        start=cells[0]["start"],
+        profile=cells[0]["profile"],
+        method=cells[0]["method"],
+        **counts,
+        p50_us=_percentile(histogram, 500, longest),
+        p90_us=_percentile(histogram, 900, longest),
+        p99_us=_percentile(histogram, 990, longest),
+        p999_us=_percentile(histogram, 999, longest),
+        max_us=longest if histogram else None,
+    )
+
+
+def _percentile(histogram: dict[int, int], per_mille: int, longest: int) -> int | None:
+    """The nearest rank, from the middle of its bucket; as in the other tables."""
+    rank = -(-sum(histogram.values()) * per_mille // 1000)
+    for number, count in sorted(histogram.items()):
+        rank -= count
+        if rank <= 0:
+            low, high = ends_of(number)
+            return min(low + (high - low - 1) // 2, longest)
+    return None

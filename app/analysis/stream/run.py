@@ -1,0 +1,194 @@
+"""The run: the query, what each batch leaves behind, alerts on their way, and what the stream says about itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.analysis.stream import query
+from app.analysis.stream.files import as_json, held, write_whole
+from app.analysis.stream.foreign import Foreign
+from app.analysis.stream.judge import MINUTE, STATE_VERSION, Judge, Window, alert
+from app.analysis.stream.options import FOLDER, FollowOptions
+from app.analysis.stream.outbox import Outbox, Webhook, to_log
+from app.analysis.tables import WINDOWS
+from app.core.errors import ConfigurationError, HomingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CHECKPOINT: Final = "_checkpoint"
+STATES: Final = "_state"
+ALERTS: Final = "alerts"
+STATUS: Final = "status.json"
+FOREIGN: Final = "_foreign.json"
+STATES_KEPT: Final = 5
+TURN_SECONDS: Final = 1.0
+REPORTS_KEPT: Final = 200
+"""More than Spark keeps."""
+
+Say = Callable[[str], None]
+
+
+class StreamError(HomingError):
+    """The stream cannot go on; started again, it goes on where it was."""
+
+
+def follow(spark: SparkSession, options: FollowOptions, say: Say = lambda _text: None) -> None:
+    """Follow the log until there is an error, or KeyboardInterrupt, or, with `once`, until all is done.
+
+    ConfigurationError when OUT is in use or belongs to another log; StreamError when it cannot go on.
+    """
+    options.check()
+    folder = options.out / FOLDER
+    for name in (WINDOWS.name, STATES, ALERTS):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    with held(folder):
+        _same_log(folder, options)
+        outbox = Outbox(folder / ALERTS, Webhook(options.webhook) if options.webhook else to_log)
+        status = _Status(folder, options, outbox, say)
+        batches = Batches(folder, options, outbox)
+        with _running(spark, options, folder, batches) as running:
+            while not running.awaitTermination(TURN_SECONDS):
+                status.turn(running)
+            status.turn(running)
+
+
+class Batches:
+    """What is done with the closed minutes of a batch: all of it the same when it is done again."""
+
+    def __init__(self, folder: Path, options: FollowOptions, outbox: Outbox) -> None:
+        self._folder = folder
+        self._bands = options.bands
+        self._outbox = outbox
+
+    def take(self, minutes: DataFrame, batch: int) -> None:
+        """Write windows, alerts and state under names that the number of the batch gives."""
+        windows = query.closed_windows(minutes)
+        if not windows:
+            return
+        judge = Judge(self._bands, self._state_before(batch))
+        breaches = judge.judge(windows)
+        write_whole(self._folder / WINDOWS.name / f"batch-{batch:09d}.parquet", _parquet(windows))
+        for number, breach in enumerate(breaches):
+            self._outbox.put(f"{batch:09d}-{number:04d}.json", alert(breach))
+        write_whole(self._folder / STATES / f"{batch:09d}.json", as_json(judge.state))
+        for old in sorted((self._folder / STATES).glob("*.json"))[:-STATES_KEPT]:
+            old.unlink()
+
+    def _state_before(self, batch: int) -> dict[str, Any] | None:
+        earlier = [path for path in (self._folder / STATES).glob("*.json") if int(path.stem) < batch]
+        if not earlier:
+            return None
+        latest = max(earlier)
+        state: dict[str, Any] = json.loads(latest.read_bytes())
+        if state["version"] != STATE_VERSION:
+            said = f"version is {state['version']!r}; allowed: {STATE_VERSION}"
+            raise StreamError(f"{latest}: {said}. Take another --out")
+        return state
+
+
+class _Status:
+    """Sends alerts and writes status.json, beside the batches."""
+
+    def __init__(self, folder: Path, options: FollowOptions, outbox: Outbox, say: Say) -> None:
+        self._folder = folder
+        self._outbox = outbox
+        self._say = say
+        state = folder / FOREIGN
+        self._foreign = Foreign(options.log_dir, json.loads(state.read_bytes()) if state.exists() else None)
+        self._every = options.trigger.total_seconds()
+        self._turns_to_look = 0.0
+        self._too_late = _TooLate()
+        self._said = ""
+
+    def turn(self, running: Any) -> None:  # noqa: ANN401 - Spark's
+        """Once a second or so."""
+        self._outbox.send_pending()
+        self._turns_to_look -= TURN_SECONDS
+        if self._turns_to_look <= 0:
+            self._turns_to_look = self._every
+            if self._foreign.look():
+                write_whole(self._folder / FOREIGN, as_json(self._foreign.state))
+        said: dict[str, Any] = {"left_out_files": self._foreign.counts, "alerts": self._outbox.counts()}
+        for progress in running.recentProgress:
+            self._too_late.see(progress)
+            said |= {"batch": progress["batchId"], "watermark": dict(progress["eventTime"]).get("watermark")}
+        said["too_late_cells"] = self._too_late.total
+        text = as_json(said).decode()
+        if text != self._said:
+            self._said = text
+            write_whole(self._folder / STATUS, text.encode())
+            self._say(" ".join(text.split()))
+
+
+class _TooLate:
+    """Counts what came behind the watermark: cells (a minute, method and bucket of a part of a file), not records."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._of: dict[int, int] = {}
+
+    def see(self, progress: Any) -> None:  # noqa: ANN401 - Spark's
+        """A report on a batch, which may come several times."""
+        batch = int(progress["batchId"])
+        dropped = sum(int(one["numRowsDroppedByWatermark"]) for one in progress["stateOperators"])
+        self.total += max(0, dropped - self._of.get(batch, 0))
+        self._of[batch] = max(dropped, self._of.pop(batch, 0))
+        while len(self._of) > REPORTS_KEPT:
+            del self._of[next(iter(self._of))]
+
+
+@contextmanager
+def _running(spark: SparkSession, options: FollowOptions, folder: Path, batches: Batches) -> Iterator[Any]:
+    """The query while it runs; its failures as StreamError."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
+
+    try:
+        started = query.start(spark, options, str(folder / CHECKPOINT), batches.take)
+        try:
+            yield started
+        finally:
+            started.stop()
+    except PySparkException as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise StreamError(f"the stream ended: {lines[0] if lines else type(error).__name__}") from error
+
+
+def _same_log(folder: Path, options: FollowOptions) -> None:
+    """A checkpoint knows the files of one log; with another it would repeat or lose."""
+    place = options.log_dir if "://" in options.log_dir else str(Path(options.log_dir).resolve())
+    file = folder / "_log.json"
+    if not file.exists():
+        write_whole(file, as_json({"log": place}))
+    elif (before := json.loads(file.read_bytes())["log"]) != place:
+        raise ConfigurationError(f"--out: {folder} follows {before}; take another --out for {place}")
+
+
+_ARROW: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+def _parquet(windows: list[Window]) -> bytes:
+    schema = pa.schema([(column.name, _ARROW[str(column.type)]) for column in WINDOWS.columns])
+    rows = []
+    for window in sorted(windows, key=lambda one: (one.start, one.series)):
+        row = asdict(window)
+        row["start"] = window.start * 1_000_000
+        row["end"] = (window.start + MINUTE) * 1_000_000
+        rows.append(row)
+    columns = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
+    return bytes(sink.getvalue())

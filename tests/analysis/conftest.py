@@ -1,0 +1,19 @@
+"""One Spark for all tests of the analysis: it takes seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from app.analysis.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("homing tests", "local[2]", {"spark.sql.shuffle.partitions": "2"}) as session:
+        yield session

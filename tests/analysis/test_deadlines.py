@@ -1,0 +1,261 @@
+"""Learned deadlines: against a plain computation over the same files, and against what was planted."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from app.analysis.cells import bucket, ends_of, shift_of
+from app.analysis.deadlines import Cell, DeadlineOptions, End, back_test, recommend, samples
+from app.analysis.deadlines_query import Learned, cut_of, learn
+from app.analysis.devices import GROUP_PATTERN
+from app.analysis.log import struct_type
+from app.core.deadlines import LearnedTimeouts
+from app.core.errors import ConfigurationError
+from app.profiles.timeouts import load_timeouts
+from tests.analysis.small_logs import BEGIN, late, outcome, timed_out, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(180)  # Spark starts with the first test
+HOURS = 10
+OPTIONS = DeadlineOptions(quantile=0.99, margin=0.5, shortest=timedelta(milliseconds=1))
+RULE = GROUP_PATTERN
+
+
+def planted(rng: random.Random) -> Iterator[dict[str, Any]]:
+    """Two groups of devices, the second slower; a small third one; answers that come late, or never."""
+    for number in range(6000):
+        at = 3600 * HOURS * number / 6000
+        group, median = ("dock-fw1", 400) if number % 3 else ("dock-fw2", 1200)
+        group = "dock-fw3" if number % 150 == 0 else group
+        device = f"{group}-{number % 7:04d}"
+        took = median * math.exp(rng.gauss(0, 0.4))
+        if number % 100 == 1:
+            command = timed_out(at + 10, device_id=device)
+            yield command
+            if number % 200 == 1:
+                yield late(command, 10_500 + number / 10)
+            continue
+        if number % 100 == 2:
+            yield outcome(at, took, device_id=device, outcome="cancelled")
+            continue
+        yield outcome(at, took, device_id=device, outcome="failed" if number % 50 == 3 else "succeeded")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("log")
+    write(folder, planted(random.Random(7)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def learned(spark: SparkSession, log: Path) -> Learned:
+    frame = spark.read.schema(struct_type()).parquet(str(log))
+    return learn(frame, BEGIN, BEGIN + timedelta(hours=HOURS - 1), RULE, OPTIONS)
+
+
+def plain(log: Path, sql: str) -> list[tuple[Any, ...]]:
+    """The same with DuckDB: `took` and `allowed` in microseconds, `answered` null for those without a response."""
+    found = duckdb.sql(
+        f"""WITH log AS (SELECT * FROM read_parquet('{log}/*/*/*.parquet')),
+        late AS (SELECT command_id, min(recorded_at) AS late_at FROM log WHERE kind = 'late' GROUP BY ALL),
+        command AS (
+          SELECT *, epoch_us(coalesce(late_at, IF(outcome = 'timed_out', NULL, recorded_at))) - epoch_us(registered_at)
+            AS took, epoch_us(deadline_at) - epoch_us(registered_at) AS allowed,
+            regexp_extract(device_id, '{RULE}', 1) AS device_group
+          FROM log LEFT JOIN late USING (command_id)
+          WHERE kind = 'outcome' AND outcome IN ('succeeded', 'failed', 'timed_out'))
+        {sql}"""
+    )
+    assert found is not None
+    return found.fetchall()
+
+
+def row_of(learned: Learned, group: str | None) -> dict[str, Any]:
+    (row,) = [row for row in learned.deadlines if row["device_group"] == group]
+    return row
+
+
+def test_quantiles_and_counts_are_those_of_a_plain_computation(learned: Learned, log: Path) -> None:
+    sql = "count(took), quantile_disc(took, 0.99), count_if(took > allowed), count_if(took IS NULL) FROM command"
+    expected = {None: plain(log, f"SELECT {sql}")[0]}
+    expected |= {row[0]: row[1:] for row in plain(log, f"SELECT device_group, {sql} GROUP BY ALL")}
+    assert {row["device_group"] for row in learned.deadlines} == set(expected)
+    for group, (responses, exact, came_late, never) in expected.items():
+        row = row_of(learned, group)
+        assert (row["responses"], row["late"], row["never_answered"]) == (responses, came_late, never)
+        assert exact <= row["quantile_us"] <= exact * (1 + 1 / 64)
+
+
+def test_a_late_response_counts_with_its_true_time(learned: Learned) -> None:
+    """Else the 99th percentile would end at the deadline: 1 % of the commands are late or never answered."""
+    assert row_of(learned, None)["late"] > 0
+    assert max(ends_of(0)[0], row_of(learned, None)["logged_timeout_us"]) == 10_000_000
+
+
+def test_groups_are_drawn_towards_their_method_by_the_stated_formula(learned: Learned) -> None:
+    whole = row_of(learned, None)
+    for group in ("dock-fw1", "dock-fw2"):
+        row = row_of(learned, group)
+        weight = row["responses"] / (row["responses"] + 10 / 0.01)
+        shrunk = math.exp(weight * math.log(row["quantile_us"]) + (1 - weight) * math.log(whole["quantile_us"]))
+        assert row["weight"] == pytest.approx(weight)
+        assert row["shrunk_us"] == pytest.approx(shrunk, abs=1)
+        low, high = sorted((row["quantile_us"], whole["quantile_us"]))
+        assert low < row["shrunk_us"] < high
+        assert shrunk * 1.5 <= row["timeout_us"] <= shrunk * 1.5 * 1.01
+    assert (whole["weight"], whole["shrunk_us"]) == (1, whole["quantile_us"])
+
+
+def test_too_small_a_sample_gets_no_timeout_of_its_own(learned: Learned, tmp_path: Path) -> None:
+    small = row_of(learned, "dock-fw3")
+    assert (small["timeout_us"], small["why_not"]) == (None, "40 responses; at least 100 are needed")
+    file = load(learned, tmp_path)
+    of_method = timedelta(microseconds=row_of(learned, None)["timeout_us"])
+    assert file.timeout("dji", "takeoff", "dock-fw3-0001") == of_method
+    assert file.timeout("dji", "takeoff", "dock-fw2-0001") == timedelta(
+        microseconds=row_of(learned, "dock-fw2")["timeout_us"]
+    )
+    assert file.timeout("dji", "land", "dock-fw2-0001") is None
+
+
+def load(learned: Learned, tmp_path: Path) -> LearnedTimeouts:
+    """As a node does."""
+    path = tmp_path / "timeouts.toml"
+    path.write_text(learned.file, encoding="utf-8")
+    return load_timeouts(path)
+
+
+def test_the_back_test_is_that_of_a_plain_computation(spark: SparkSession, learned: Learned, log: Path) -> None:
+    """Learned from the first eight hours with what was known then, judged on the last two."""
+    assert learned.cut == BEGIN + timedelta(hours=8)
+    cut = f"TIMESTAMPTZ '{learned.cut.isoformat()}'"
+    earlier = (
+        f"SELECT count(took), quantile_disc(took, 0.99) FROM command WHERE recorded_at < {cut} "
+        f"AND (late_at IS NULL OR late_at < {cut})"
+    )
+    early = [one for one in (log.glob("*/*/*.parquet")) if one.parent.name < "hour=08"]
+    frame = spark.read.schema(struct_type()).parquet(*map(str, early))
+    blind = DeadlineOptions(quantile=0.99, margin=0.5, shortest=timedelta(milliseconds=1), held_out=0)
+    then = learn(frame, BEGIN, BEGIN + timedelta(hours=7), RULE, blind)
+    ((responses, exact),) = plain(log, earlier)
+    assert row_of(then, None)["responses"] == responses
+    assert exact <= row_of(then, None)["quantile_us"] <= exact * (1 + 1 / 64)
+    timeouts = {row["device_group"] or "": row["timeout_us"] for row in then.deadlines if row["timeout_us"]}
+    cases = " ".join(f"WHEN '{group}' THEN {timeout}" for group, timeout in timeouts.items() if group)
+    ((commands, known, wrong, wrong_logged, waited, logged),) = plain(
+        log,
+        f"""SELECT count(*), count(took), count_if(took > learned), count_if(took > allowed),
+          sum(least(coalesce(took, learned), learned)) / 1e6, sum(least(coalesce(took, allowed), allowed)) / 1e6
+        FROM (SELECT *, CASE device_group {cases} ELSE {timeouts[""]} END AS learned FROM command
+          WHERE recorded_at >= {cut})
+        """,
+    )
+    whole, method = learned.deadlines_test
+    assert (whole["grain"], method["grain"], method["method"]) == ("all", "method", "takeoff")
+    for row in (whole, method):
+        assert (row["commands"], row["responses"], row["wrong_logged"], row["without"]) == (
+            commands,
+            known,
+            wrong_logged,
+            0,
+        )
+        assert wrong <= row["wrong"] <= wrong + 3  # those in the bucket of the timeout count, too
+        assert row["waited_s"] == pytest.approx(waited, rel=0.001)
+        assert row["waited_logged_s"] == pytest.approx(logged)
+        assert row["saved_s"] == pytest.approx(logged - waited, rel=0.01)
+        assert row["wrong_share"] == row["wrong"] / known
+
+
+def cell(end: End, took_us: int | None, commands: int = 1, **other: Any) -> Cell:
+    values: dict[str, Any] = {"group": "", "held_out": True, "known_late": False, "timeout_us": 10_000_000 * commands}
+    number = None if took_us is None else next(one for one in range(4096) if ends_of(one)[1] > took_us)
+    return Cell(
+        "dji",
+        "takeoff",
+        **{**values, **other},
+        end=end,
+        bucket=number,
+        commands=commands,
+        sum_us=(took_us or 0) * commands,
+    )
+
+
+def test_the_back_test_of_planted_commands() -> None:
+    commands = [
+        cell(End.ANSWERED, 1_000_000, 90),
+        cell(End.ANSWERED, 5_000_000, 6),
+        cell(End.LATE, 12_000_000, 2),
+        cell(End.NEVER, None, 2),
+        cell(End.CANCELLED, 500_000, 50),
+    ]
+    (whole, _) = back_test(commands, {("dji", "takeoff", ""): 4_000_000})
+    assert (whole["commands"], whole["responses"], whole["wrong"], whole["wrong_logged"]) == (100, 98, 8, 2)
+    assert whole["waited_logged_s"] == 90 + 30 + 20 + 20
+    assert whole["waited_s"] == 90 + 24 + 8 + 8
+    assert (whole["saved_s"], whole["saved_share"]) == (30, 30 / 160)
+    assert back_test(commands, {})[0]["without"] == 100
+
+
+def test_a_late_response_that_nobody_knew_of_is_no_response_yet() -> None:
+    cells = [
+        cell(End.LATE, 12_000_000, held_out=False, known_late=True),
+        cell(End.CANCELLED, 1_000_000, held_out=False, known_late=True),
+        cell(End.ANSWERED, 1_000_000, held_out=False),
+        cell(End.ANSWERED, 1_000_000),
+    ]
+    then, now = (samples(cells, training=training)["dji", "takeoff", ""] for training in (True, False))
+    assert (then.responses, then.late, then.never) == (1, 0, 1)
+    assert (now.responses, now.late, now.never) == (4, 1, 0)
+
+
+def test_timeouts_keep_within_their_bounds() -> None:
+    cells = [cell(End.ANSWERED, took, 1000)._replace(method=name) for took, name in ((1000, "fast"), (10**9, "slow"))]
+    options = DeadlineOptions(shortest=timedelta(seconds=2), longest=timedelta(seconds=30))
+    rows = recommend(samples(cells, training=False), options)
+    assert {row["method"]: row["timeout_us"] for row in rows} == {"fast": 2_000_000, "slow": 30_000_000}
+
+
+@pytest.mark.parametrize(
+    ("hours", "share", "held_out"), [(10, 0.2, 2), (24, 0.2, 5), (2, 0.2, 1), (1, 0.2, 0), (10, 0, 0), (3, 0.9, 2)]
+)
+def test_the_latest_hours_are_held_out(hours: int, share: float, held_out: int) -> None:
+    end: datetime = BEGIN + timedelta(hours=hours)
+    assert cut_of(BEGIN, end - timedelta(hours=1), share) == end - timedelta(hours=held_out)
+
+
+def test_buckets_are_the_same_in_sql_and_here(spark: SparkSession) -> None:
+    values = [0, 1, 63, 64, 127, 128, 129, 255, 256, 1000, 999_999, 1 << 30, (1 << 30) - 1]
+    frame = spark.createDataFrame([(value,) for value in values], "v bigint")
+    for value, number in frame.selectExpr("v", f"{bucket('v', shift_of('v'))} AS b").collect():
+        low, high = ends_of(number)
+        assert low <= value < high <= max(low + 1, low * (1 + 1 / 64))
+
+
+@pytest.mark.parametrize(
+    ("options", "rule", "sentence"),
+    [
+        ({"quantile": 1.0}, None, "--timeout-quantile is 1; allowed: 0.5 to 0.99999"),
+        ({"margin": -1}, None, "--timeout-margin is -1; allowed: 0 to 10"),
+        ({"held_out": 0.95}, None, "--held-out is 0.95; allowed: 0 to 0.9"),
+        ({"least_records": 0}, None, "--timeout-sample is 0; allowed: 1 or more"),
+        ({"shortest": timedelta(hours=2)}, None, "--timeout-min, --timeout-max: allowed: 1ms to 720h, in this order"),
+        ({}, "(a)(b)", "--device-group: '(a)(b)' has 2 groups in parentheses"),
+    ],
+)
+def test_wrong_options_get_a_sentence(
+    spark: SparkSession, options: dict[str, Any], rule: str | None, sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        learn(spark.range(1), BEGIN, BEGIN, rule, DeadlineOptions(**options))
+    assert str(refused.value).startswith(sentence)

@@ -1,0 +1,124 @@
+"""`homing generate-log`: the log of nodes, the same for the same seed, with anomalies whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from app.analysis.counts import parse_count
+from app.analysis.generate import Generated, GenerateOptions, generate_with
+from app.analysis.log import open_log
+from app.analysis.plant import Shape, read_plants
+from app.analysis.synthetic import Plan, records
+from app.core.errors import ConfigurationError
+from app.latency.schema import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLE = Path(__file__).parent.parent.parent / "docs" / "examples" / "anomalies.toml"
+SHAPE = Shape(datetime(2026, 1, 5, tzinfo=UTC), 3, ("node-a", "node-b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("10M", 10_000_000), ("500k", 500_000), ("2.5M", 2_500_000), ("1_000", 1000)]
+)
+def test_counts_read_as_people_write_them(text: str, count: int) -> None:
+    assert parse_count(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1", "1.5", "10 X", "1e6", "٣"])
+def test_what_is_no_count_is_refused_with_what_is_allowed(text: str) -> None:
+    with pytest.raises(ValueError, match="allowed: a whole number"):
+        parse_count(text)
+
+
+@pytest.mark.parametrize(
+    ("toml", "sentence"),
+    [
+        ("x", "not TOML"),
+        ("anomalies = 1", r"unknown key anomalies; allowed: \[\[anomaly\]\] tables"),
+        ("anomaly = 1", "anomaly must be a list of tables"),
+        ("[[anomaly]]", "anomaly 1: kind is missing; allowed: slow_node, flaky_firmware, bad_hour, slow_method"),
+        ('[[anomaly]]\nkind = "slow"', "anomaly 1: kind is 'slow'; allowed: slow_node"),
+        ('[[anomaly]]\nkind = "slow_node"\nhour = 1', "unknown key hour; slow_node has factor, node"),
+        ('[[anomaly]]\nkind = "slow_node"\nnode = "node-z"', "node is 'node-z'; allowed: node-a, node-b"),
+        ('[[anomaly]]\nkind = "slow_node"\nfactor = 0.5', "factor is 0.5; allowed: over 1, up to 100"),
+        ('[[anomaly]]\nkind = "bad_hour"\nhour = 72', "hour is 72; allowed: a whole number from 0 to 71"),
+        ('[[anomaly]]\nkind = "bad_hour"\nhour = true', "hour is True; allowed: a whole number"),
+        ('[[anomaly]]\nkind = "slow_method"\nsince_day = 0', "since_day is 0; allowed: a whole number from 1 to 2"),
+        ('[[anomaly]]\nkind = "flaky_firmware"\nshare = "much"', "share is 'much'; allowed: over 0, up to 1"),
+        ('[[anomaly]]\nkind = "bad_hour"\nhour = 1\n' * 2, "anomaly 2: hour 2026-01-05T01:00Z is planted already"),
+    ],
+)
+def test_a_wrong_plant_is_refused_with_key_and_what_is_allowed(tmp_path: Path, toml: str, sentence: str) -> None:
+    path = tmp_path / "plants.toml"
+    path.write_text(toml, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=sentence) as error:
+        read_plants(path, SHAPE, 1)
+    assert str(path) in str(error.value)
+
+
+def test_what_a_plant_leaves_open_the_seed_decides() -> None:
+    subjects = {tuple(one.subject for one in read_plants(EXAMPLE, SHAPE, seed)) for seed in (1, 1, 2, 3)}
+    assert len(subjects) == 3
+
+
+def test_a_folder_with_something_in_it_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(ConfigurationError, match="there is something in it"):
+        generate_with(spark, GenerateOptions(callbacks=10, out=tmp_path))
+
+
+@pytest.fixture(scope="module")
+def generated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Generated]:
+    out = tmp_path_factory.mktemp("generated") / "log"
+    options = GenerateOptions(callbacks=20_000, out=out, seed=7, plant=EXAMPLE, days=2)
+    return out, generate_with(spark, options)
+
+
+@pytest.mark.timeout(180)
+def test_the_log_is_as_nodes_write_it(generated: tuple[Path, Generated]) -> None:
+    out, result = generated
+    log = open_log(str(out))
+    assert len(log.files) == result.files
+    assert log.quarantine.rows() == []
+    assert log.record_check is None
+    schema = pq.read_schema(log.files[0].path)
+    assert schema.names == [column.name for column in COLUMNS]
+    whole = duckdb.sql(
+        f"SELECT count(*), count(DISTINCT command_id), count(DISTINCT home_node), count(DISTINCT method), "
+        f"count_if(woken_at < recorded_at OR recorded_at < received_at OR received_at < published_at), "
+        f"count_if(forwarded != (home_node != receiving_node)), count(DISTINCT outcome) "
+        f"FROM read_parquet('{out}/date=*/hour=*/*.parquet') WHERE kind = 'outcome'"
+    )
+    assert whole is not None
+    assert whole.fetchall()[0] == (20_000, 20_000, 3, 10, 0, 0, 5)
+
+
+def test_the_truth_lies_beside_the_log_where_readers_do_not_look(generated: tuple[Path, Generated]) -> None:
+    out, result = generated
+    assert json.loads((out / "_truth.json").read_text(encoding="utf-8")) == result.truth
+    assert [one["kind"] for one in result.truth["anomalies"]] == ["node", "device_group", "hour", "method"]
+
+
+@pytest.mark.timeout(180)
+def test_the_same_seed_gives_the_same_records_however_many_tasks(spark: SparkSession) -> None:
+    shape = Shape(SHAPE.start, 1, SHAPE.nodes)
+    one, other = (Plan(5000, seed, 100, shape, ()) for seed in (1, 2))
+    few = records(spark, one, 0, 5000, 1)
+    many = records(spark, one, 0, 2000, 3).union(records(spark, one, 2000, 5000, 2))
+    assert few.exceptAll(many).isEmpty()
+    assert many.exceptAll(few).isEmpty()
+    assert (
+        few.select("device_id", "total_us")
+        .intersect(records(spark, other, 0, 5000, 1).select("device_id", "total_us"))
+        .count()
+        < 50
+    )
