@@ -55,7 +55,7 @@ class Adapters:
     counters: Counters
     store: StateStore
     open_cluster: Callable[[Delivery], Cluster]
-    open_mqtt: Callable[[str, Callable[[], Awaitable[None]] | None], MqttClient]
+    open_mqtt: Callable[[str, Callable[[str], Awaitable[None]] | None], MqttClient]
     """Makes the client of an MQTT client id, with what to await before each of its connections."""
     store_measures: StoreMeasures = field(default_factory=StoreMeasures)
 

@@ -43,8 +43,12 @@ class Cluster(Protocol):
     async def fenced(self) -> None:
         """Return when the lease is lost for good: this incarnation must not act any more, another may `join`."""
 
-    async def still_member(self) -> None:
-        """Return once the lease is known to be ours at this moment; waits for ever when it is lost for good."""
+    async def still_member(self, client_id: str) -> None:
+        """Return once the lease is known to be that of the node with this MQTT session at this moment.
+
+        Waits for ever when it is lost for good: also when it has gone to the next incarnation of this node, as the
+        session of the one before is adopted, and opened again it would collect responses that nobody looks for.
+        """
 
     async def drain(self) -> None:
         """Let the others know that this node is about to stop."""

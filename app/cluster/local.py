@@ -36,7 +36,7 @@ class LocalCluster:
     async def fenced(self) -> None:
         await asyncio.get_running_loop().create_future()
 
-    async def still_member(self) -> None:
+    async def still_member(self, client_id: str) -> None:
         return
 
     async def drain(self) -> None:

@@ -100,13 +100,14 @@ class RedisCluster:
     async def fenced(self) -> None:
         await self._lost.wait()
 
-    async def still_member(self) -> None:
-        lost = self._lost
+    async def still_member(self, client_id: str) -> None:
+        node, lost = self._node, self._lost
         while True:
             with suppress(StoreUnavailableError):
-                if self._node is not None and await self._renew(self._node):
-                    return
-                lost.set()
+                if node is not None and node.client_id == client_id:
+                    if await self._renew(node):
+                        return
+                    lost.set()
                 await asyncio.get_running_loop().create_future()
             await asyncio.sleep(TAKEN_POLL_SECONDS)
 

@@ -52,9 +52,9 @@ class PahoMqttClient:
         options: MqttOptions,
         counters: Counter[str],
         rng: random.Random | None = None,
-        before_connect: Callable[[], Awaitable[None]] | None = None,
+        before_connect: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`before_connect` is awaited before each connection: a session that was taken over must stay closed."""
+        """`before_connect(client id)` is awaited before each connection: a session taken over must stay closed."""
         self._options = options
         self._counters = counters
         self._rng = rng or random.Random()
@@ -147,7 +147,7 @@ class PahoMqttClient:
         attempt = flaps = 0
         while True:
             if self._before_connect is not None:
-                await self._before_connect()
+                await self._before_connect(self.client_id)
             link = PahoLink(self._options, self._tls, self._handler, self._counters)
             lived = await self._serve(link)
             stable = lived is not None and lived >= STABLE.total_seconds()

@@ -90,7 +90,7 @@ async def test_the_next_incarnation_of_a_node_takes_over_at_once(make: Factory) 
     await member.join(info("n1"))
     await member.join(info("n1", "i2"), replaces=info("n1"))
     assert list(await member.nodes()) == [info("n1", "i2")]
-    await asyncio.wait_for(member.still_member(), 1)
+    await asyncio.wait_for(member.still_member(info("n1", "i2").client_id), 1)
 
 
 async def test_the_same_incarnation_may_join_again(make: Factory) -> None:
@@ -178,7 +178,7 @@ async def test_F53_a_crashed_nodes_id_is_free_when_its_lease_is_over(redis_serve
 async def test_an_expired_lease_is_taken_again(joined: tuple[RedisCluster, Heard], redis: Redis) -> None:
     await redis.delete(LEASE_KEY)
     await eventually(lambda: redis.exists(LEASE_KEY))
-    await asyncio.wait_for(joined[0].still_member(), 1)
+    await asyncio.wait_for(joined[0].still_member(info("n1").client_id), 1)
     assert await _lost(joined[0]) is False
 
 
@@ -235,8 +235,12 @@ async def test_F15_a_node_whose_session_is_claimed_never_gets_its_lease_back(
     assert await joined[0].claim(info("n2"), timedelta(seconds=30))
     await asyncio.wait_for(paused.fenced(), 5)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(paused.still_member(), 0.3)
+        await asyncio.wait_for(paused.still_member(info("n2").client_id), 0.3)
     await paused.join(info("n2", "i2"), replaces=info("n2"))
+    # The connection of the session before must not come back under the lease of the next: nobody would adopt it again.
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(paused.still_member(info("n2").client_id), 0.3)
+    await asyncio.wait_for(paused.still_member(info("n2", "i2").client_id), 1)
     assert set(await joined[0].orphans()) == {info("n2")}
     await paused.leave()
 

@@ -118,7 +118,7 @@ async def of_nodes(url: str) -> None:
     try:
         await member.join(living)
         await asyncio.wait_for(heard.wait(), 5)
-        await member.still_member()
+        await member.still_member(living.client_id)
         await member.nodes()
         dead = NodeInfo("n2", "02", "homing-n2-02", 0.0, ("x",))
         await other.join(dead)
