@@ -272,7 +272,7 @@ async def test_slice_delivers_in_small_pieces_without_loss(proxy: FaultProxy, ta
     async with connected(proxy) as (reader, writer):
         proxy.slice(3, gap=5 * MILLISECONDS, direction=Direction.UP)
         assert await ask(reader, writer, b"in small pieces") == b"in small pieces"
-        assert len(target.pieces) == 5
+        assert len(target.pieces) > 1  # TCP may join some of them on a busy machine
         proxy.slice(1, gap=timedelta())
         sent = random.Random(2).randbytes(5_000)
         assert await ask(reader, writer, sent) == sent
