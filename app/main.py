@@ -179,8 +179,8 @@ def build_node(settings: Settings, on_failure: Callable[[BaseException], None]) 
             measures=store_measures,
         ),
         open_cluster=lambda delivery: _cluster(settings, clock, counters, delivery, on_failure),
-        open_mqtt=lambda client_id, before_connect: PahoMqttClient(
-            mqtt_options(settings, client_id), counters, before_connect=before_connect
+        open_mqtt=lambda client_id, still_ours: PahoMqttClient(
+            mqtt_options(settings, client_id), counters, still_ours=still_ours
         ),
         store_measures=store_measures,
     )

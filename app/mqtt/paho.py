@@ -52,13 +52,14 @@ class PahoMqttClient:
         options: MqttOptions,
         counters: Counter[str],
         rng: random.Random | None = None,
-        before_connect: Callable[[str], Awaitable[None]] | None = None,
+        still_ours: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`before_connect(client id)` is awaited before each connection: a session taken over must stay closed."""
+        """`still_ours(client id)` is awaited before each CONNECT, as a session that was adopted must stay closed, and
+        again before SUBSCRIBE, as the process may have been frozen in between."""
         self._options = options
         self._counters = counters
         self._rng = rng or random.Random()
-        self._before_connect = before_connect
+        self._still_ours = still_ours
         self._tls = _tls_context(options)
         self._subscriptions: Sequence[Subscription] = ()
         self._handler: MessageHandler = _ignore
@@ -146,8 +147,7 @@ class PahoMqttClient:
     async def _keep_connected(self) -> None:
         attempt = flaps = 0
         while True:
-            if self._before_connect is not None:
-                await self._before_connect(self.client_id)
+            await self._confirm()
             link = PahoLink(self._options, self._tls, self._handler, self._counters)
             lived = await self._serve(link)
             stable = lived is not None and lived >= STABLE.total_seconds()
@@ -155,11 +155,15 @@ class PahoMqttClient:
             flaps = 0 if stable or lived is None else flaps + 1
             await asyncio.sleep(self._backoff(attempt, taken_over=link.taken_over or flaps >= FLAPS))
 
+    async def _confirm(self) -> None:
+        if self._still_ours is not None:
+            await self._still_ours(self.client_id)
+
     async def _serve(self, link: PahoLink) -> float | None:
         """Connect and stay until the connection ends; return how many seconds it was up, None when it never was."""
         loop = asyncio.get_running_loop()
         try:
-            await link.open(self._subscriptions, unsubscribe=self._unsubscribed)
+            await link.open(self._subscriptions, unsubscribe=self._unsubscribed, still_ours=self._confirm)
             up_since = loop.time()
             self._link = link
             self._connected.set()

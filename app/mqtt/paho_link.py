@@ -7,7 +7,7 @@ import math
 import ssl
 import struct
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -87,8 +87,18 @@ class PahoLink:
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due = 0.0
 
-    async def open(self, subscriptions: Sequence[Subscription], *, unsubscribe: bool = False) -> None:
-        """CONNECT, then SUBSCRIBE or UNSUBSCRIBE; raises OSError or TimeoutError when that fails."""
+    async def open(
+        self,
+        subscriptions: Sequence[Subscription],
+        *,
+        unsubscribe: bool = False,
+        still_ours: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """CONNECT, then SUBSCRIBE or UNSUBSCRIBE; raises OSError or TimeoutError when that fails.
+
+        `still_ours` is awaited in between. Whoever adopts the session after that takes this connection over, so that
+        a SUBSCRIBE cannot come after the end of the session and make a new one that nobody looks for (F15).
+        """
         async with asyncio.timeout(self._options.connect_timeout.total_seconds()) as self._opening:
             await self._loop.create_connection(
                 lambda: self._stream, self._options.host, self._options.port, ssl=self._tls
@@ -100,6 +110,8 @@ class PahoLink:
             if self._keepalive:
                 self._tick_due = self._loop.time()
                 self._tick()
+            if still_ours is not None:
+                await still_ours()
             if subscriptions and unsubscribe:
                 await self._control.unsubscribe(subscriptions)
             elif subscriptions:

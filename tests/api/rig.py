@@ -189,7 +189,7 @@ def build(settings: Settings, failures: list[BaseException]) -> tuple[Node, Stor
         counters=counters,
         store=store,
         open_cluster=lambda _delivery: LocalCluster(),
-        open_mqtt=lambda _client_id, _before_connect: mqtt,
+        open_mqtt=lambda _client_id, _still_ours: mqtt,
     )
     parts = compose(settings, adapters)
     return Node(parts, failures.append), store, mqtt, broker, parts.registry

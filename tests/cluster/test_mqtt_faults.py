@@ -103,6 +103,32 @@ async def test_F5_nothing_that_was_refused_is_sent_later(broker: MosquittoProces
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+async def test_F15_a_session_that_was_adopted_during_connect_gets_no_subscription(
+    broker: MosquittoProcess, version: MqttVersion
+) -> None:
+    asked: list[str] = []
+    adopted = asyncio.Event()
+
+    async def still_ours(client_id: str) -> None:
+        asked.append(client_id)
+        if len(asked) > 1:  # frozen since the first answer, for longer than the lease
+            adopted.set()
+            await asyncio.get_running_loop().create_future()
+
+    options = MqttOptions.from_url(broker.url, client_id="node", version=version)
+    node = PahoMqttClient(options, Counter(), still_ours=still_ours)
+    await node.start([Subscription("$share/g/response")], Delivery.acknowledge)
+    await asyncio.wait_for(adopted.wait(), 10)
+    async with connected(MqttOptions.from_url(broker.url, client_id="device", version="5")) as (device, counters):
+        await device.publish(Publication("response", b"to nobody"))
+        await node.restart_as("node-2")
+        await device.publish(Publication("response", b"to nobody either"))
+        assert counters["publish_unmatched"] == 2
+        await until(lambda: asked == ["node", "node", "node-2"])
+    await node.stop()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 async def test_F53_two_clients_with_one_id_flap_at_most_three_times(
     broker: MosquittoProcess, version: MqttVersion
 ) -> None:

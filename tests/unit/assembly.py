@@ -148,7 +148,7 @@ def _member(
         counters=counters,
         store=store,
         open_cluster=lambda _delivery: LocalCluster(),
-        open_mqtt=lambda _client_id, _before_connect: LoopbackMqttClient(broker, node_id, counters),
+        open_mqtt=lambda _client_id, _still_ours: LoopbackMqttClient(broker, node_id, counters),
     )
     return Member(node_id, compose(settings, adapters))
 

@@ -80,7 +80,7 @@ class Rig:
             counters=counters,
             store=MemoryStateStore(clock),
             open_cluster=lambda _delivery: self.cluster,
-            open_mqtt=lambda _client_id, _before_connect: self.link,
+            open_mqtt=lambda _client_id, _still_ours: self.link,
         )
         self.node = Node(compose(load_settings(_env_file=None), adapters), self.failures.append)
 
