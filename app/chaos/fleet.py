@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from app.bench.rights import DEVICE_USER, PASSWORD, RIG_USER
 from app.chaos.history import AnswerAcked, Answered, Executed
 from app.chaos.ordered import ORDERED
 from app.chaos.recorder import Recorder
@@ -82,7 +83,7 @@ class Fleet:
         for number in range(min(self.sessions, len(self.devices))):
             topics = [Subscription(family.command_topic(one)) for one in self.devices[number :: self.sessions]]
             options = replace(
-                MqttOptions(client_id=f"{self.profile}-fleet-{number}", host="127.0.0.1", port=self.port),
+                _login(DEVICE_USER, f"{self.profile}-fleet-{number}", self.port),
                 receive_maximum=5000,
                 send_window=MAX_SEND_WINDOW,
             )
@@ -205,6 +206,10 @@ class Fleet:
         return self._family.answers(request, self.clock.wall())[0]
 
 
+def _login(user: str, client_id: str, port: int) -> MqttOptions:
+    return MqttOptions(client_id=client_id, host="127.0.0.1", port=port, username=user, password=PASSWORD)
+
+
 def _nonce(request: Request) -> str | None:
     return request.params.get(ECHO) if isinstance(request.params, dict) else None
 
@@ -221,8 +226,7 @@ class Witness:
 
     async def start(self) -> None:
         """Begin to listen."""
-        options = MqttOptions(client_id="witness", host="127.0.0.1", port=self.port)
-        self._client = PahoMqttClient(options, Counter())
+        self._client = PahoMqttClient(_login(RIG_USER, "witness", self.port), Counter())
         await self._client.start([Subscription("$SYS/broker/publish/messages/dropped", 0)], self._hear)
         await self._client.wait_connected()
 

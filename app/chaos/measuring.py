@@ -67,6 +67,7 @@ OVERRUN = Figure("overrun_s", "<=", GRACE, "seconds from a command's deadline to
 ANSWERED = Figure("callers_failed", "=", 0, "callers who got no answer, retries with their key included")
 
 NOT_BACK = Figure("not_back", "=", 0, "nodes that did not serve again after all faults were over")
+REFUSED = Figure("refused_rights", "=", 0, "calls that Redis refused, as a node's user has no right to them")
 
-SOUND = (LOST, WRONG, DUPLICATES, HUNG, UNFINISHED, UNREAD, OVERRUN, NOT_BACK)
+SOUND = (LOST, WRONG, DUPLICATES, HUNG, UNFINISHED, UNREAD, OVERRUN, NOT_BACK, REFUSED)
 """What holds in every scenario."""

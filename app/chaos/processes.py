@@ -26,6 +26,7 @@ from app.bench.processes import (
     http_get,
     replies,
 )
+from app.bench.rights import mosquitto_acl, mosquitto_passwords, redis_users
 from app.chaos.options import ChaosError
 from app.core.errors import ConfigurationError
 
@@ -169,26 +170,34 @@ class Service:
 
 
 class RedisService(Service):
-    """A Redis with an append-only file (everysec) and no eviction."""
+    """A Redis with an append-only file (everysec) and no eviction, in which nodes have the rights of nodes."""
 
     def __init__(self, folder: Path) -> None:
         self._binary = require_binary("redis-server")
         super().__init__("redis", folder)
+        self._users = self.folder / "users.acl"
+        self._users.write_text(redis_users(), "utf-8")
 
     async def ready(self) -> bool:  # noqa: D102 - see Service
         return await replies(self.port, b"PING\r\n", b"+PONG")
 
     def _command(self) -> Sequence[str]:
-        options = REDIS_SETTINGS | {"port": str(self.port), "dir": str(self.folder)}
+        options = REDIS_SETTINGS | {"port": str(self.port), "dir": str(self.folder), "aclfile": str(self._users)}
         return [self._binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
 
 
 class MosquittoService(Service):
-    """A Mosquitto with the limits of deploy/mosquitto.conf that tells its counts every second."""
+    """A Mosquitto with the limits of deploy/mosquitto.conf that tells its counts every second.
 
-    def __init__(self, folder: Path) -> None:
+    Everybody logs in. Nodes and devices may use the topics of the profiles, shipped or in a folder, in their direction.
+    """
+
+    def __init__(self, folder: Path, profiles: Path) -> None:
         self._binary = require_binary("mosquitto")
         super().__init__("mosquitto", folder)
+        for name, text in (("acl", mosquitto_acl(profiles)), ("passwords", mosquitto_passwords())):
+            (self.folder / name).write_text(text, "utf-8")
+            (self.folder / name).chmod(0o600)
 
     async def ready(self) -> bool:  # noqa: D102 - see Service
         return await replies(self.port, CONNECT_PACKET, b"\x20\x02")
@@ -196,8 +205,9 @@ class MosquittoService(Service):
     def _command(self) -> Sequence[str]:
         # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
         own = (f"listener {self.port} 127.0.0.1", f"persistence_location {self.folder}/", f"user {getpass.getuser()}")
+        users = ("allow_anonymous false", f"acl_file {self.folder}/acl", f"password_file {self.folder}/passwords")
         config = self.folder / "mosquitto.conf"
-        config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, "sys_interval 1", "")), "utf-8")
+        config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, *users, "sys_interval 1", "")), "utf-8")
         return [self._binary, "-c", str(config)]
 
 

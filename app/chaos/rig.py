@@ -12,6 +12,7 @@ from typing import Any, Final
 import aiohttp
 from redis.asyncio import Redis
 
+from app.bench.rights import NODE_USER, PASSWORD, RIG_USER
 from app.chaos.fleet import Fleet, Plan, Witness, between
 from app.chaos.history import BROKER_DROPPED, FaultPhase
 from app.chaos.load import Choose, Finals, Job, Load, Turns
@@ -139,7 +140,7 @@ class Rig:
             return said
 
     async def note_counters(self) -> None:
-        """Put the counters of all nodes, and of the broker, into the history."""
+        """Put the counters of all nodes, and of the broker, into the history; measure what Redis refused to nodes."""
         for name, node in self.nodes.items():
             if not node.running:
                 continue
@@ -147,6 +148,7 @@ class Rig:
                 said = await self.counters(name)
                 for counter, value in said["self"]["counters"].items():
                     self.recorder.metric(name, counter, float(value))
+        self.measures["refused_rights"] = len(await self.redis.acl_log())
         self.recorder.metric("broker", BROKER_DROPPED, self.witness.dropped)
 
 
@@ -156,11 +158,14 @@ async def rig_of(
 ) -> AsyncIterator[Rig]:
     """Start everything, and stop it at the end."""
     async with AsyncExitStack() as stack:
-        redis_service, broker = RedisService(folder), MosquittoService(folder)
+        profiles = folder / "profiles"
+        profiles.mkdir()
+        (profiles / "ordered.toml").write_text(PROFILE, "utf-8")
+        redis_service, broker = RedisService(folder), MosquittoService(folder, profiles)
         for service in (redis_service, broker):
             stack.push_async_callback(service.kill)
             await service.start()
-        redis = Redis(port=redis_service.port)
+        redis = Redis(port=redis_service.port, username=RIG_USER, password=PASSWORD)
         stack.push_async_callback(redis.aclose)
         proxies: dict[str, FaultProxy] = {}
         nodes = {}
@@ -169,7 +174,7 @@ async def rig_of(
             if scenario.proxies:
                 proxies[name] = await stack.enter_async_context(FaultProxy("127.0.0.1", port, seed=options.seed))
                 port = proxies[name].port
-            settings = _settings(form, options, port, broker, folder)
+            settings = _settings(form, options, port, broker, profiles)
             nodes[name] = NodeService(name, folder, _command(scenario, options, number), settings)
             stack.push_async_callback(nodes[name].kill)
         await asyncio.gather(*(node.start() for node in nodes.values()))
@@ -213,15 +218,14 @@ def _command(scenario: Scenario, options: ChaosOptions, number: int) -> list[str
 
 
 def _settings(
-    form: Form, options: ChaosOptions, redis_port: int, broker: MosquittoService, folder: Path
+    form: Form, options: ChaosOptions, redis_port: int, broker: MosquittoService, profiles: Path
 ) -> dict[str, str]:
-    profiles = folder / "profiles"
-    profiles.mkdir(exist_ok=True)
-    (profiles / "ordered.toml").write_text(PROFILE, "utf-8")
     log = {} if options.latency_log is None else {"HOMING_LATENCY_LOG_DIR": str(options.latency_log)}
     return {
-        "HOMING_STORE_URL": f"redis://127.0.0.1:{redis_port}/0",
+        "HOMING_STORE_URL": f"redis://{NODE_USER}:{PASSWORD}@127.0.0.1:{redis_port}/0",
         "HOMING_MQTT_URL": f"mqtt://127.0.0.1:{broker.port}",
+        "HOMING_MQTT_USERNAME": NODE_USER,
+        "HOMING_MQTT_PASSWORD": PASSWORD,
         "HOMING_MQTT_SHARE_GROUP": SHARE_GROUP,
         "HOMING_PROFILES_DIR": str(profiles),
         "HOMING_LOG_FORMAT": "json",

@@ -19,10 +19,12 @@ import psutil  # type: ignore[import-untyped] # it has no types
 import pyarrow.parquet as pq
 import pytest
 
-from tests.services import MosquittoProcess, RedisProcess, free_port, wait_until
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 20.0
+AS_DEVICES = {"HOMING_MQTT_USERNAME": "", "HOMING_MQTT_PASSWORD": ""}
+"""For a fleet, which may not do what nodes do, and the other way round."""
 
 
 class Running:
@@ -58,15 +60,17 @@ class Running:
 
 
 class Place:
-    """The environment of the commands of a test."""
+    """The environment of the commands of a test: they have the rights of a node, unless it says otherwise."""
 
     def __init__(self, folder: Path, redis: RedisProcess, mosquitto: MosquittoProcess) -> None:
         self.folder = folder
         self.env = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
-            "HOMING_STORE_URL": redis.url,
+            "HOMING_STORE_URL": redis.node_url,
             "HOMING_MQTT_URL": mosquitto.url,
+            "HOMING_MQTT_USERNAME": NODE_USER,
+            "HOMING_MQTT_PASSWORD": NODE_PASSWORD,
             "HOMING_PROFILE": "dji",
             "HOMING_CLUSTER_DRAIN_DELAY": "0s",
             "HOMING_CLUSTER_LEASE": "3s",
@@ -107,6 +111,7 @@ def _command(arguments: Sequence[str]) -> list[str]:
 def place(tmp_path: Path) -> Iterator[Place]:
     with RedisProcess() as redis, MosquittoProcess() as mosquitto:
         yield Place(tmp_path, redis, mosquitto)
+        assert not (refused := redis.refusals()), refused
 
 
 @pytest.fixture
@@ -124,7 +129,9 @@ def test_two_nodes_and_a_fleet(place: Place) -> None:
     with (
         place.start("serve", "--port", "0", "--node-id", "n1") as one,
         place.start("serve", "--port", "0", "--node-id", "n2") as other,
-        place.start("simulate", "--profile", "dji", "--devices", "3", "--delay", "1ms..5ms", "--seed", "1") as fleet,
+        place.start(
+            *("simulate", "--profile", "dji", "--devices", "3", "--delay", "1ms..5ms", "--seed", "1"), **AS_DEVICES
+        ) as fleet,
     ):
         for node in (one, other):
             node.wait_for("node_ready")

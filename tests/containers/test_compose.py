@@ -102,6 +102,25 @@ def test_the_latency_log_is_written_to_its_volume(stack: Stack) -> None:
     assert wait_until(lambda: bool(node.exec_run(["python", "-c", search]).output.split()), timeout=20, interval=0.2)
 
 
+def test_S9_nodes_and_devices_have_the_rights_they_need_and_nobody_else_has_any(stack: Stack) -> None:
+    def redis(words: str) -> str:
+        return stack.compose("exec", "-T", "redis", "sh", "-c", f"{words} 2>&1 || true").strip()
+
+    assert redis("env -u REDISCLI_AUTH redis-cli get x").startswith("NOAUTH")
+    assert redis("redis-cli --user homing flushall").startswith("NOPERM")
+    assert redis("redis-cli --user homing ping") == "PONG"
+
+    anonymous = (
+        "import paho.mqtt.client as m; c = m.Client(m.CallbackAPIVersion.VERSION2); "
+        "c.on_connect = lambda c, _u, _f, reason, _p: (print(reason), c.disconnect()); "
+        "c.connect('mosquitto'); c.loop_forever()"
+    )
+    assert "Not authorized" in stack.compose("exec", "-T", "node-1", "python", "-c", anonymous)
+    said = stack.compose("logs", "mosquitto")
+    assert "u'homing'" in said
+    assert "u'fleet'" in said
+
+
 async def test_metrics_are_not_for_callers(stack: Stack) -> None:
     assert until_status(f"{stack.url}/metrics", 404)
 

@@ -17,6 +17,11 @@ from tests.deploy.test_kubernetes import known_variables
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
+def by_default(value: str) -> str:
+    """What Compose makes of a value where the environment says nothing."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+
+
 @pytest.fixture
 def services() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
@@ -33,17 +38,25 @@ def test_nodes_differ_by_their_name_and_port_alone(services: dict[str, dict[str,
 
 def test_settings_exist_and_are_valid(services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     dockerfile = re.findall(r"(HOMING_[A-Z_]+)=(\S+)", (DEPLOY / "Dockerfile").read_text())
-    given = {
-        **dict(dockerfile),
-        **services["node-3"]["environment"],
-        "HOMING_LOG_LEVEL": "info",
-        "HOMING_LATENCY_LOG_INTERVAL": "1m",
-    }
+    given = dict(dockerfile) | {name: by_default(value) for name, value in services["node-3"]["environment"].items()}
     assert not given.keys() - known_variables()
     for name, value in given.items():
         monkeypatch.setenv(name, value)
 
     assert load_settings(_env_file=None).api.host == "0.0.0.0"  # noqa: S104 - what a container has to listen on
+
+
+def test_S9_nodes_log_in_and_all_passwords_can_be_replaced(services: dict[str, dict[str, Any]]) -> None:
+    node, fleet = services["node-1"]["environment"], services["fleet"]["environment"]
+    redis, mosquitto = services["redis"]["environment"], services["mosquitto"]["environment"]
+    password = node["HOMING_MQTT_PASSWORD"]
+    assert node["HOMING_STORE_URL"].startswith(f"redis://homing:{password}@")
+    assert node["HOMING_MQTT_USERNAME"] == "homing"
+    assert password == redis["REDISCLI_AUTH"] == mosquitto["NODE_PASSWORD"]
+    assert fleet["HOMING_MQTT_USERNAME"] == "fleet"
+    assert fleet["HOMING_MQTT_PASSWORD"] == mosquitto["FLEET_PASSWORD"]
+    for given in (password, fleet["HOMING_MQTT_PASSWORD"]):
+        assert re.fullmatch(r"\$\{HOMING_(NODE|FLEET)_PASSWORD:-for-development-only\}", given)
 
 
 def test_a_node_has_the_time_that_it_takes_to_stop(services: dict[str, dict[str, Any]]) -> None:
