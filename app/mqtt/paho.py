@@ -54,8 +54,10 @@ class PahoMqttClient:
         rng: random.Random | None = None,
         still_ours: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`still_ours(client id)` is awaited before each CONNECT, as a session that was adopted must stay closed, and
-        again before SUBSCRIBE, as the process may have been frozen in between."""
+        """`still_ours(client id)` is awaited before each CONNECT, as a session that was adopted must stay closed.
+
+        It is awaited again before SUBSCRIBE, as the process may have been frozen in between.
+        """
         self._options = options
         self._counters = counters
         self._rng = rng or random.Random()
