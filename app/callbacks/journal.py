@@ -74,8 +74,9 @@ class Journal:
         return self._log.queues() | {"latency_foreign": Fill(len(self._foreign), MOST_WAITING)}
 
     def ended(self, outcome: Outcome) -> None:
-        """This node made the outcome of a command that is not open here: a dead node's, or one that was not sent."""
-        self._keep(outcome, self._patience, None)
+        """This node made the outcome of a command that is not open here: another node's, or one that was not sent."""
+        if not outcome.home_heard:
+            self._keep(outcome, self._patience, None)
 
     def received(self, answer: Answer, size: int, at: float) -> None:
         """Note on a response how it came in."""
@@ -96,7 +97,9 @@ class Journal:
             return
         if won:  # whose home is here has taught as much when it was registered
             self._log.store_clock.learn(received_at, now, outcome.finished_at)
-        if self._gone(home):
+        if won and not outcome.home_heard:
+            self._keep(outcome, self._patience, now - received_at)
+        elif not won and self._gone(home):
             self._keep(outcome, self._news, now - received_at)
 
     async def run(self) -> None:

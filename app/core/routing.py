@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from app.core.command import CommandState
@@ -14,7 +14,8 @@ class Outcome:
     """How a command ended. `finished_at` is in microseconds since the epoch on the store's clock; texts are JSON.
 
     `reception` is known where a response made the outcome and the receiving node noted it. `trace` is that of the
-    registration, in the wake-ups of responses only.
+    registration, in the wake-ups of responses only. `home_heard` is for the node that made the outcome: whether the
+    home node, if it is another one, was listening when the store woke it.
     """
 
     command_id: str
@@ -25,6 +26,7 @@ class Outcome:
     error: bytes | None = None
     reception: Reception | None = None
     trace: str | None = None
+    home_heard: bool = field(default=False, compare=False)
 
 
 class Verdict(StrEnum):

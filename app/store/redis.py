@@ -213,8 +213,8 @@ class RedisStateStore:
         except InvalidInputError:
             raise CommandNotFoundError(command_id) from None
         match await self._run(FINISH, script_keys, command_id, state.value, allowed, finisher, error or b""):
-            case [b"won", finished_at]:
-                return Finished(won=True, outcome=Outcome(command_id, state, int(finished_at), error=error))
+            case [b"won", finished_at, heard]:
+                return Finished(won=True, outcome=records.made(command_id, state, finished_at, error, heard))
             case [b"lost", *fields]:
                 return Finished(won=False, outcome=records.outcome(command_id, fields))
             case [b"illegal", before]:
@@ -268,9 +268,9 @@ class RedisStateStore:
             *(self._run(SWEEP, [keys.due(one), keys.listing(one)], *arguments) for one in partitions)
         )
         return [
-            Outcome(command_id.decode(), CommandState.TIMED_OUT, int(finished_at), error=NO_RESPONSE)
+            records.made(one.decode(), CommandState.TIMED_OUT, finished_at, NO_RESPONSE, heard)
             for reply in replies
-            for command_id, finished_at in zip(reply[::2], reply[1::2], strict=True)
+            for one, finished_at, heard in zip(reply[::3], reply[1::3], reply[2::3], strict=True)
         ]
 
     async def _check_server(self, combiner: Combiner) -> None:

@@ -114,6 +114,11 @@ def outcome(command_id: str, values: Sequence[bytes]) -> Outcome:
     )
 
 
+def made(command_id: str, state: CommandState, finished_at: bytes, error: bytes | None, heard: bytes) -> Outcome:
+    """An outcome that finish.lua or sweep.lua has made."""
+    return Outcome(command_id, state, int(finished_at), error=error, home_heard=heard == b"1")
+
+
 def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
     """What respond.lua made of the answer."""
     verdict = Verdict(reply[0].decode())
@@ -126,7 +131,8 @@ def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
     found: Outcome | None = None
     if verdict is Verdict.WON:
         found = Outcome(
-            command_id, answer.state, int(reply[4]), receiver, answer.result, answer.error, reception_of(answer)
+            *(command_id, answer.state, int(reply[4]), receiver, answer.result, answer.error, reception_of(answer)),
+            home_heard=reply[5] == b"1",
         )
     elif verdict in (Verdict.LATE, Verdict.DUPLICATE):
         found = outcome(command_id, reply[4:])

@@ -83,6 +83,7 @@ local function waiting_nodes(match, joined)
   return match.home .. (joined or '')
 end
 
+-- Returns '1' when the home node, which comes first, was there to hear it, else '0'.
 local function wake(id, waiting, outcome, settler)
   -- The trace comes last, and only where there is one.
   local body = table.concat(
@@ -90,14 +91,17 @@ local function wake(id, waiting, outcome, settler)
   if #body > INLINE_MAX then
     body = id
   end
+  local home, heard = string.match(waiting, '%S+'), '0'
   for node in string.gmatch(waiting, '%S+') do
-    if node ~= settler then
-      redis.call('PUBLISH', 'mqtt:node:' .. node, body)
+    if node ~= settler and redis.call('PUBLISH', 'mqtt:node:' .. node, body) > 0 and node == home then
+      heard = '1'
     end
   end
+  return heard
 end
 
 -- Give an open command its outcome. The first write removes, so that Redis runs the rest also at maxmemory (F31).
+-- Returns what `wake` does.
 local function settle(now, id, waiting, match, due, list, outcome, settler)
   redis.call('ZREM', due, id)
   local record = key('callback', id)
@@ -127,5 +131,5 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   if match.idempotency ~= '-' then
     keep_while_mine(key('idempotency', match.idempotency), id, at_ms)
   end
-  wake(id, waiting, outcome, settler)
+  return wake(id, waiting, outcome, settler)
 end

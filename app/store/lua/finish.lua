@@ -2,7 +2,7 @@
 --
 -- KEYS  1 record  2 due  3 list
 -- ARGV  1 command id  2 state  3 states that allow it, with a blank around each  4 finishing node  5 error ('' is none)
--- Reply {'missing'} | {'illegal', state} | {'won', finished µs}
+-- Reply {'missing'} | {'illegal', state} | {'won', finished µs, home heard}
 --       | {'lost', state, finished µs, receiving node, result, error}
 -- Writes the record; removes it from due and topics (one by order may stay occupied for a while); publishes to the
 -- waiting nodes but the finisher.
@@ -23,5 +23,5 @@ end
 local now = now_us()
 local outcome = {state = state, finished = micros(now), by = '', result = '', error = error_text}
 local match = parse(about)
-settle(now, id, waiting_nodes(match, joined), match, KEYS[2], KEYS[3], outcome, finisher)
-return {'won', outcome.finished}
+local heard = settle(now, id, waiting_nodes(match, joined), match, KEYS[2], KEYS[3], outcome, finisher)
+return {'won', outcome.finished, heard}

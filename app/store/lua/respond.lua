@@ -6,7 +6,7 @@
 --       5 state: running, succeeded, failed 6 result   7 error ('' is none)           8 receiving node
 --       9 what is written behind its name (app/core/reception.py)
 -- Reply {'unknown'} | {'mismatch', command id} | {'progress', command id, waiting nodes, trace}
---       | {'won', command id, waiting nodes, trace, finished µs}
+--       | {'won', command id, waiting nodes, trace, finished µs, home heard}
 --       | {'late' or 'duplicate', command id, waiting nodes, trace, state, finished µs, receiving node, result, error}
 -- Writes the record; removes it from due and topics; publishes to the waiting nodes but the receiver.
 -- Repeated: the command has its outcome, which is the answer. Nothing in a response by order tells a repetition from
@@ -83,9 +83,9 @@ end
 if not finished then
   local outcome = {state = state, finished = micros(now), by = receiver .. reception, result = result, error = error_text,
     trace = trace or nil}
-  settle(now, id, waiting, match, due, list, outcome, receiver)
+  local heard = settle(now, id, waiting, match, due, list, outcome, receiver)
   remember()
-  return {'won', id, waiting, trace or '', outcome.finished}
+  return {'won', id, waiting, trace or '', outcome.finished, heard}
 end
 local function reply(verdict)
   return {verdict, id, waiting, trace or '', known_state, finished, by or '', known_result or '', known_error or ''}

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 due  2 list
 -- ARGV  1 grace µs  2 finishing node  3 error  4 most commands to end
--- Reply {command id, finished µs, command id, finished µs, …}
+-- Reply {command id, finished µs, home heard, command id, finished µs, home heard, …}
 -- Writes as finish.lua does for each of them; removes members of due and list.
 -- Repeated: what was ended is due no more.
 -- Bounded: ARGV[4] commands, and 110 members of the list.
@@ -19,9 +19,10 @@ for _, id in ipairs(due) do
   if about and not finished then
     local outcome = {state = 'timed_out', finished = micros(now), by = '', result = '', error = ARGV[3]}
     local match = parse(about)
-    settle(now, id, waiting_nodes(match, joined), match, KEYS[1], KEYS[2], outcome, ARGV[2])
+    local heard = settle(now, id, waiting_nodes(match, joined), match, KEYS[1], KEYS[2], outcome, ARGV[2])
     reply[#reply + 1] = id
     reply[#reply + 1] = outcome.finished
+    reply[#reply + 1] = heard
   else
     redis.call('ZREM', KEYS[1], id)
   end

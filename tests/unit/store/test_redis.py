@@ -181,6 +181,28 @@ async def test_F22_a_large_outcome_is_not_sent_along_with_the_wake_up(
             assert decode_wake_up(message["data"]) == (wanted.command_id, recorded.outcome if inline else None)
 
 
+@pytest.mark.parametrize("listening", [True, False])
+async def test_who_makes_an_outcome_is_told_whether_its_home_was_listening(
+    redis_server: RedisProcess, client: Redis, *, listening: bool
+) -> None:
+    wanted = [registration(f"dock-{number}", timeout=timedelta(milliseconds=1)) for number in range(3)]
+    answered, cancelled, overdue = wanted
+    async with opened(redis_server.url) as store, client.pubsub() as channel:
+        for one in wanted:
+            await store.register(one)
+        if listening:
+            await channel.subscribe(f"mqtt:node:{answered.home_node}")
+            await channel.get_message(timeout=5)
+        await channel.subscribe("mqtt:node:somebody-else")
+        recorded = await store.respond(answer(answered), "node-b")
+        assert recorded.outcome is not None
+        assert recorded.outcome.home_heard is listening
+        finished = await store.finish(cancelled.command_id, CommandState.CANCELLED, "node-b")
+        assert finished.outcome.home_heard is listening
+        (swept,) = await store.sweep(range(256), "node-b", timedelta())
+        assert (swept.command_id, swept.home_heard) == (overdue.command_id, listening)
+
+
 async def test_F31_at_maxmemory_registrations_are_refused_and_everything_else_goes_on() -> None:
     with RedisProcess("--maxmemory", "24mb") as server:
         async with opened(server.url) as store, Redis.from_url(server.url) as client:

@@ -1,0 +1,384 @@
+"""The analysis of a log that three real nodes wrote, one of which was killed: its numbers are what the callers saw."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import urllib.request
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+import pytest
+
+from app.analysis.analyze import analyze_with
+from app.analysis.log import open_log
+from app.analysis.options import AnalyzeOptions
+from app.analysis.tables import RELATIVE_ERROR
+from app.core.messages import Publication
+from tests.cluster.harness import Caller, Cluster, Device, Json, caller, cluster_of, devices
+from tests.services import MosquittoProcess, RedisProcess
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # Spark starts with the first test
+
+KINDS: Final = ("mute", "late", "twice", "refusing", "cancelled", *["slow"] * 4, *["prompt"] * 11)
+"""Of devices, in turn; prime to the number of nodes."""
+NODES: Final = ("n1", "n2", "n3")
+METHODS: Final = ("cover_open", "camera_photo_take")
+ROUND: Final = 15 * len(KINDS)
+ORPHANS: Final = 6
+WITHIN: Final = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A finished command as its caller saw it; `took` in seconds where the caller waited for the outcome."""
+
+    command_id: str
+    node: str
+    method: str
+    outcome: str
+    took: float | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """What happened."""
+
+    log: Path
+    seen: list[Seen] = field(default_factory=list)
+    """All of the two that lived; of the killed one those of closed intervals, and those that the others ended."""
+    lost: set[str] = field(default_factory=set)
+    """Commands of the killed node in its open interval: it may have closed it."""
+    through: set[str] = field(default_factory=set)
+    """Commands of the others while it was killed: the broker may give their responses to two nodes."""
+    closed: dict[Path, bytes] = field(default_factory=dict)
+    left: list[Path] = field(default_factory=list)
+    """Of the killed node: it was writing them."""
+    late: set[str] = field(default_factory=set)
+    """Commands whose response came after their deadline."""
+    twice: set[str] = field(default_factory=set)
+    """Commands that were answered twice."""
+
+
+class Fleet:
+    """Devices that do as their names say; those that are late answer when told to."""
+
+    def __init__(self) -> None:
+        self.held: list[Json] = []
+        self.late: set[str] = set()
+        self.twice: set[str] = set()
+
+    def __call__(self, device: Device, command: Json) -> None:
+        match command["device_id"].partition("-")[0]:
+            case "mute" | "cancelled":
+                pass
+            case "late":
+                self.held.append(command)
+                self.late.add(command["tid"])
+            case "twice":
+                device.answer(command)
+                device.answer(command)
+                self.twice.add(command["tid"])
+            case "refusing":
+                refuse(device, command)
+            case "slow":
+                delay = 0.02 + command["data"]["number"] % 7 / 100
+                asyncio.get_running_loop().call_later(delay, device.answer, command)
+            case _:
+                device.answer(command)
+
+
+def refuse(device: Device, command: Json) -> None:
+    named = {name: command[name] for name in ("tid", "bid", "timestamp", "method")}
+    reply = json.dumps({**named, "data": {"result": 314_000}}).encode()
+    _puback = device._client.publish(Publication(f"thing/product/{command['device_id']}/services_reply", reply))
+
+
+async def send(client: Caller, node: int, kind: str, number: int, *, waits: bool = True, timeout: str = "10s") -> Seen:
+    """Send a command to a node and stay with it until it has its outcome."""
+    method = METHODS[number % 2]
+    headers = {} if waits and kind != "cancelled" else {"Prefer": "respond-async"}
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    status, said = await client.command(
+        node, f"{kind}-{number % 5}", {"number": number}, method=method, timeout=timeout, **headers
+    )
+    took = clock() - began
+    name = client.cluster.nodes[node].node_id
+    if status == 504:
+        return Seen(said["command_id"], name, method, "timed_out", took)
+    if kind == "cancelled":
+        elsewhere = client.cluster.nodes[2 if node != 2 else 0]  # which both live to the end
+        async with client.session.delete(f"{elsewhere.url}/v1/commands/{said['id']}") as response:
+            assert response.status == 200
+    if status == 200:
+        return Seen(said["id"], name, method, said["state"], took)
+    assert status == 202, said
+    return Seen(said["id"], name, method, (await client.final(node, said["id"], WITHIN))["state"])
+
+
+async def send_round(client: Caller, fleet: Fleet, device: Device, nodes: Sequence[int], numbers: range) -> list[Seen]:
+    """Commands of all kinds to these nodes in turn; returns when nothing of them is open or on its way any more."""
+    before = counted(client.cluster, nodes)
+    left, seen = iter(numbers), list[Seen]()
+
+    async def work() -> None:
+        for number in left:
+            kind, node = KINDS[number % len(KINDS)], nodes[number % len(nodes)]
+            timeout = "300ms" if kind in ("mute", "late") else "10s"
+            seen.append(await send(client, node, kind, number, waits=number % 7 > 0, timeout=timeout))
+
+    await asyncio.gather(*(work() for _ in range(24)))
+    kinds = Counter(KINDS[number % len(KINDS)] for number in numbers)
+    await eventually(lambda: len(fleet.held) == kinds["late"])
+    while fleet.held:
+        device.answer(fleet.held.pop())
+
+    def all_came_in() -> bool:
+        now = counted(client.cluster, nodes)
+        return now["late"] - before["late"] >= kinds["late"] and now["twice"] - before["twice"] >= kinds["twice"]
+
+    await eventually(all_came_in, 10)
+    await eventually(lambda: not any(reported(client.cluster, node)["pending"] for node in nodes))
+    return seen
+
+
+async def kill_one(client: Caller, run: Run) -> list[Json]:
+    """Kill n2 while it writes, and the others go on. Returns its open commands, which no device answers."""
+    over = asyncio.Event()
+
+    async def load(node: int) -> None:
+        while not over.is_set():
+            seen = await send(client, node, "prompt", len(run.through), timeout="3s")
+            run.seen.append(seen)
+            run.through.add(seen.command_id)
+
+    async with asyncio.TaskGroup() as group:
+        for node in (0, 2):
+            group.create_task(load(node))
+        for number in range(20):
+            run.lost.add((await send(client, 1, "prompt", number)).command_id)
+        sent = [
+            await client.command(1, "mute-orphan", {}, timeout="3s", Prefer="respond-async") for _ in range(ORPHANS)
+        ]
+        await eventually(lambda: temporary(run.log, "n2"), 10)
+        client.cluster.nodes[1].kill()
+        run.left = temporary(run.log, "n2")
+        await eventually(lambda: all(reported(client.cluster, node)["members"] == {"n1", "n3"} for node in (0, 2)), 15)
+        over.set()
+    assert {status for status, _ in sent} == {202}
+    return [said for _, said in sent]
+
+
+def reported(cluster: Cluster, node: int) -> Any:  # noqa: ANN401 - JSON
+    with urllib.request.urlopen(f"{cluster.nodes[node].url}/v1/nodes", timeout=5) as response:  # noqa: S310
+        found = json.load(response)
+    return {**found["self"], "members": {one["node_id"] for one in found["nodes"]}}
+
+
+def counted(cluster: Cluster, nodes: Iterable[int]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for node in nodes:
+        counters = reported(cluster, node)["counters"]
+        found["late"] += counters.get("response.late", 0)
+        found["twice"] += counters.get("drop.duplicate", 0)
+    return found
+
+
+def named(folder: Path, node: str = "") -> list[Path]:
+    return [path for path in folder.rglob(f"{node}*.parquet") if not path.name.startswith(".")]
+
+
+def temporary(folder: Path, node: str) -> list[Path]:
+    return list(folder.rglob(f".{node}*.tmp"))
+
+
+async def happen(log: Path) -> Run:
+    """Three nodes, all kinds of commands; one is killed with an open interval, the others go on and are stopped."""
+    run, fleet = Run(log), Fleet()
+    settings = {
+        "HOMING_LATENCY_LOG_DIR": str(log),
+        "HOMING_LATENCY_LOG_INTERVAL": "1s",
+        "HOMING_CLUSTER_LEASE": "3s",  # a shorter one may run out where Spark has the processors
+    }
+    with MosquittoProcess() as broker, RedisProcess() as server, cluster_of(3, server, broker, **settings) as cluster:
+        async with devices(broker, fleet) as device, caller(cluster) as client:
+            run.seen += await send_round(client, fleet, device, (0, 1, 2), range(ROUND))
+            await eventually(lambda: reported(cluster, 1)["queues"]["latency_records"]["size"] == 0, 10)
+            run.closed = {path: path.read_bytes() for path in named(log)}
+            orphans = await kill_one(client, run)
+            run.seen += await send_round(client, fleet, device, (0, 2), range(ROUND, ROUND + 6 * len(KINDS)))
+            for orphan in orphans:
+                ended = await client.final(0, orphan["id"], WITHIN)
+                run.seen.append(Seen(orphan["id"], "n2", orphan["method"], ended["state"]))
+        run.late, run.twice = fleet.late, fleet.twice
+        await asyncio.gather(*(asyncio.to_thread(cluster.nodes[node].stop) for node in (0, 2)))
+    return run
+
+
+class Analysed:
+    """The log, read without Spark, and what the analysis made of it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.run = asyncio.run(happen(folder / "log"))
+        self.files = named(self.run.log)
+        self.rows: list[Json] = [row for path in self.files for row in pq.ParquetFile(path).read().to_pylist()]
+        self.outcomes = [row for row in self.rows if row["kind"] == "outcome"]
+        self.answered = [row for row in self.outcomes if row["outcome"] in ("succeeded", "failed")]
+        self._out = folder / "out"
+        asked = AnalyzeOptions(log=str(self.run.log), out=str(self._out))
+        self.summary = analyze_with(spark, asked, open_log(asked.log), lambda _fraction, _text: None).summary
+
+    def table(self, name: str, **where: object) -> list[Json]:
+        found: list[Json] = pq.read_table(self._out / name).to_pylist()
+        return [row for row in found if all(row[column] == value for column, value in where.items())]
+
+    def seen(self) -> list[Seen]:
+        """What the callers saw, and of the killed node's open interval what it closed after all: as a rule nothing."""
+        closed = [row for row in self.outcomes if row["command_id"] in self.run.lost]
+        return self.run.seen + [Seen(row["command_id"], "n2", row["method"], row["outcome"]) for row in closed]
+
+
+@pytest.fixture(scope="module")
+def analysed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+    return Analysed(spark, tmp_path_factory.mktemp("real"))
+
+
+def test_every_command_that_ended_is_in_the_log_once(analysed: Analysed) -> None:
+    rows = {row["command_id"]: row for row in analysed.outcomes}
+    seen = {one.command_id: one for one in analysed.seen()}
+    assert len(rows) == len(analysed.outcomes)
+    assert set(rows) == set(seen)
+    for command_id, one in seen.items():
+        row = rows[command_id]
+        assert (row["home_node"], row["method"], row["outcome"]) == (one.node, one.method, one.outcome)
+        if one.took is not None:
+            assert 0 < row["total_us"] <= one.took * 1e6 + 1
+    # What is compared below was there to be seen.
+    assert {one.outcome for one in seen.values()} == {"succeeded", "failed", "timed_out", "cancelled"}
+    assert {row["writing_node"] for row in analysed.outcomes if row["home_node"] == "n2"} > {"n2"}
+
+
+def test_the_kill_changed_no_file_that_was_closed(analysed: Analysed) -> None:
+    run = analysed.run
+    assert any(path.name.startswith("n2-") for path in run.closed)
+    assert {path: path.read_bytes() for path in run.closed} == run.closed
+    assert {row["command_id"] for row in analysed.outcomes}.issuperset(
+        row["command_id"] for path in run.closed for row in pq.ParquetFile(path).read(["command_id"]).to_pylist()
+    )
+
+
+def test_nothing_is_left_out_and_what_the_killed_node_left_behind_is_ignored(analysed: Analysed) -> None:
+    assert analysed.run.left
+    assert all(path.exists() for path in analysed.run.left)
+    assert analysed.summary["quarantined"] == analysed.table("quarantine") == []
+    assert analysed.summary["log"]["files"] == len(analysed.files)
+    assert analysed.summary["log"]["records"] == len(analysed.rows)
+    assert analysed.summary["log"]["missing_hours"] == []
+
+
+def test_outcomes_are_counted_as_the_callers_saw_them(analysed: Analysed) -> None:
+    def exact(seen: Iterable[Seen]) -> dict[str, int]:
+        found = Counter(one.outcome for one in seen)
+        counts = {name: found[name] for name in ("succeeded", "failed", "timed_out", "cancelled", "unsent")}
+        return counts | {"commands": found.total(), "answered": found["succeeded"] + found["failed"]}
+
+    def counts(**where: str) -> dict[str, int]:
+        (row,) = analysed.table("latency", **where)
+        return {name: row[name] for name in exact(())}
+
+    seen = analysed.seen()
+    assert counts(grain="all") == exact(seen)
+    for node in NODES:
+        assert counts(grain="node", node=node) == exact(one for one in seen if one.node == node)
+    for method in METHODS:
+        assert counts(grain="method", method=method) == exact(one for one in seen if one.method == method)
+
+
+def test_percentiles_are_those_of_the_rows(analysed: Analysed) -> None:
+    grains: list[tuple[dict[str, str], str, str]] = [({"grain": "all"}, "kind", "outcome")]
+    grains += [({"grain": "node", "node": node}, "home_node", node) for node in NODES]
+    grains += [({"grain": "method", "method": method}, "method", method) for method in METHODS]
+    for where, column, value in grains:
+        (row,) = analysed.table("latency", **where)
+        times = sorted(one["total_us"] for one in analysed.answered if one[column] == value)
+        for name, quantile in (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99)):
+            assert row[name] == pytest.approx(nearest_rank(times, quantile), rel=RELATIVE_ERROR)
+        assert row["max_us"] == times[-1]
+        assert row["mean_us"] == pytest.approx(sum(times) / len(times), abs=1)
+
+
+def nearest_rank(values: list[int], quantile: float) -> int:
+    return values[math.ceil(quantile * len(values) - 1e-9) - 1]
+
+
+def test_forwarding_is_what_receiving_and_home_nodes_say(analysed: Analysed) -> None:
+    answered = analysed.answered
+    assert all(row["forwarded"] == (row["receiving_node"] != row["home_node"]) for row in answered)
+    pairs = Counter((row["receiving_node"], row["home_node"]) for row in answered)
+    found = analysed.table("forwarding", grain="pair")
+    assert {(row["receiving_node"], row["home_node"]): row["commands"] for row in found} == pairs
+    assert len(pairs) == len(NODES) ** 2  # each node received for each
+    (forwarded,) = analysed.table("forwarding", grain="forwarded", forwarded=True)
+    count = sum(count for (receiving, home), count in pairs.items() if receiving != home)
+    assert forwarded["commands"] == count
+    assert forwarded["share"] == pytest.approx(count / len(answered))
+    (figure,) = (one for one in analysed.summary["figures"] if one["name"] == "forwarded_share")
+    assert figure["value"] == forwarded["share"]
+
+
+def test_late_and_duplicate_responses_are_those_that_the_devices_sent(analysed: Analysed) -> None:
+    run = analysed.run
+    table = analysed.table("late")
+    for kind, sent in (("late", run.late), ("duplicate", run.twice)):
+        rows = [row for row in analysed.rows if row["kind"] == kind]
+        # While a node is killed the broker may give the responses that it had to another one.
+        assert Counter(row["command_id"] for row in rows if row["command_id"] not in run.through) == Counter(sent)
+        exact = Counter((row["receiving_node"], row["home_node"]) for row in rows)
+        found: Counter[tuple[str, str]] = Counter()
+        for row in table:
+            if row["kind"] == kind:
+                found[row["receiving_node"], row["home_node"]] += row["responses"]
+        assert found == exact
+
+
+def test_all_three_nodes_have_their_load(analysed: Analysed) -> None:
+    answered, rows = analysed.answered, {row["node"]: row for row in analysed.table("nodes")}
+    assert set(rows) == set(NODES)
+    for node, row in rows.items():
+        assert row["commands"] == sum(one.node == node for one in analysed.seen())
+        assert row["received"] == sum(one["receiving_node"] == node for one in answered)
+        assert row["forwarded_in"] == sum(one["home_node"] == node and one["forwarded"] for one in answered)
+        assert row["forwarded_out"] == sum(one["receiving_node"] == node and one["forwarded"] for one in answered)
+        further = Counter(one["kind"] for one in analysed.rows if one["receiving_node"] == node)
+        assert (row["late"], row["duplicates"]) == (further["late"], further["duplicate"])
+    assert sum(row["commands_share"] for row in rows.values()) == pytest.approx(1)
+
+
+def test_stages_add_up_to_the_whole(analysed: Analysed) -> None:
+    stages = {row["stage"]: row for row in analysed.table("stages", grain="all")}
+    assert list(stages) == ["register", "publish", "device", "record", "wake", "deliver"]
+    assert sum(row["share"] for row in stages.values()) == pytest.approx(1)
+    for stage in ("register", "publish", "deliver"):
+        values = [row[f"{stage}_us"] for row in analysed.answered if row[f"{stage}_us"] is not None]
+        assert stages[stage]["commands"] == len(values)
+        assert stages[stage]["mean_us"] == pytest.approx(sum(values) / len(values), abs=1)
+    for stage in ("register", "device", "record", "wake"):
+        assert stages[stage]["commands"] == len(analysed.answered)
+    # What a node does between two stages is in none, and publish lies beside device.
+    total = sum(row["total_us"] for row in analysed.answered)
+    parts = sum(row["mean_us"] * row["commands"] for stage, row in stages.items() if stage != "publish")
+    assert 0.5 < parts / total < 1.05
+    # Slow devices take 20 ms at least.
+    slow = sum(row["device_id"].startswith("slow") for row in analysed.answered)
+    assert stages["device"]["mean_us"] * stages["device"]["commands"] > 20_000 * slow > 0
