@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.cells import (
     CELLS,
-    HOUR_US,
     HOURLY,
     METHOD_CELLS,
     NAMES,
@@ -24,8 +23,16 @@ from app.analysis.cells import (
     views,
 )
 from app.analysis.deadlines_file import FILE_NAME as TIMEOUTS_NAME
-from app.analysis.deadlines_query import Learned, deadline_queries, learn
-from app.analysis.devices import counted_devices, device_queries, device_views, listed
+from app.analysis.deadlines_query import Learned, cut_of, deadline_queries, learn
+from app.analysis.devices import (
+    NAMED_DEVICES,
+    check_groups,
+    counted_devices,
+    device_numbers,
+    device_queries,
+    device_views,
+    listed,
+)
 from app.analysis.judgement import Comparison, anomalies, change
 from app.analysis.log import Log, open_log, read_again
 from app.analysis.options import HOUR, AnalyzeOptions
@@ -164,44 +171,63 @@ class _Run:
         self._progress = progress
         self._views: dict[str, str] = {}
         self._span, self._compared, self._why_not = period(options, log)
+        self._last = max(log.hours[-1], self._span.begin)
+        self._cut = cut_of(self._span.begin, self._last, options.deadlines.held_out)
+        self._salt = 0
 
     def run(self) -> Analysis:
         self._read_log()
-        self._progress(0.05, f"reading {sum(file.records for file in self._log.files):,} records: names")
+        self._progress(0.05, f"reading {sum(file.records for file in self._log.files):,} records: devices")
+        self._count_devices()
+        self._progress(0.3, "times")
         self._count()
-        self._progress(0.6, "devices")
-        self._keep("counted_device", self._spark.sql(counted_devices(self._span)))
-        self._views["counted_device"] = counted_devices(self._span)
-        self._define(device_views(self._options.device_group))
-        self._keep("listed_device", self._spark.sql(listed(self._options.top)))
-        self._views["listed_device"] = listed(self._options.top)
-        self._keep("device", self._spark.table("device"))
         self._count_odd()
         queries = self._queries()
         with _settings(self._spark, _SMALL):
             self._write(queries)
         learned = self._learn()
-        return self._finish(queries | deadline_queries(learned.cut, self._options.device_group), learned)
+        return self._finish(queries | deadline_queries(self._span.begin, self._cut), learned)
+
+    def _count_devices(self) -> None:
+        """The pass over all records by device, with names for what it counted by hash."""
+        self._salt = names_view(self._spark, "some_log")
+        hashed = counted_devices(self._span, self._salt)
+        rows = self._keep("hashed_device", self._spark.sql(hashed))
+        if self._keep("counted_device", self._spark.sql(NAMED_DEVICES)) != rows:  # a name that is in few files only
+            self._name_all()
+            self._keep("counted_device", self._spark.sql(NAMED_DEVICES))
+        self._define(device_views(self._options.device_group))
+        chosen, numbers = listed(self._options.top), device_numbers(self._options.device_group)
+        self._keep("listed_device", self._spark.sql(chosen))
+        self._keep("device", self._spark.table("device"))
+        self._keep("device_number", self._spark.sql(numbers), hint="broadcast")
+        check_groups(self._spark, self._options.device_group)
+        self._views |= {
+            "names": NAMES,
+            "hashed_device": hashed,
+            "counted_device": NAMED_DEVICES,
+            "listed_device": chosen,
+            "device_number": numbers,
+        }
 
     def _count(self) -> None:
-        """The pass over all records, and names for what it counted by hash."""
-        salt = names_view(self._spark, "some_log")
-        self._progress(0.1, "times")
-        rows = self._keep("counted", counted(self._spark, self._span, salt))
-        if self._keep("cell", self._spark.sql(CELLS)) != rows:  # a name that is in few files only
-            if names_view(self._spark, "log") != salt:
-                raise ConfigurationError("names in the log have equal hashes: analyze fewer hours with --from and --to")
+        """The pass over all records by time, with names for what it counted by hash."""
+        rows = self._keep("counted", counted(self._spark, self._span, self._salt, self._cut))
+        if self._keep("cell", self._spark.sql(CELLS)) != rows:
+            self._name_all()
             self._keep("cell", self._spark.sql(CELLS))
-        texts = {
-            "names": NAMES,
+        self._views |= {
             "counted": "-- counts per group and bucket of the view log: app/analysis/cells.py",
             "cell": CELLS,
         }
-        self._views |= texts
         self._define(views(self._span))
         for name, text in (("method_cell", METHOD_CELLS), ("hourly", HOURLY)):
             self._keep(name, self._spark.sql(text))
             self._views[name] = text
+
+    def _name_all(self) -> None:
+        if names_view(self._spark, "log") != self._salt:
+            raise ConfigurationError("names in the log have equal hashes: analyze fewer hours with --from and --to")
 
     def _read_log(self) -> None:
         sample = replace(self._log, files=self._log.files[:: max(1, len(self._log.files) // _SAMPLE)])
@@ -220,14 +246,14 @@ class _Run:
         frame.createOrReplaceTempView("log")
         self._views = {"log": text}
 
-    def _keep(self, name: str, frame: DataFrame) -> int:
+    def _keep(self, name: str, frame: DataFrame, hint: str = "") -> int:
         """Compute it now, and hold it: it is small. Returns its rows."""
         # Not persist: Spark looks cached plans up by their form, misses some, and would read the log once more.
         kept = frame.localCheckpoint()
         rows = kept.count()
         if rows <= _ONE_PARTITION:
             kept = kept.coalesce(1)
-        kept.createOrReplaceTempView(name)
+        (kept.hint(hint) if hint else kept).createOrReplaceTempView(name)
         return rows
 
     def _define(self, texts: dict[str, str]) -> None:
@@ -260,7 +286,7 @@ class _Run:
     def _queries(self) -> dict[str, str]:
         found = {
             **table_queries(self._options.max_pending, hour_number(self._span.first)),
-            **device_queries(self._span),
+            **device_queries(),
             "change": change(self._compared, self._options.level),
             "anomalies": anomalies(self._options.level),
         }
@@ -282,13 +308,8 @@ class _Run:
     def _learn(self) -> Learned:
         """Timeouts, from the period alone."""
         self._progress(0.95, "deadlines")
-        log = self._spark.table("log")
-        if self._span.first < self._span.begin:
-            log = log.where(f"unix_micros(recorded_at) >= {hour_number(self._span.begin) * HOUR_US}L")
-        who = self._spark.table("counted_device").select("device_id", "profile", "method")
         options = self._options
-        last = max(self._log.hours[-1], self._span.begin)
-        learned = learn(log, self._span.begin, last, options.device_group, options.deadlines, who)
+        learned = learn(self._spark, self._span.begin, self._last, options.device_group, options.deadlines)
         for table, rows in ((DEADLINES, learned.deadlines), (DEADLINES_TEST, learned.deadlines_test)):
             schema = ", ".join(f"{column.name} {column.type}" for column in table.columns)
             values = [tuple(row[column.name] for column in table.columns) for row in rows]

@@ -5,7 +5,9 @@ numbers under 128 have a bucket each. Finding it takes a few comparisons and a s
 A record becomes one row for each of its measures, and all rows are counted by one 64-bit key:
 
     hash of names (33 bits) | hour since the first, or 1 = this period and 0 = before (14) | measure (4) | bucket (12)
+    hash of names (33 bits) | group of devices (13), held out (1)                          | measure (4) | bucket (12)
     hash of home  (21 bits) | 10 s since the first hour                               (26) | measure (4) | 0     (12)
+    number of device  (33 bits) | 0                                                   (14) | measure (4) | bucket (12)
 
 The hashes are looked up in the table of names afterwards; names with equal hashes get another salt.
 """
@@ -32,9 +34,12 @@ HOUR_US: Final = 3_600_000_000
 CLOCK_TOLERANCE_US: Final = 10_000
 """Nodes know the store's time to within some milliseconds: differences of instants down to minus this are 0."""
 MOST_HOURS: Final = 1 << 14
+MOST_GROUPS: Final = 1000
+"""Of devices: more could not be read by people, and their histograms would fill the memory."""
 _PARTS: Final = 64
 _MOST_SHIFT: Final = 31
 """Times from 2^38 us (76 h) on are counted as that."""
+assert 2 * MOST_GROUPS <= MOST_HOURS  # noqa: S101 - of constants
 assert 1 / (2 * _PARTS) <= RELATIVE_ERROR  # noqa: S101 - of constants
 
 
@@ -59,10 +64,17 @@ class Measure(IntEnum):
     """total_us of answered commands. By home and receiving node."""
     ODD = 11
     """Bucket: position in ODDITIES. By hour, home and receiving node."""
+    PASSED = 12
+    """Arrived and ended in the same 10 s, as most do: one row instead of two."""
+    DEADLINE = 13
+    """Store time from registration to record, of answered commands. By profile, method, group of devices, held out."""
+    LISTED = 14
+    """total_us of answered commands. By device, of those that are listed."""
 
 
 ODDITIES: Final = ("late", "duplicate", "clock_jump", "unknown_kind")
 STAGES: Final = ("register", "publish", "device", "record", "wake", "deliver")
+_IN_FLIGHT: Final = f"{Measure.ARRIVED:d}, {Measure.ENDED:d}, {Measure.PASSED:d}"
 STAGE_MEASURES: Final = tuple(range(Measure.REGISTER, Measure.DELIVER + 1))
 
 
@@ -84,6 +96,11 @@ def hour_number(hour: datetime) -> int:
     return int(hour.astimezone(UTC).timestamp()) // 3600
 
 
+def micros(instant: datetime) -> int:
+    """Microseconds since 1970."""
+    return round(instant.timestamp() * 1_000_000)
+
+
 NAMES: Final = """\
 SELECT DISTINCT coalesce(profile, '') AS profile, coalesce(method, '') AS method, home_node AS home,
   coalesce(receiving_node, '') AS receiving
@@ -96,9 +113,8 @@ def names_view(spark: SparkSession, log: str) -> int:
     names.createOrReplaceTempView("plain_names")
     for salt in range(8):
         hashed = spark.sql(
-            f"SELECT *, {_hash('profile, method, home', salt)} AS by_home, "
-            f"{_hash('home, receiving', salt)} AS by_pair, "
-            f"{_hash('profile, method', salt)} AS by_method, {_hash('home', salt, 21)} AS by_node FROM plain_names"
+            f"SELECT profile, method, home, receiving, {_HASHES} "
+            f"FROM (SELECT *, {_hashed('profile', 'method', 'home', 'receiving', salt)} FROM plain_names)"
         )
         hashed.createOrReplaceTempView("names")
         clash = spark.sql(
@@ -112,12 +128,34 @@ def names_view(spark: SparkSession, log: str) -> int:
     raise ConfigurationError("the log names too many profiles, methods and nodes to tell them apart: narrow it")
 
 
-def _hash(names: str, salt: int, bits: int = 33) -> str:
-    return f"(xxhash64({names}, {salt}) & {(1 << bits) - 1}L)"
+_LOW: Final = f"{(1 << 33) - 1}L"
+_HASHES: Final = (
+    f"xxhash64(pm, h) & {_LOW} AS by_home, xxhash64(h, r) & {_LOW} AS by_pair, pm & {_LOW} AS by_method, "
+    f"h & {(1 << 21) - 1}L AS by_node"
+)
+"""Out of those of `_hashed`: texts take long to hash, so each is hashed once."""
 
 
-def counted(spark: SparkSession, span: Span, salt: int) -> DataFrame:
-    """The cells of the view `log`: key, n (records), s (sum of the values) and m (their maximum)."""
+def _hashed(profile: str, method: str, home: str, receiving: str, salt: int) -> str:
+    return (
+        f"xxhash64({profile}, {method}, {salt}) AS pm, xxhash64({home}, {salt}) AS h, "
+        f"xxhash64({receiving}, {salt}) AS r"
+    )
+
+
+def method_hash(salt: int) -> str:
+    """What the view `names` has as by_method, in SQL over records."""
+    return f"(xxhash64(coalesce(profile, ''), coalesce(method, ''), {salt}) & {_LOW})"
+
+
+def counted(spark: SparkSession, span: Span, salt: int, cut: datetime) -> DataFrame:
+    """The cells of the view `log`: key, n (records), s (sum of the values) and m (their maximum).
+
+    The view `device_number` (app/analysis/devices.py) tells the numbers of devices and their groups; at `cut` the hours
+    begin that are held out from learning deadlines.
+    """
+    ended = "(registered + coalesce(total_us, 0))"
+    passed = f"({ended} DIV {WINDOW_US} = registered DIV {WINDOW_US})"
     values = {
         Measure.OUTCOME: "IF(is_outcome, coalesce(total_us, 0) * 8 + outcome_code, NULL)",
         Measure.TOTAL: "IF(answered, total_us, NULL)",
@@ -128,14 +166,17 @@ def counted(spark: SparkSession, span: Span, salt: int) -> DataFrame:
         Measure.RECORD: "IF(answered, record_us, NULL)",
         Measure.WAKE: "IF(answered, wake_us, NULL)",
         Measure.DELIVER: "IF(answered, deliver_us, NULL)",
-        Measure.ARRIVED: "IF(is_outcome AND now = 1, registered, NULL)",
-        Measure.ENDED: "IF(is_outcome AND now = 1, registered + coalesce(total_us, 0), NULL)",
+        Measure.ARRIVED: f"IF(is_outcome AND now = 1 AND NOT {passed}, registered, NULL)",
+        Measure.ENDED: f"IF(is_outcome AND now = 1, IF({passed}, registered, {ended}), NULL)",
         Measure.ODD: "odd",
+        Measure.DEADLINE: "IF(answered AND now = 1 AND named AND cohort IS NOT NULL, took, NULL)",
+        Measure.LISTED: "IF(answered AND now = 1 AND listed IS NOT NULL AND total_us > 0, total_us, NULL)",
     }
-    ids: list[Column | str] = ["by_home", "by_pair", "by_method", "by_node", "hour_number", "now"]
-    records = spark.sql(_records(span, salt)).selectExpr(
+    numbers = {Measure.ENDED: f"IF({passed}, {Measure.PASSED:d}, {Measure.ENDED:d})"}
+    ids: list[Column | str] = ["by_home", "by_pair", "by_method", "by_node", "hour_number", "now", "cohort", "listed"]
+    records = spark.sql(_records(span, salt, cut)).selectExpr(
         *map(str, ids),
-        *(f"({sql}) * 16 + {int(measure)} AS v{int(measure)}" for measure, sql in values.items()),
+        *(f"({sql}) * 16 + {numbers.get(measure, int(measure))} AS v{int(measure)}" for measure, sql in values.items()),
     )
     measures: list[Column | str] = [f"v{int(one)}" for one in values]
     rows = records.unpivot(ids, measures, "which", "v").where("v >= 0")
@@ -146,9 +187,11 @@ def counted(spark: SparkSession, span: Span, salt: int) -> DataFrame:
         "v",
         f"CASE WHEN measure <= {Measure.TOTAL:d} THEN shiftleft(by_home, 30) | shiftleft(hour_number, 16) "
         f"WHEN measure = {Measure.DEVICE:d} THEN shiftleft(by_method, 30) | shiftleft(now, 16) "
-        f"WHEN measure IN ({Measure.ARRIVED:d}, {Measure.ENDED:d}) "
+        f"WHEN measure IN ({_IN_FLIGHT}) "
         f"THEN shiftleft(by_node, 42) | shiftleft(least({(1 << 26) - 1}, {window}), 16) "
         f"WHEN measure = {Measure.ODD:d} THEN shiftleft(by_pair, 30) | shiftleft(hour_number, 16) "
+        f"WHEN measure = {Measure.DEADLINE:d} THEN shiftleft(by_method, 30) | shiftleft(cohort, 16) "
+        f"WHEN measure = {Measure.LISTED:d} THEN shiftleft(listed, 30) "
         "ELSE shiftleft(by_pair, 30) | shiftleft(now, 16) END AS names",
         f"{_shift('v')} AS shift",
     )
@@ -156,36 +199,39 @@ def counted(spark: SparkSession, span: Span, salt: int) -> DataFrame:
         "v",
         "names | shiftleft(measure, 12) | CASE "
         f"WHEN measure = {Measure.OUTCOME:d} THEN v & 7 WHEN measure = {Measure.ODD:d} THEN v "
-        f"WHEN measure IN ({Measure.ARRIVED:d}, {Measure.ENDED:d}) THEN 0 "
+        f"WHEN measure IN ({_IN_FLIGHT}) THEN 0 "
         f"ELSE shift * {_PARTS} + least({2 * _PARTS - 1}, shiftright(v, shift)) END AS key",
     )
     rows.createOrReplaceTempView("measured")
     return spark.sql("SELECT key, count(*) AS n, sum(v) AS s, max(v) AS m FROM measured GROUP BY key")
 
 
-def _records(span: Span, salt: int) -> str:
+def _records(span: Span, salt: int, cut: datetime) -> str:
     """The columns that measures are made of, with the hashes of the names."""
     codes = " ".join(f"WHEN '{outcome}' THEN {code}" for code, outcome in enumerate(OUTCOMES))
     device = "unix_micros(received_at) - unix_micros(published_at)"
     wake = "unix_micros(woken_at) - unix_micros(recorded_at)"
+    record = "unix_micros(recorded_at) - unix_micros(received_at)"  # where home writes of another node's work
     jumped = f"coalesce({device} < -{CLOCK_TOLERANCE_US}, false) OR coalesce({wake} < -{CLOCK_TOLERANCE_US}, false)"
     begin = hour_number(span.begin)
     first = hour_number(span.first)
-    profile, method, receiving = (f"coalesce({name}, '')" for name in ("profile", "method", "receiving_node"))
+    hashed = _hashed("coalesce(profile, '')", "coalesce(method, '')", "home_node", "coalesce(receiving_node, '')", salt)
     return f"""\
-SELECT {_hash(f"{profile}, {method}, home_node", salt)} AS by_home,
-  {_hash(f"home_node, {receiving}", salt)} AS by_pair,
-  {_hash(f"{profile}, {method}", salt)} AS by_method, {_hash("home_node", salt, 21)} AS by_node,
+SELECT {_HASHES},
   CAST(unix_micros(recorded_at) DIV {HOUR_US} - {first} AS BIGINT) AS hour_number,
   CAST(unix_micros(recorded_at) DIV {HOUR_US} >= {begin} AS BIGINT) AS now,
   kind = '{Kind.OUTCOME}' AS is_outcome, kind = '{Kind.OUTCOME}' AND outcome IN ('succeeded', 'failed') AS answered,
   CASE outcome {codes} ELSE {UNKNOWN} END AS outcome_code,
   CASE kind WHEN '{Kind.LATE}' THEN 0 WHEN '{Kind.DUPLICATE}' THEN 1
     WHEN '{Kind.OUTCOME}' THEN IF({jumped}, 2, NULL) ELSE 3 END AS odd,
-  unix_micros(registered_at) AS registered, total_us, register_us, publish_us, record_us, deliver_us,
-  IF({device} < -{CLOCK_TOLERANCE_US}, NULL, greatest(0, {device})) AS device_us,
-  IF({wake} < -{CLOCK_TOLERANCE_US}, NULL, greatest(0, {wake})) AS wake_us
-FROM log"""
+  profile IS NOT NULL AND method IS NOT NULL AS named,
+  group_number * 2 + CAST(recorded_at >= timestamp_micros({micros(cut)}) AS BIGINT) AS cohort, listed,
+  unix_micros(registered_at) AS registered, unix_micros(recorded_at) - unix_micros(registered_at) AS took,
+  total_us, register_us, publish_us, deliver_us,
+  IF({device} < -{CLOCK_TOLERANCE_US}, NULL, IF({device} < 0, 0, {device})) AS device_us,
+  IF({wake} < -{CLOCK_TOLERANCE_US}, NULL, IF({wake} < 0, 0, {wake})) AS wake_us,
+  coalesce(record_us, IF({record} < -{CLOCK_TOLERANCE_US}, NULL, IF({record} < 0, 0, {record}))) AS record_us
+FROM (SELECT *, {hashed} FROM log LEFT JOIN device_number USING (device_id))"""
 
 
 def _shift(value: str, low: int = 0, high: int = _MOST_SHIFT) -> str:
@@ -222,17 +268,22 @@ WIDTH: Final = f"shiftleft(1L, CAST({_BUCKET} AS INT))"
 
 CELLS: Final = f"""\
 WITH named AS (
-  SELECT DISTINCT 'home' AS domain, by_home AS hash, profile, method, home, NULL AS receiving FROM names
-  UNION ALL SELECT DISTINCT 'pair', by_pair, NULL, NULL, home, receiving FROM names
-  UNION ALL SELECT DISTINCT 'method', by_method, profile, method, NULL, NULL FROM names
-  UNION ALL SELECT DISTINCT 'node', by_node, NULL, NULL, home, NULL FROM names
+  SELECT DISTINCT 'home' AS domain, by_home AS hash, profile, method, home, NULL AS receiving, NULL AS device_id
+  FROM names
+  UNION ALL SELECT DISTINCT 'pair', by_pair, NULL, NULL, home, receiving, NULL FROM names
+  UNION ALL SELECT DISTINCT 'method', by_method, profile, method, NULL, NULL, NULL FROM names
+  UNION ALL SELECT DISTINCT 'node', by_node, NULL, NULL, home, NULL, NULL FROM names
+  UNION ALL SELECT 'device', listed, NULL, NULL, NULL, NULL, device_id FROM device_number WHERE listed IS NOT NULL
 ), cells AS (
   SELECT CAST(shiftright(key, 12) & 15 AS INT) AS measure, key & 4095 AS bucket, * FROM counted
 ), keyed AS (
-  SELECT *, CASE WHEN measure <= {Measure.TOTAL:d} THEN 'home' WHEN measure = {Measure.DEVICE:d} THEN 'method'
-    WHEN measure IN ({Measure.ARRIVED:d}, {Measure.ENDED:d}) THEN 'node' ELSE 'pair' END AS domain FROM cells
+  SELECT *, CASE WHEN measure <= {Measure.TOTAL:d} THEN 'home'
+    WHEN measure IN ({Measure.DEVICE:d}, {Measure.DEADLINE:d}) THEN 'method'
+    WHEN measure IN ({_IN_FLIGHT}) THEN 'node' WHEN measure = {Measure.LISTED:d} THEN 'device'
+    ELSE 'pair' END AS domain
+  FROM cells
 )
-SELECT measure, bucket, profile, method, home, receiving, n, s, m, {LOW} AS low, {LOW} + {WIDTH} AS high,
+SELECT measure, bucket, profile, method, home, receiving, device_id, n, s, m, {LOW} AS low, {LOW} + {WIDTH} AS high,
   least(m, {LOW} + ({WIDTH} - 1) DIV 2) AS middle,
   IF(keyed.domain = 'node', shiftright(key, 16) & {(1 << 26) - 1}L, shiftright(key, 16) & {MOST_HOURS - 1}L) AS time
 FROM keyed JOIN named ON keyed.domain = named.domain
@@ -255,9 +306,11 @@ def views(span: Span) -> dict[str, str]:
         "device_cell": f"SELECT time = 1 AS now, profile, method, measure, {value} FROM cell "
         f"WHERE measure = {Measure.DEVICE:d}",
         "odd_cell": f"SELECT {current}, {hour}, home, receiving, bucket, n FROM cell WHERE measure = {Measure.ODD:d}",
-        "window_cell": f"SELECT home AS node, time AS window, IF(measure = {Measure.ARRIVED:d}, n, 0) AS arrived, "
-        f"IF(measure = {Measure.ENDED:d}, n, 0) AS ended FROM cell "
-        f"WHERE measure IN ({Measure.ARRIVED:d}, {Measure.ENDED:d})",
+        "listed_cell": f"SELECT device_id, {value} FROM cell WHERE measure = {Measure.LISTED:d}",
+        "deadline_cell": "SELECT profile, method, time DIV 2 AS group_number, time % 2 = 1 AS held_out, bucket, n, s "
+        f"FROM cell WHERE measure = {Measure.DEADLINE:d}",
+        "window_cell": f"SELECT home AS node, time AS window, IF(measure != {Measure.ENDED:d}, n, 0) AS arrived, "
+        f"IF(measure != {Measure.ARRIVED:d}, n, 0) AS ended FROM cell WHERE measure IN ({_IN_FLIGHT})",
     }
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from app.analysis.cells import LOW, WIDTH, Span, bucket, hour_number
+from app.analysis.cells import MOST_GROUPS, Span, hour_number, method_hash
 from app.analysis.intervals import Z95, rank_interval, ranked, wilson
+from app.core.errors import ConfigurationError
 from app.latency.schema import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LEAST_COMMANDS: Final = 20
 """Devices with fewer are not ranked."""
@@ -17,22 +21,30 @@ _ANSWERED: Final = "outcome IN ('succeeded', 'failed') AND total_us > 0"
 _KNOWN: Final = "outcome IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'unsent')"
 
 
-def counted_devices(span: Span) -> str:
+def counted_devices(span: Span, salt: int) -> str:
     """The pass: one row per device, profile and method, with sums of logarithms."""
     now = f"unix_micros(recorded_at) >= {hour_number(span.begin) * 3_600_000_000}L"
     return f"""\
-SELECT device_id, profile, method, count(*) AS n, count_if(outcome = 'failed') AS failed,
+SELECT device_id, hash, count(*) AS n, count_if(outcome = 'failed') AS failed,
   count_if(outcome = 'timed_out') AS timed_out, count_if(outcome IN ('succeeded', 'failed')) AS answered,
   count(logarithm) AS measured, sum(logarithm) AS l, sum(logarithm * logarithm) AS l2
 FROM (
-  SELECT device_id, profile, method, outcome, IF({_ANSWERED}, ln(total_us), NULL) AS logarithm
+  SELECT device_id, {method_hash(salt)} AS hash, outcome, IF({_ANSWERED}, ln(total_us), NULL) AS logarithm
   FROM log WHERE kind = '{Kind.OUTCOME}' AND {_KNOWN} AND {now}
-) GROUP BY device_id, profile, method"""
+) GROUP BY device_id, hash"""
+
+
+NAMED_DEVICES: Final = """\
+SELECT device_id, profile, method, n, failed, timed_out, answered, measured, l, l2
+FROM hashed_device
+JOIN (SELECT DISTINCT by_method, nullif(profile, '') AS profile, nullif(method, '') AS method FROM names) AS named
+  ON hash = by_method"""
+"""The view `counted_device`: with names for the hashes of the pass."""
 
 
 def device_views(pattern: str) -> dict[str, str]:
     """Views on the counted devices: name -> SQL."""
-    group = f"regexp_extract(device_id, '{_quoted(pattern)}', 1)"
+    group = f"regexp_extract(device_id, {quoted(pattern)}, 1)"
     return {
         "expected": "SELECT profile, method, sum(l) / sum(measured) AS mean FROM counted_device "
         "GROUP BY profile, method HAVING sum(measured) > 0",
@@ -74,23 +86,33 @@ SELECT * FROM (
 )"""
 
 
-def device_queries(span: Span) -> dict[str, str]:
-    """Name of the table -> its query. `devices` reads the records of those listed again, for their percentiles."""
-    now = f"unix_micros(recorded_at) >= {hour_number(span.begin) * 3_600_000_000}L"
-    cells = f"""\
-  SELECT device_id, bucket, n, m, {LOW} AS low, {LOW} + {WIDTH} AS high,
-    least(m, {LOW} + ({WIDTH} - 1) DIV 2) AS middle
-  FROM (
-    SELECT /*+ BROADCAST(listed_device) */ log.device_id, CAST({bucket("total_us")} AS BIGINT) AS bucket,
-      count(*) AS n, max(total_us) AS m
-    FROM log LEFT SEMI JOIN listed_device ON log.device_id = listed_device.device_id
-    WHERE kind = '{Kind.OUTCOME}' AND {_ANSWERED} AND {now} GROUP BY ALL
-  )"""
+def device_numbers(pattern: str) -> str:
+    """The view `device_number`: the group of each device and its number, and the device's own if it is listed."""
+    return f"""\
+SELECT grouped.device_id, device_group, CAST(dense_rank() OVER (ORDER BY device_group) - 1 AS BIGINT) AS group_number,
+  IF(chosen.device_id IS NULL, NULL, CAST(row_number() OVER (ORDER BY grouped.device_id) AS BIGINT)) AS listed
+FROM (
+  SELECT DISTINCT device_id, regexp_extract(device_id, {quoted(pattern)}, 1) AS device_group FROM counted_device
+) AS grouped LEFT JOIN (SELECT DISTINCT device_id FROM listed_device) AS chosen
+  ON grouped.device_id = chosen.device_id"""
+
+
+def check_groups(spark: SparkSession, pattern: str) -> None:
+    """ConfigurationError when the rule makes too many groups of the devices of `device_number`."""
+    most = spark.sql("SELECT max(group_number) FROM device_number").first()
+    if most is not None and (most[0] or 0) >= MOST_GROUPS:
+        raise ConfigurationError(
+            f"--device-group {pattern!a} makes more than {MOST_GROUPS:,} groups of devices; let it tell fewer apart"
+        )
+
+
+def device_queries() -> dict[str, str]:
+    """Name of the table -> its query."""
     low, high = rank_interval(0.5)
     return {
         "devices": f"""\
 WITH ranked AS (
-{ranked(cells, "device_id")}
+{ranked("SELECT * FROM listed_cell", "device_id")}
 ), times AS (
   SELECT device_id, min(IF(upto >= ceil(0.5D * of - 1e-6D), middle, NULL)) AS p50_us, {low} AS p50_low_us,
     {high} AS p50_high_us, min(IF(upto >= ceil(0.99D * of - 1e-6D), middle, NULL)) AS p99_us
@@ -118,5 +140,7 @@ FROM grouped ORDER BY profile, device_group""",
     }
 
 
-def _quoted(pattern: str) -> str:
-    return pattern.replace("\\", "\\\\").replace("'", "\\'")
+def quoted(text: str) -> str:
+    """A string of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

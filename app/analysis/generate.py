@@ -29,6 +29,8 @@ MOST_CALLBACKS: Final = 10_000_000_000
 _SLICE: Final = 1_000_000
 """Commands between two signs of progress."""
 _TASK: Final = 250_000
+_JAVA: Final = "-XX:-DontCompileHugeMethods"
+"""The records are one long generated method, which the JVM would only interpret; compiling it takes memory."""
 _WRITING: Final = "_writing"
 
 Progress = Callable[[float, str], None]
@@ -61,7 +63,7 @@ def generate(options: GenerateOptions, progress: Progress = lambda _fraction, _t
     """Write the log; ConfigurationError when the options are wrong or the folder is in use."""
     _plan(options)
     progress(0.0, "starting Spark")
-    with spark_session("homing generate-log", options.master) as spark:
+    with spark_session("homing generate-log", options.master, java=_JAVA) as spark:
         return generate_with(spark, options, progress)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from app.analysis.deadlines import DeadlineOptions
 from app.analysis.devices import GROUP_PATTERN
+from app.core.deadlines import group_rule
 from app.core.errors import ConfigurationError
 
 MOMENT: Final = "an hour in UTC such as 2026-11-21, 2026-11-21T07 or 2026-11-21T07:00Z"
@@ -49,13 +50,9 @@ class AnalyzeOptions:
         if self.max_pending < 1:
             raise ConfigurationError(f"--max-pending is {self.max_pending}; allowed: 1 or more")
         try:
-            groups = re.compile(self.device_group).groups
-        except re.error as error:
-            raise ConfigurationError(f"--device-group: no regular expression: {error}") from error
-        if groups != 1:
-            raise ConfigurationError(
-                f"--device-group has {groups} groups in parentheses; it needs one, the group's name"
-            )
+            group_rule(self.device_group)
+        except ValueError as error:
+            raise ConfigurationError(f"--device-group: {error}") from None
         self.deadlines.check()
 
     @property

@@ -44,11 +44,12 @@ def java_problem() -> str | None:
 
 @contextmanager
 def spark_session(
-    name: str, master: str | None = None, settings: dict[str, str] | None = None
+    name: str, master: str | None = None, settings: dict[str, str] | None = None, java: str = ""
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
 
     `master` None takes what spark-submit was given, or else local[*]. `settings` overrule all others.
+    `java` is further options for a local JVM.
     ConfigurationError says in a sentence why there can be none: no pyspark, no Java, a master that does not answer.
     """
     try:
@@ -64,7 +65,7 @@ def spark_session(
         builder = builder.master(master or "local[*]")
     with tempfile.TemporaryDirectory(prefix="homing-spark-") as scratch:
         local = not submitted and (master or "local").startswith("local")
-        chosen = {**COMMON, **(_local(Path(scratch)) if local else {}), **(settings or {})}
+        chosen = {**COMMON, **(_local(Path(scratch), java) if local else {}), **(settings or {})}
         for key, value in chosen.items():
             builder = builder.config(key, value)
         said = Path(scratch) / "stderr"
@@ -95,8 +96,7 @@ COMMON: Final = {
 """What the results depend on; the same everywhere."""
 
 
-# Spark compiles a whole stage into one method, which the JVM would only interpret when it is long.
-_JAVA_FLAGS: Final = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods -Xss4m"
+_JAVA_FLAGS: Final = "-XX:+UseParallelGC -Xss4m -XX:MaxDirectMemorySize=256m"
 _NO_LOGS: Final = """\
 rootLogger.level = off
 rootLogger.appenderRef.none.ref = none
@@ -105,18 +105,18 @@ appender.none.name = none
 """
 
 
-def _local(scratch: Path) -> dict[str, str]:
+def _local(scratch: Path, java: str) -> dict[str, str]:
     """What suits one machine: few partitions, no web server, all files in one folder that goes away."""
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_NO_LOGS, encoding="utf-8")
-    java = f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} {_JAVA_FLAGS}"
+    options = f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} {_JAVA_FLAGS} {java}"
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": options.strip(),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),

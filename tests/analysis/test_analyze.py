@@ -355,6 +355,7 @@ def test_bad_files_and_records_are_left_out_with_count_and_reason(spark: SparkSe
     }
     assert one(out, "latency", "grain = 'all'")["commands"] == len(good) + 3  # clock_jump and the two in order
     assert all(row["example"] for row in first["quarantined"])
+    assert {row["stage"] for row in rows(out, "stages")} == {"register"}  # nothing else was measured
 
     before = {path.name: path.read_bytes() for path in out.glob("*.json")}
     tables = {table.name: rows(out, table.name) for table in TABLES}
@@ -368,7 +369,8 @@ def test_bad_files_and_records_are_left_out_with_count_and_reason(spark: SparkSe
 def test_old_and_new_schemas_missing_hours_and_a_period(spark: SparkSession, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write(log, small(20))
-    write(log, small(20, 3 * 3600))
+    # Home cannot know how long another node took to record: the instants tell it.
+    write(log, [{**row, "received_at": row["recorded_at"] - timedelta(milliseconds=2)} for row in small(20, 3 * 3600)])
     hour = next(log.glob("date=*/hour=03"))
     old = pa.Table.from_pylist(small(5, 3 * 3600), SCHEMA).drop_columns(["publish_us", "deliver_us"])
     pq.write_table(old.replace_schema_metadata({"homing.schema": "1"}), hour / "node-old-1-1.parquet")
@@ -381,6 +383,8 @@ def test_old_and_new_schemas_missing_hours_and_a_period(spark: SparkSession, tmp
     assert summary["log"]["schema_versions"] == {"1": 3, "7": 1}
     assert summary["log"]["missing_hours"] == ["2026-01-05T01:00:00Z", "2026-01-05T02:00:00Z"]
     assert one(out, "latency", "grain = 'all'")["commands"] == 50
+    record = one(out, "stages", "grain = 'all' AND stage = 'record'")
+    assert (record["commands"], record["p50_us"]) == (20, pytest.approx(2000, rel=RELATIVE_ERROR))
 
     compared = analysis(spark, log, out, begin=BEGIN + timedelta(hours=2), compare_to=BEGIN)
     assert one(out, "latency", "grain = 'all'")["commands"] == 30

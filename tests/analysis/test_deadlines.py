@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from app.analysis.cells import bucket, ends_of, shift_of
+from app.analysis.cells import CELLS, Span, bucket, counted, ends_of, names_view, shift_of, views
 from app.analysis.deadlines import Cell, DeadlineOptions, End, back_test, recommend, samples
 from app.analysis.deadlines_query import Learned, cut_of, learn
-from app.analysis.devices import GROUP_PATTERN
+from app.analysis.devices import GROUP_PATTERN, NAMED_DEVICES, counted_devices, device_numbers
 from app.analysis.log import struct_type
+from app.analysis.options import HOUR, AnalyzeOptions
 from app.core.deadlines import LearnedTimeouts
 from app.core.errors import ConfigurationError
 from app.profiles.timeouts import load_timeouts
@@ -60,8 +61,24 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def learned(spark: SparkSession, log: Path) -> Learned:
-    frame = spark.read.schema(struct_type()).parquet(str(log))
-    return learn(frame, BEGIN, BEGIN + timedelta(hours=HOURS - 1), RULE, OPTIONS)
+    return learned_of(spark, [log], HOURS, OPTIONS)
+
+
+def learned_of(spark: SparkSession, files: Iterable[Path], hours: int, options: DeadlineOptions) -> Learned:
+    """From the views that `homing analyze` makes, of so many hours."""
+    spark.read.schema(struct_type()).parquet(*map(str, files)).createOrReplaceTempView("log")
+    last = BEGIN + timedelta(hours=hours - 1)
+    span = Span(BEGIN, BEGIN, last + HOUR)
+    salt = names_view(spark, "log")
+    spark.sql(counted_devices(span, salt)).createOrReplaceTempView("hashed_device")
+    spark.sql(NAMED_DEVICES).createOrReplaceTempView("counted_device")
+    spark.sql("SELECT '' AS device_id WHERE false").createOrReplaceTempView("listed_device")
+    spark.sql(device_numbers(RULE)).createOrReplaceTempView("device_number")
+    cut = cut_of(BEGIN, last, options.held_out)
+    counted(spark, span, salt, cut).createOrReplaceTempView("counted")
+    spark.sql(CELLS).createOrReplaceTempView("cell")
+    spark.sql(views(span)["deadline_cell"]).createOrReplaceTempView("deadline_cell")
+    return learn(spark, BEGIN, last, RULE, options)
 
 
 def plain(log: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -145,9 +162,8 @@ def test_the_back_test_is_that_of_a_plain_computation(spark: SparkSession, learn
         f"AND (late_at IS NULL OR late_at < {cut})"
     )
     early = [one for one in (log.glob("*/*/*.parquet")) if one.parent.name < "hour=08"]
-    frame = spark.read.schema(struct_type()).parquet(*map(str, early))
     blind = DeadlineOptions(quantile=0.99, margin=0.5, shortest=timedelta(milliseconds=1), held_out=0)
-    then = learn(frame, BEGIN, BEGIN + timedelta(hours=7), RULE, blind)
+    then = learned_of(spark, early, 8, blind)
     ((responses, exact),) = plain(log, earlier)
     assert row_of(then, None)["responses"] == responses
     assert exact <= row_of(then, None)["quantile_us"] <= exact * (1 + 1 / 64)
@@ -253,9 +269,7 @@ def test_buckets_are_the_same_in_sql_and_here(spark: SparkSession) -> None:
         ({}, "(a)(b)", "--device-group: '(a)(b)' has 2 groups in parentheses"),
     ],
 )
-def test_wrong_options_get_a_sentence(
-    spark: SparkSession, options: dict[str, Any], rule: str | None, sentence: str
-) -> None:
+def test_wrong_options_get_a_sentence(options: dict[str, Any], rule: str | None, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        learn(spark.range(1), BEGIN, BEGIN, rule, DeadlineOptions(**options))
+        AnalyzeOptions(log="", out="", device_group=rule or RULE, deadlines=DeadlineOptions(**options))
     assert str(refused.value).startswith(sentence)
