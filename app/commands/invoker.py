@@ -29,7 +29,7 @@ from app.core.routing import Outcome
 from app.core.templating import CommandFacts
 from app.mqtt.base import MqttClient
 from app.observability import Counters
-from app.store.base import Finished, Joined, Registered, StateStore
+from app.store.base import Finished, Joined, StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Invoker:
         if isinstance(registered, Joined):
             self._forget(identity, waiter)
             return self._join(registered.command, park=park)
-        command = _as_command(registration, registered)
+        command = registration.command(registered.created_at, registered.deadline)
         self._registry.registered(command)
         self._expirer.keep(identity, request.timeout)
         try:
@@ -257,20 +257,6 @@ def _fingerprint(request: CommandRequest) -> str:
     timeout = request.timeout.total_seconds() if request.timeout_given else None
     body = to_json([request.method, request.params, request.profile, request.one_way, timeout])
     return blake2b(body, digest_size=16).hexdigest()
-
-
-def _as_command(registration: Registration, registered: Registered) -> Command:
-    return Command(
-        id=registration.command_id,
-        device_id=registration.device_id,
-        method=registration.method,
-        params=registration.params,
-        profile=registration.profile,
-        state=CommandState.PENDING,
-        home_node=registration.home_node,
-        created_at=registered.created_at,
-        deadline=registered.deadline,
-    )
 
 
 def with_outcome(command: Command, outcome: Outcome) -> Command:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from app.core.command import CommandState
+from app.core.command import Command, CommandState
 
 
 class Correlation(StrEnum):
@@ -52,6 +52,20 @@ class Registration:
     idempotency_key: str | None = None
     fingerprint: str = ""
     trace: str | None = None
+
+    def command(self, created_at: int, deadline: int) -> Command:
+        """The command as it begins; instants in microseconds since the epoch on the store's clock."""
+        return Command(
+            id=self.command_id,
+            device_id=self.device_id,
+            method=self.method,
+            params=self.params,
+            profile=self.profile,
+            state=CommandState.PENDING,
+            home_node=self.home_node,
+            created_at=created_at,
+            deadline=deadline,
+        )
 
 
 @dataclass(slots=True)

@@ -181,17 +181,7 @@ class MemoryStateStore:
             return joined
         self._admit(registration)
         now = self._now()
-        command = Command(
-            id=registration.command_id,
-            device_id=registration.device_id,
-            method=registration.method,
-            params=registration.params,
-            profile=registration.profile,
-            state=CommandState.PENDING,
-            home_node=registration.home_node,
-            created_at=now,
-            deadline=now + micros(registration.timeout),
-        )
+        command = registration.command(now, now + micros(registration.timeout))
         record = _Record(command, registration, [registration.home_node], 0)
         self._records[command.id] = record
         self._indexes.enter(registration)

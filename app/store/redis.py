@@ -7,7 +7,6 @@ import heapq
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from importlib.resources import files
@@ -71,19 +70,6 @@ def load_script(name: str) -> Script:
 REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING = SCRIPTS = tuple(
     load_script(name) for name in ("register", "respond", "finish", "mark", "sweep", "pending")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A member of a partition's list."""
-
-    created_at: int
-    command_id: str
-    device_id: str
-
-    @property
-    def position(self) -> tuple[int, str]:
-        return self.created_at, self.command_id
 
 
 class RedisStateStore:
@@ -310,16 +296,18 @@ class RedisStateStore:
 
         return await asyncio.gather(*(read(one) for one in command_ids))
 
-    async def _newest(self, limit: int, start: tuple[int, str] | None) -> tuple[list[_Entry], tuple[int, str] | None]:
+    async def _newest(
+        self, limit: int, start: tuple[int, str] | None
+    ) -> tuple[list[records.Entry], tuple[int, str] | None]:
         parts = await asyncio.gather(*(self._members(one, limit + 1, start) for one in range(PARTITIONS)))
         merged = heapq.nlargest(limit + 1, (entry for part in parts for entry in part), key=lambda one: one.position)
         return merged, merged[limit - 1].position if len(merged) > limit else None
 
     async def _newest_of(
         self, device_id: str, limit: int, start: tuple[int, str] | None
-    ) -> tuple[list[_Entry], tuple[int, str] | None]:
+    ) -> tuple[list[records.Entry], tuple[int, str] | None]:
         partition = partition_of(device_id)
-        own: list[_Entry] = []
+        own: list[records.Entry] = []
         for _ in range(SCAN_ROUNDS):
             entries = await self._members(partition, SCAN_ROUND, start)
             for entry in entries:
@@ -332,7 +320,7 @@ class RedisStateStore:
             start = entries[-1].position
         return own, start
 
-    async def _members(self, partition: int, size: int, start: tuple[int, str] | None) -> list[_Entry]:
+    async def _members(self, partition: int, size: int, start: tuple[int, str] | None) -> list[records.Entry]:
         """Members of the partition's list, newest first, after `start`."""
         created_at, after = start or (0, "")
         most: Argument = created_at if start else "+inf"
@@ -343,7 +331,7 @@ class RedisStateStore:
         entries = []
         for member, score in zip(reply[::2], reply[1::2], strict=True):
             command_id, _, device_id = member.decode().partition(":")
-            entry = _Entry(int(float(score)), command_id, device_id)
+            entry = records.Entry(int(float(score)), command_id, device_id)
             if start is None or entry.position < (created_at, after):
                 entries.append(entry)
         return entries[:size]

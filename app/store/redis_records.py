@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from app.core import keys
@@ -112,6 +113,19 @@ def outcome(command_id: str, values: Sequence[bytes]) -> Outcome:
         error or None,
         reception,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A member of a partition's list."""
+
+    created_at: int
+    command_id: str
+    device_id: str
+
+    @property
+    def position(self) -> tuple[int, str]:
+        return self.created_at, self.command_id
 
 
 def made(command_id: str, state: CommandState, finished_at: bytes, error: bytes | None, heard: bytes) -> Outcome:
