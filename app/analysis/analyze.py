@@ -57,7 +57,7 @@ _SAMPLE: Final = 16
 """Files out of which names are read at first; nearly always they have all of them."""
 _ONE_PARTITION: Final = 2_000_000
 """What has no more rows is put into one partition, after which no query on it shuffles."""
-_SMALL: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"}
+SMALL: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"}
 """Settings for queries on what is in one partition."""
 _DAY: Final = 24
 
@@ -147,7 +147,8 @@ def period(options: AnalyzeOptions, log: Log) -> tuple[Span, Comparison | None, 
 
 
 @contextmanager
-def _settings(spark: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
+def settings(spark: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
+    """Settings of Spark that hold inside."""
     before = {key: spark.conf.get(key) or "" for key in wanted}
     for key, value in wanted.items():
         spark.conf.set(key, value)
@@ -183,7 +184,7 @@ class _Run:
         self._count()
         self._count_odd()
         queries = self._queries()
-        with _settings(self._spark, _SMALL):
+        with settings(self._spark, SMALL):
             self._write(queries)
         learned = self._learn()
         return self._finish(queries | deadline_queries(self._span.begin, self._cut), learned)

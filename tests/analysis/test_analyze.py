@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.analysis.analyze import analyze_with
+from app.analysis.analyze import SMALL, analyze_with, settings
+from app.analysis.cells import Span, counted
 from app.analysis.generate import GenerateOptions, generate_with
 from app.analysis.log import open_log
 from app.analysis.options import AnalyzeOptions
@@ -92,6 +93,23 @@ QUANTILES = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "p999_us": 0.999}
 
 def nearest_rank(values: list[int], quantile: float) -> int:
     return values[max(0, math.ceil(quantile * len(values) - 1e-9) - 1)]
+
+
+def test_no_plan_has_a_cartesian_product_or_runs_python_row_by_row(spark: SparkSession, analysed: Analysed) -> None:
+    span = Span(BEGIN, BEGIN, BEGIN + timedelta(days=3))
+    frames = {"counted": counted(spark, span, 0, BEGIN + timedelta(days=2))}
+    with settings(spark, SMALL):
+        for table in analysed.summary["tables"]:
+            if table["name"] == "quarantine":  # no query: what reading the files left out
+                continue
+            for number, text in enumerate(table["query"].split(";\n")):
+                frames[f"{table['name']} {number}"] = spark.sql(text)
+        plans = {name: frame._jdf.queryExecution().executedPlan().toString() for name, frame in frames.items()}
+    assert len(plans) > 10
+    for name, plan in plans.items():
+        assert "Scan" in plan, name
+        for forbidden in ("CartesianProduct", "NestedLoopJoin", "Python", "ArrowEval"):
+            assert forbidden not in plan, (name, plan)
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,18 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from tests.services import DEPLOYED_MOSQUITTO_CONF
-
 ROOT: Final = Path(__file__).parents[2]
 IMAGE: Final = "homing:dev"
 READY_SECONDS: Final = 30.0
-SERVICES: Final = {"HOMING_STORE_URL": "redis://redis:6379/0", "HOMING_MQTT_URL": "mqtt://mosquitto:1883"}
-"""The settings of a node on the network of these services."""
+DEPLOY: Final = ROOT / "deploy"
+PASSWORD: Final = "for-tests-only"
+SERVICES: Final = {
+    "HOMING_STORE_URL": f"redis://homing:{PASSWORD}@redis:6379/0",
+    "HOMING_MQTT_URL": "mqtt://mosquitto:1883",
+    "HOMING_MQTT_USERNAME": "homing",
+    "HOMING_MQTT_PASSWORD": PASSWORD,
+}
+"""The settings of a node on the network of these services, where it has the rights of a node (S9)."""
 _PREPARED: Final = os.environ.get("HOMING_TEST_DOCKER", "")
 """What scripts/test found out: `ready`, `impossible: …`, or nothing when it did not run."""
 
@@ -128,15 +133,24 @@ class Services:
         self.front.name, self.back.name = f"a-{self.front.name}", f"b-{self.back.name}"
         self.redis = (
             DockerContainer("redis:7-bookworm")
-            .with_command("redis-server --dir /data --appendonly yes --appendfsync everysec --protected-mode no")
+            .with_command(
+                "sh /homing/start-redis --dir /data --appendonly yes --appendfsync everysec --protected-mode no"
+            )
+            .with_env("REDISCLI_AUTH", PASSWORD)
+            .with_volume_mapping(DEPLOY / "compose/start-redis", "/homing/start-redis")
+            .with_volume_mapping(DEPLOY / "redis/users.acl", "/homing/users.acl")
             .with_network(self.back)
             .with_network_aliases("redis")
         )
         self.mosquitto = (
             DockerContainer("eclipse-mosquitto:2")
-            .with_command("mosquitto -c /mosquitto/config/mosquitto.conf")
+            .with_command("sh /homing/start-mosquitto")
             .with_kwargs(user="1883:1883")
-            .with_volume_mapping(DEPLOYED_MOSQUITTO_CONF, "/mosquitto/config/mosquitto.conf")
+            .with_env("NODE_PASSWORD", PASSWORD)
+            .with_env("FLEET_PASSWORD", PASSWORD)
+            .with_volume_mapping(DEPLOY / "compose/start-mosquitto", "/homing/start-mosquitto")
+            .with_volume_mapping(DEPLOY / "mosquitto.conf", "/homing/mosquitto.conf")
+            .with_volume_mapping(DEPLOY / "mosquitto/acl", "/homing/acl")
             .with_network(self.back)
             .with_network_aliases("mosquitto")
             .with_exposed_ports(1883)

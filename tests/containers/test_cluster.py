@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -15,7 +16,7 @@ from app.mqtt.base import Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from tests.cluster.harness import Device
-from tests.containers.engine import NodeContainer, Services, until_status
+from tests.containers.engine import PASSWORD, NodeContainer, Services, until_status
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -37,7 +38,7 @@ def nodes(services: Services) -> Iterator[list[NodeContainer]]:
 @asynccontextmanager
 async def devices(services: Services) -> AsyncIterator[Device]:
     """A fleet that answers any serial number with what it was sent."""
-    options = MqttOptions.from_url(services.mqtt_url, client_id="fleet")
+    options = replace(MqttOptions.from_url(services.mqtt_url, client_id="fleet"), username="fleet", password=PASSWORD)
     client = PahoMqttClient(options, counters=Counter())
     device = Device(client, lambda fleet, command: fleet.answer(command))
     await client.start([Subscription("thing/product/+/services")], device.handle)
