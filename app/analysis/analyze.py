@@ -139,7 +139,7 @@ def period(options: AnalyzeOptions, log: Log) -> tuple[Span, Comparison | None, 
             return span, Comparison((span.first, begin), (begin, end)), None
         return span, None, f"the log has nothing from before {begin:%Y-%m-%dT%H:00Z}"
     length = (end - begin) // HOUR
-    if length < 2:  # noqa: PLR2004
+    if length < 2:  # noqa: PLR2004 - one has no half
         return span, None, "the log covers one hour only"
     part = _DAY if length >= 2 * _DAY else length // 2
     middle = end - part * HOUR
@@ -310,7 +310,9 @@ class _Run:
         """Timeouts, from the period alone."""
         self._progress(0.95, "deadlines")
         options = self._options
-        learned = learn(self._spark, self._span.begin, self._last, options.device_group, options.deadlines)
+        learned = learn(
+            *(self._spark, self._span.begin, self._last, self._cut), options.device_group, options.deadlines
+        )
         for table, rows in ((DEADLINES, learned.deadlines), (DEADLINES_TEST, learned.deadlines_test)):
             schema = ", ".join(f"{column.name} {column.type}" for column in table.columns)
             values = [tuple(row[column.name] for column in table.columns) for row in rows]

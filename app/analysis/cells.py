@@ -193,14 +193,14 @@ def counted(spark: SparkSession, span: Span, salt: int, cut: datetime) -> DataFr
         f"WHEN measure = {Measure.DEADLINE:d} THEN shiftleft(by_method, 30) | shiftleft(cohort, 16) "
         f"WHEN measure = {Measure.LISTED:d} THEN shiftleft(listed, 30) "
         "ELSE shiftleft(by_pair, 30) | shiftleft(now, 16) END AS names",
-        f"{_shift('v')} AS shift",
+        f"{shift_of('v')} AS shift",
     )
     rows = rows.selectExpr(
         "v",
         "names | shiftleft(measure, 12) | CASE "
         f"WHEN measure = {Measure.OUTCOME:d} THEN v & 7 WHEN measure = {Measure.ODD:d} THEN v "
         f"WHEN measure IN ({_IN_FLIGHT}) THEN 0 "
-        f"ELSE shift * {_PARTS} + least({2 * _PARTS - 1}, shiftright(v, shift)) END AS key",
+        f"ELSE {bucket('v', 'shift')} END AS key",
     )
     rows.createOrReplaceTempView("measured")
     return spark.sql("SELECT key, count(*) AS n, sum(v) AS s, max(v) AS m FROM measured GROUP BY key")
@@ -234,18 +234,13 @@ SELECT {_HASHES},
 FROM (SELECT *, {hashed} FROM log LEFT JOIN device_number USING (device_id))"""
 
 
-def _shift(value: str, low: int = 0, high: int = _MOST_SHIFT) -> str:
-    """By how many bits to shift a value so that less than 128 is left."""
+def shift_of(value: str, low: int = 0, high: int = _MOST_SHIFT) -> str:
+    """By how many bits to shift a whole number so that less than 128 is left, in SQL. Long: give it its own column."""
     if low == high:
         return str(low)
     middle = (low + high) // 2
-    below = _shift(value, low, middle)
-    return f"IF({value} < {1 << (7 + middle)}L, {below}, {_shift(value, middle + 1, high)})"
-
-
-def shift_of(value: str) -> str:
-    """How far a whole number is shifted to find its bucket, in SQL. Long: give it a column of its own."""
-    return _shift(value)
+    below = shift_of(value, low, middle)
+    return f"IF({value} < {1 << (7 + middle)}L, {below}, {shift_of(value, middle + 1, high)})"
 
 
 def ends_of(bucket: int) -> tuple[int, int]:
@@ -257,7 +252,7 @@ def ends_of(bucket: int) -> tuple[int, int]:
 
 def bucket(value: str, shift: str = "") -> str:
     """The number of the bucket of a value of 0 or more, in SQL; `shift` is a column of its shift, if there is one."""
-    shift = shift or _shift(value)
+    shift = shift or shift_of(value)
     return f"{shift} * {_PARTS} + least({2 * _PARTS - 1}, shiftright({value}, {shift}))"
 
 

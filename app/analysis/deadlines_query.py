@@ -81,20 +81,19 @@ class Learned:
     """Rows of the table of this name, from all hours."""
     deadlines_test: list[dict[str, Any]]
     """Rows of the table of this name; none with too few hours."""
-    cut: datetime
-    """Where the held-out hours begin."""
     file: str
     """The text of timeouts.toml."""
 
 
-def learn(spark: SparkSession, first: datetime, last: datetime, rule: str, options: DeadlineOptions) -> Learned:
+def learn(
+    spark: SparkSession, first: datetime, last: datetime, cut: datetime, rule: str, options: DeadlineOptions
+) -> Learned:
     """Learn timeouts from the views of a log whose first and last hour begin at `first` and `last`.
 
-    `rule` tells the group of a device, as in `device_number`.
+    `cut` is that of `deadline_cell`; `rule` tells the group of a device, as in `device_number`.
     """
-    cut = cut_of(first, last, options.held_out)
     counted = cells(spark, first, cut)
     rows = recommend(samples(counted, training=False), options)
     earlier = timeouts_of(recommend(samples(counted, training=True), options))
     text = render(rows, options, rule, first, last + timedelta(hours=1))
-    return Learned(rows, back_test(counted, earlier), cut, text)
+    return Learned(rows, back_test(counted, earlier), text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from app.analysis.cells import MOST_GROUPS, Span, hour_number, method_hash
+from app.analysis.cells import MOST_GROUPS, Span, method_hash, micros
 from app.analysis.intervals import Z95, rank_interval, ranked, wilson
 from app.core.errors import ConfigurationError
 from app.latency.schema import Kind
@@ -23,7 +23,7 @@ _KNOWN: Final = "outcome IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'u
 
 def counted_devices(span: Span, salt: int) -> str:
     """The pass: one row per device, profile and method, with sums of logarithms."""
-    now = f"unix_micros(recorded_at) >= {hour_number(span.begin) * 3_600_000_000}L"
+    now = f"unix_micros(recorded_at) >= {micros(span.begin)}L"
     return f"""\
 SELECT device_id, hash, count(*) AS n, count_if(outcome = 'failed') AS failed,
   count_if(outcome = 'timed_out') AS timed_out, count_if(outcome IN ('succeeded', 'failed')) AS answered,

@@ -371,7 +371,7 @@ async def test_F16_a_caller_that_stays_is_answered_although_it_was_watched(rig: 
     browser = Browser(b'{"method":"silent"}')
     call = asyncio.create_task(browser.call(rig))
     command = await rig.heard()
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # longer than WATCH_AFTER
     rig.device.answer(command, '"status":"ok"')
     await call
     assert browser.sent[0]["status"] == 200
