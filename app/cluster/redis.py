@@ -117,16 +117,12 @@ class RedisCluster:
             await self._ask(self._redis.set(key, self._node.incarnation, px=10 * self._lease_ms))
 
     async def leave(self, *, session_kept: bool = False) -> None:
-        await self._end_tasks()
-        if self._node is not None:
-            node, self._node = self._node, None
+        try:
+            await self._end_tasks()
             with suppress(StoreUnavailableError):
-                arguments = [_encode(node), node.client_id, "1" if session_kept else "0"]
-                nothing_left = await self._run("leave", node, arguments)
-                await self._ask(self._redis.delete(keys.draining(node.node_id)))
-                if nothing_left:
-                    await self._ask(self._redis.zrem(keys.NODES, node.node_id))
-        await self._redis.aclose()
+                await self._sign_off(session_kept=session_kept)
+        finally:
+            await self._redis.aclose()
 
     async def nodes(self) -> Sequence[NodeInfo]:
         ids = await self._ids()
@@ -162,6 +158,15 @@ class RedisCluster:
     async def adopted(self, orphan: NodeInfo) -> None:
         if await self._run("adopted", orphan, [orphan.client_id], adoption=True):
             await self._ask(self._redis.zrem(keys.NODES, orphan.node_id))
+
+    async def _sign_off(self, *, session_kept: bool) -> None:
+        node, self._node = self._node, None
+        if node is None:
+            return
+        nothing_left = await self._run("leave", node, [_encode(node), node.client_id, "1" if session_kept else "0"])
+        await self._ask(self._redis.delete(keys.draining(node.node_id)))
+        if nothing_left:
+            await self._ask(self._redis.zrem(keys.NODES, node.node_id))
 
     async def _take(self, node: NodeInfo, replaces: NodeInfo | None) -> str | None:
         """The incarnation that holds the lease; None when it is ours now."""

@@ -295,6 +295,23 @@ async def test_F21_a_frozen_connection_is_noticed_and_replaced() -> None:
         await member.leave()
 
 
+@pytest.mark.timeout(30)
+async def test_who_is_cancelled_while_leaving_keeps_no_connection() -> None:
+    with RedisProcess() as server:
+        member = redis_member(server.node_url, Heard())
+        await member.join(info("n1"))
+        async with Redis.from_url(server.url) as admin:
+            leaving = asyncio.create_task(member.leave())
+            await asyncio.sleep(0)  # until it waits for its own tasks; its connection to Redis is idle
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            await eventually(lambda: _alone(admin))
+
+
+async def _alone(admin: Redis) -> bool:
+    return len(await admin.client_list()) == 1
+
+
 async def test_nothing_remains_when_everybody_left(redis: Redis, joined: tuple[RedisCluster, Heard]) -> None:
     await joined[0].leave()
     assert await redis.keys("mqtt:*n1*") == []

@@ -130,7 +130,8 @@ async def of_nodes(url: str) -> None:
         await asyncio.sleep(1.1)  # a heartbeat: PUBLISH to our own channel
         await member.drain()
     finally:
-        await member.leave()
+        for one in members:
+            await one.leave()
 
 
 async def test_S9_the_grants_are_enough(server: RedisProcess, admin: Redis) -> None:
