@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.cells import (
@@ -53,7 +53,7 @@ _ATTEMPTS: Final = 3
 """A log that is being written and cleaned may lose files under our hands that often."""
 _WRITERS: Final = 3
 """Small queries mostly wait for the planner."""
-_SAMPLE: Final = 16
+_SAMPLE: Final = 24
 """Files out of which names are read at first; nearly always they have all of them."""
 _ONE_PARTITION: Final = 2_000_000
 """What has no more rows is put into one partition, after which no query on it shuffles."""
@@ -231,8 +231,7 @@ class _Run:
             raise ConfigurationError("names in the log have equal hashes: analyze fewer hours with --from and --to")
 
     def _read_log(self) -> None:
-        sample = replace(self._log, files=self._log.files[:: max(1, len(self._log.files) // _SAMPLE)])
-        sample.frame(self._spark).createOrReplaceTempView("some_log")
+        self._log.some(_SAMPLE).frame(self._spark).createOrReplaceTempView("some_log")
         frame = self._log.frame(self._spark)
         check = self._log.record_check
         text = "SELECT * FROM the Parquet files of the log"

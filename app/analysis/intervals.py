@@ -61,7 +61,7 @@ def quantiles(prefix: str = "", where: str = "true") -> str:
 
 def rank_interval(quantile: float, where: str = "true") -> tuple[str, str]:
     """Aggregates over ranked cells: the ends of the 95 % order-statistic interval of a percentile."""
-    spread = f"{Z95} * sqrt(of * {quantile * (1 - quantile)})"
+    spread = f"{Z95}D * sqrt(of * {quantile * (1 - quantile)}D)"
     low = f"min(CASE WHEN {where} AND upto >= greatest(1, floor(of * {quantile}D - {spread})) THEN low END)"
     high = (
         f"min(CASE WHEN {where} AND upto >= least(of, ceil(of * {quantile}D + {spread}) + 1) THEN least(high, m) END)"

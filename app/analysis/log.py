@@ -156,6 +156,11 @@ class Log:
         cases = " ".join(f"WHEN {sql} THEN '{reason}'" for reason, sql in rules.items() if reason in wanted)
         return f"CASE {cases} END" if cases else None
 
+    def some(self, count: int) -> Log:
+        """About so many of its files: those of some hours, as every node has files in most hours."""
+        hours = set(self.hours[:: max(1, round(len(self.files) / count))])
+        return replace(self, files=tuple(file for file in self.files if file.hour in hours))
+
     def without(self, bad: Iterable[LogFile]) -> Log:
         """The same without some files, which are counted."""
         gone = {file.path: file for file in bad}

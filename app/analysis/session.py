@@ -92,6 +92,7 @@ COMMON: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # files are listed by their names
     "spark.sql.caseSensitive": "true",
+    "spark.sql.codegen.cache.maxEntries": "2000",  # an analysis has some hundred; the default, 100, forgets them all
 }
 """What the results depend on; the same everywhere."""
 

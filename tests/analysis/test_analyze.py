@@ -1,29 +1,25 @@
-"""`homing analyze`: its numbers against DuckDB on the same files, what it flags, and what it does with bad input."""
+"""`homing analyze`: its numbers against DuckDB on the same files, and what it flags."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.analysis.analyze import SMALL, analyze_with, settings
+from app.analysis.analyze import SMALL, settings
 from app.analysis.cells import Span, counted
 from app.analysis.generate import GenerateOptions, generate_with
-from app.analysis.log import open_log
-from app.analysis.options import AnalyzeOptions
+from app.analysis.log import Log, LogFile, Quarantine
+from app.analysis.options import HOUR
 from app.analysis.tables import RELATIVE_ERROR, TABLES
-from app.core.errors import ConfigurationError
-from app.latency.arrow import SCHEMA
-from tests.analysis.small_logs import BEGIN, late, outcome, timed_out, write
+from tests.analysis.results import analysis, one, queried, rows
+from tests.analysis.small_logs import BEGIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,30 +30,6 @@ EXAMPLE = Path(__file__).parent.parent.parent / "docs" / "examples" / "anomalies
 SEEDS = range(2, 1 + int(os.environ.get("ANALYSIS_SEEDS", "2")))
 """Further seeds than that of `analysed`; ANALYSIS_SEEDS=10 tries ten in all."""
 CALLBACKS = 80_000
-
-
-def analysis(spark: SparkSession, log: Path, out: Path, **options: Any) -> dict[str, Any]:
-    asked = AnalyzeOptions(log=str(log), out=str(out), **options)
-    return analyze_with(
-        spark, asked, open_log(asked.log, asked.first, asked.end), lambda _fraction, _text: None
-    ).summary
-
-
-def queried(sql: str) -> duckdb.DuckDBPyRelation:
-    found = duckdb.sql(sql)
-    assert found is not None
-    return found
-
-
-def rows(out: Path, table: str, where: str = "true") -> list[dict[str, Any]]:
-    return list(
-        queried(f"SELECT * FROM read_parquet('{out}/{table}/*.parquet') WHERE {where}").to_arrow_table().to_pylist()
-    )
-
-
-def one(out: Path, table: str, where: str = "true") -> dict[str, Any]:
-    (row,) = rows(out, table, where)
-    return row
 
 
 class Analysed:
@@ -317,136 +289,17 @@ def test_every_figure_is_in_the_table_it_names(analysed: Analysed) -> None:
     assert all(table["query"] for table in analysed.summary["tables"])
 
 
-# Bad input.
-
-
-def small(count: int = 60, begin: float = 0) -> list[dict[str, Any]]:
-    return [outcome(begin + 30 * number, 100 + number, register_us=300) for number in range(count)]
-
-
-def reasons(summary: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    return {row["reason"]: (row["files"], row["records"]) for row in summary["quarantined"]}
-
-
-def test_bad_files_and_records_are_left_out_with_count_and_reason(spark: SparkSession, tmp_path: Path) -> None:
-    log, out = tmp_path / "log", tmp_path / "out"
-    good = [*small(), timed_out(1700)]
-    write(log, good)
-    write(log, [late(good[-1], 12_000)], "node-b")
-    hour = next(log.glob("date=*/hour=*"))
-    (hour / "node-x-1-000001.parquet").write_bytes(b"PAR1 and then nothing")
-    (hour / "node-x-1-000002.parquet").touch()
-    whole = next(hour.glob("node-a-*.parquet")).read_bytes()
-    (hour / "node-x-1-000003.parquet").write_bytes(whole[: len(whole) // 2])
-    (hour / "_writing.parquet").write_bytes(b"still being written")
-    (hour / ".node-a-1-9.parquet.tmp").write_bytes(b"still being written")
-    broken = bytearray(whole)
-    broken[4:400] = b"\xff" * 396  # the data; the footer is right
-    (hour / "node-x-1-000004.parquet").write_bytes(bytes(broken))
-    pq.write_table(pa.table({"a": [1, 2]}), hour / "node-x-1-000005.parquet")
-    pq.write_table(pa.table({"a": [1, 2]}), log / "elsewhere.parquet")
-    odd = small(7, 1000)
-    odd[0]["total_us"] = -5
-    odd[1]["kind"] = "guess"
-    odd[2]["outcome"] = "lost"
-    odd[3]["woken_at"] = odd[3]["recorded_at"] - timedelta(seconds=3)
-    odd[4]["recorded_at"] += timedelta(hours=5)
-    table = pa.Table.from_pylist(odd, SCHEMA)
-    pq.write_table(table, hour / "node-c-1-000001.parquet")
-    nothing = pa.Table.from_pylist(
-        [{**odd[6], "device_id": None}], pa.schema([field.with_nullable(True) for field in SCHEMA])
-    )
-    pq.write_table(nothing, hour / "node-c-1-000002.parquet")
-
-    first = analysis(spark, log, out)
-    assert reasons(first) == {
-        "not_parquet": (3, 0),
-        "unreadable": (1, 61),
-        "foreign": (1, 2),
-        "outside_layout": (1, 0),
-        "missing_value": (0, 1),
-        "negative_duration": (0, 1),
-        "wrong_hour": (0, 1),
-        "unknown_kind": (0, 1),
-        "unknown_outcome": (0, 1),
-        "clock_jump": (0, 1),
-    }
-    assert one(out, "latency", "grain = 'all'")["commands"] == len(good) + 3  # clock_jump and the two in order
-    assert all(row["example"] for row in first["quarantined"])
-    assert {row["stage"] for row in rows(out, "stages")} == {"register"}  # nothing else was measured
-
-    before = {path.name: path.read_bytes() for path in out.glob("*.json")}
-    tables = {table.name: rows(out, table.name) for table in TABLES}
-    again = analysis(spark, log, out)
-    assert again == first
-    assert {path.name: path.read_bytes() for path in out.glob("*.json")} == before
-    assert {table.name: rows(out, table.name) for table in TABLES} == tables
-    assert not [path for path in out.iterdir() if path.name.startswith("_")]
-
-
-def test_old_and_new_schemas_missing_hours_and_a_period(spark: SparkSession, tmp_path: Path) -> None:
-    log, out = tmp_path / "log", tmp_path / "out"
-    write(log, small(20))
-    # Home cannot know how long another node took to record: the instants tell it.
-    write(log, [{**row, "received_at": row["recorded_at"] - timedelta(milliseconds=2)} for row in small(20, 3 * 3600)])
-    hour = next(log.glob("date=*/hour=03"))
-    old = pa.Table.from_pylist(small(5, 3 * 3600), SCHEMA).drop_columns(["publish_us", "deliver_us"])
-    pq.write_table(old.replace_schema_metadata({"homing.schema": "1"}), hour / "node-old-1-1.parquet")
-    new = pa.Table.from_pylist(small(5, 3 * 3600), SCHEMA)
-    new = new.append_column("humidity", pa.array([1.0] * 5)).replace_schema_metadata({"homing.schema": "7"})
-    pq.write_table(new, hour / "node-new-1-1.parquet")
-
-    summary = analysis(spark, log, out)
-    assert summary["quarantined"] == []
-    assert summary["log"]["schema_versions"] == {"1": 3, "7": 1}
-    assert summary["log"]["missing_hours"] == ["2026-01-05T01:00:00Z", "2026-01-05T02:00:00Z"]
-    assert one(out, "latency", "grain = 'all'")["commands"] == 50
-    record = one(out, "stages", "grain = 'all' AND stage = 'record'")
-    assert (record["commands"], record["p50_us"]) == (20, pytest.approx(2000, rel=RELATIVE_ERROR))
-
-    compared = analysis(spark, log, out, begin=BEGIN + timedelta(hours=2), compare_to=BEGIN)
-    assert one(out, "latency", "grain = 'all'")["commands"] == 30
-    assert compared["period"]["compared"]["before"] == {"from": "2026-01-05T00:00:00Z", "to": "2026-01-05T02:00:00Z"}
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda _log: None, "no such folder"),
-        (lambda log: log.mkdir(), "no file of a latency log"),
-        (lambda log: (log / "date=2026-01-05" / "hour=00").mkdir(parents=True), "no file of a latency log"),
-        (lambda log: (log.mkdir(), (log / "a.parquet").touch()), "1 Parquet files lie elsewhere, such as a.parquet"),
-    ],
-)
-def test_an_empty_log_is_a_sentence(tmp_path: Path, make: Callable[[Path], object], sentence: str) -> None:
-    make(tmp_path / "log")
-    with pytest.raises(ConfigurationError, match=sentence):
-        open_log(str(tmp_path / "log"))
-
-
-def test_a_log_without_one_good_file_is_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
-    hour = tmp_path / "log" / "date=2026-01-05" / "hour=00"
-    hour.mkdir(parents=True)
-    (hour / "node-a-1-1.parquet").touch()
-    with pytest.raises(ConfigurationError, match=r"no file can be used \(not_parquet\)"):
-        analysis(spark, tmp_path / "log", tmp_path / "out")
-
-
-def test_a_file_that_vanishes_while_it_is_read_is_counted(spark: SparkSession, tmp_path: Path) -> None:
-    log, out = tmp_path / "log", tmp_path / "out"
-    write(log, small(20))
-    gone = write(log, small(10, 60), "node-b")
-    opened = open_log(str(log))
-    for path in gone:
-        path.unlink()
-    options = AnalyzeOptions(log=str(log), out=str(out))
-    summary = analyze_with(spark, options, opened, lambda _fraction, _text: None).summary
-    assert reasons(summary) == {"vanished": (1, 10)}
-    assert one(out, "latency", "grain = 'all'")["commands"] == 20
-
-
 def test_the_summary_is_json_that_says_where_everything_comes_from(analysed: Analysed) -> None:
     summary = json.loads((analysed.out / "summary.json").read_text(encoding="utf-8"))
     assert [table["name"] for table in summary["tables"]] == [table.name for table in TABLES]
     assert summary["relative_error"] == RELATIVE_ERROR
     assert summary["log"]["records"] == analysed.duck("count(*)")[0][0]
+
+
+def test_some_of_the_files_are_of_all_nodes() -> None:
+    """Names are looked for in them: a node that they lack costs another pass over the log."""
+    for nodes in (1, 2, 3, 4, 8, 50):
+        files = tuple(LogFile(f"node-{node}", BEGIN + hour * HOUR) for hour in range(48) for node in range(nodes))
+        some = Log("", files, Quarantine()).some(24).files
+        assert 24 <= len(some) <= max(48, nodes)
+        assert {file.path for file in some} == {file.path for file in files}
