@@ -308,10 +308,8 @@ class _Run:
     def _learn(self) -> Learned:
         """Timeouts, from the period alone."""
         self._progress(0.95, "deadlines")
-        options = self._options
-        learned = learn(
-            *(self._spark, self._span.begin, self._last, self._cut), options.device_group, options.deadlines
-        )
+        rule, wanted = self._options.device_group, self._options.deadlines
+        learned = learn(self._spark, self._span.begin, self._last, self._cut, rule, wanted)
         for table, rows in ((DEADLINES, learned.deadlines), (DEADLINES_TEST, learned.deadlines_test)):
             schema = ", ".join(f"{column.name} {column.type}" for column in table.columns)
             values = [tuple(row[column.name] for column in table.columns) for row in rows]

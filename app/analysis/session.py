@@ -94,7 +94,7 @@ COMMON: Final = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.codegen.cache.maxEntries": "2000",  # an analysis has some hundred; the default, 100, forgets them all
 }
-"""What the results depend on; the same everywhere."""
+"""The same everywhere, as the results and what they cost depend on it."""
 
 
 _JAVA_FLAGS: Final = "-XX:+UseParallelGC -Xss4m -XX:MaxDirectMemorySize=256m"

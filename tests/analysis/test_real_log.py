@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 import pytest
 
-from app.analysis.analyze import analyze_with
-from app.analysis.log import open_log
-from app.analysis.options import AnalyzeOptions
 from app.analysis.tables import RELATIVE_ERROR
 from app.core.messages import Publication
+from tests.analysis.results import analysis
 from tests.cluster.harness import Caller, Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually
@@ -236,8 +234,7 @@ class Analysed:
         self.outcomes = [row for row in self.rows if row["kind"] == "outcome"]
         self.answered = [row for row in self.outcomes if row["outcome"] in ("succeeded", "failed")]
         self._out = folder / "out"
-        asked = AnalyzeOptions(log=str(self.run.log), out=str(self._out))
-        self.summary = analyze_with(spark, asked, open_log(asked.log), lambda _fraction, _text: None).summary
+        self.summary = analysis(spark, self.run.log, self._out)
 
     def table(self, name: str, **where: object) -> list[Json]:
         found: list[Json] = pq.read_table(self._out / name).to_pylist()

@@ -18,15 +18,17 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
+from tests.services import DEPLOY, NODE_USER
+
 ROOT: Final = Path(__file__).parents[2]
 IMAGE: Final = "homing:dev"
 READY_SECONDS: Final = 30.0
-DEPLOY: Final = ROOT / "deploy"
 PASSWORD: Final = "for-tests-only"
+"""Not that of the files in deploy/, into which it has to be put."""
 SERVICES: Final = {
-    "HOMING_STORE_URL": f"redis://homing:{PASSWORD}@redis:6379/0",
+    "HOMING_STORE_URL": f"redis://{NODE_USER}:{PASSWORD}@redis:6379/0",
     "HOMING_MQTT_URL": "mqtt://mosquitto:1883",
-    "HOMING_MQTT_USERNAME": "homing",
+    "HOMING_MQTT_USERNAME": NODE_USER,
     "HOMING_MQTT_PASSWORD": PASSWORD,
 }
 """The settings of a node on the network of these services, where it has the rights of a node (S9)."""
