@@ -250,6 +250,6 @@ async def test_wrong_credentials_are_not_connected(version: MqttVersion) -> None
         counters: Counter[str] = Counter()
         client = PahoMqttClient(MqttOptions.from_url(broker.url, client_id="node", version=version), counters)
         await client.start([], Delivery.acknowledge)
-        await until(lambda: counters["connection_failed"] == 2)
+        await until(lambda: counters["connection_failed"] >= 2)
         assert not client.connected
         await client.stop()

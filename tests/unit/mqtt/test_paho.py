@@ -96,7 +96,7 @@ async def test_a_refused_subscription_is_not_connected() -> None:
     async with FakeBroker(suback_code=0x87) as broker:
         client = PahoMqttClient(options_for(broker), counters)
         await client.start([Subscription("response/#")], Delivery.acknowledge)
-        await until(lambda: counters["subscribe_refused"] == 2)
+        await until(lambda: counters["subscribe_refused"] >= 2)
         assert not client.connected
         broker.suback_code = 0
         await asyncio.wait_for(client.wait_connected(), 10)
@@ -108,7 +108,7 @@ async def test_a_refused_connection_is_tried_again() -> None:
     async with FakeBroker(connack=b"\x20\x03\x00\x87\x00") as broker:
         client = PahoMqttClient(options_for(broker), counters)
         await client.start([], Delivery.acknowledge)
-        await until(lambda: counters["connection_failed"] == 2)
+        await until(lambda: counters["connection_failed"] >= 2)
         await client.stop()
 
 
