@@ -250,7 +250,7 @@ class _Run:
         """Compute it now, and hold it: it is small. Returns its rows."""
         # Not persist: Spark looks cached plans up by their form, misses some, and would read the log once more.
         kept = frame.localCheckpoint()
-        rows = kept.count()
+        rows = int(kept._jdf.queryExecution().toRdd().count())  # noqa: SLF001 - DataFrame.count plans and compiles again
         if rows <= _ONE_PARTITION:
             kept = kept.coalesce(1)
         (kept.hint(hint) if hint else kept).createOrReplaceTempView(name)

@@ -24,7 +24,7 @@ from app.core.errors import ConfigurationError
 from app.latency.schema import Kind
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 OUTCOMES: Final = ("succeeded", "failed", "timed_out", "cancelled", "unsent")
 UNKNOWN: Final = len(OUTCOMES)
@@ -117,15 +117,20 @@ def names_view(spark: SparkSession, log: str) -> int:
             f"FROM (SELECT *, {_hashed('profile', 'method', 'home', 'receiving', salt)} FROM plain_names)"
         )
         hashed.createOrReplaceTempView("names")
-        clash = spark.sql(
-            "SELECT count(DISTINCT profile, method, home) > count(DISTINCT by_home) OR "
-            "count(DISTINCT home, receiving) > count(DISTINCT by_pair) OR "
-            "count(DISTINCT profile, method) > count(DISTINCT by_method) OR "
-            "count(DISTINCT home) > count(DISTINCT by_node) FROM names"
-        ).first()
-        if clash is not None and not clash[0]:
+        if not clash(hashed.collect()):
             return salt
     raise ConfigurationError("the log names too many profiles, methods and nodes to tell them apart: narrow it")
+
+
+def clash(rows: list[Row]) -> bool:
+    """Whether two names of a kind have the same hash."""
+    kinds: list[set[tuple[object, int]]] = [
+        {((row.profile, row.method, row.home), row.by_home) for row in rows},
+        {((row.home, row.receiving), row.by_pair) for row in rows},
+        {((row.profile, row.method), row.by_method) for row in rows},
+        {(row.home, row.by_node) for row in rows},
+    ]
+    return any(len(kind) > len({hashed for _, hashed in kind}) for kind in kinds)
 
 
 _LOW: Final = f"{(1 << 33) - 1}L"

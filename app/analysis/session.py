@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from app.analysis.jit import quick_compiler
 from app.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,12 +46,17 @@ def java_problem() -> str | None:
 
 @contextmanager
 def spark_session(
-    name: str, master: str | None = None, settings: dict[str, str] | None = None, java: str = ""
+    name: str,
+    master: str | None = None,
+    settings: dict[str, str] | None = None,
+    java: str = "",
+    *,
+    lasting: bool = False,
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
 
     `master` None takes what spark-submit was given, or else local[*]. `settings` overrule all others.
-    `java` is further options for a local JVM.
+    `java` is further options for a local JVM. `lasting` is for a job without an end: its queries are worth optimising.
     ConfigurationError says in a sentence why there can be none: no pyspark, no Java, a master that does not answer.
     """
     try:
@@ -65,12 +72,12 @@ def spark_session(
         builder = builder.master(master or "local[*]")
     with tempfile.TemporaryDirectory(prefix="homing-spark-") as scratch:
         local = not submitted and (master or "local").startswith("local")
-        chosen = {**COMMON, **(_local(Path(scratch), java) if local else {}), **(settings or {})}
+        chosen = {**COMMON, **(_local(Path(scratch), java, lasting=lasting) if local else {}), **(settings or {})}
         for key, value in chosen.items():
             builder = builder.config(key, value)
-        said = Path(scratch) / "stderr"
+        said = Path(scratch) / "said"
         try:
-            with _standard_error_to(said) if local else nullcontext():
+            with _output_to(said) if local else nullcontext():
                 spark = builder.getOrCreate()
         except Exception as error:  # py4j raises whatever the JVM did
             raise ConfigurationError(
@@ -106,11 +113,12 @@ appender.none.name = none
 """
 
 
-def _local(scratch: Path, java: str) -> dict[str, str]:
+def _local(scratch: Path, java: str, *, lasting: bool) -> dict[str, str]:
     """What suits one machine: few partitions, no web server, all files in one folder that goes away."""
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_NO_LOGS, encoding="utf-8")
-    options = f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} {_JAVA_FLAGS} {java}"
+    compiler = "" if lasting else quick_compiler(scratch / "directives.json")
+    options = f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} {_JAVA_FLAGS} {compiler} {java}"
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -127,16 +135,19 @@ def _local(scratch: Path, java: str) -> dict[str, str]:
 
 
 @contextmanager
-def _standard_error_to(file: Path) -> Iterator[None]:
-    """The JVM inherits standard error, and greets there with warnings about itself."""
-    before = os.dup(2)
+def _output_to(file: Path) -> Iterator[None]:
+    """The JVM inherits standard output and standard error, and greets there with remarks about itself."""
+    sys.stdout.flush()
+    before = {stream: os.dup(stream) for stream in (1, 2)}
     with file.open("wb") as target:
-        os.dup2(target.fileno(), 2)
+        for stream in before:
+            os.dup2(target.fileno(), stream)
     try:
         yield
     finally:
-        os.dup2(before, 2)
-        os.close(before)
+        for stream, kept in before.items():
+            os.dup2(kept, stream)
+            os.close(kept)
 
 
 def _reason(error: Exception, said: Path) -> str:

@@ -45,7 +45,7 @@ def follow_log(
     options.check()
     configure_logging("info", "json")
     signal.signal(signal.SIGTERM, _interrupt)
-    with spark_session("homing analyze --follow", master) as spark:
+    with spark_session("homing analyze --follow", master, lasting=True) as spark:
         follow(spark, options, lambda text: tell(err, text))
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.analysis.analyze import SMALL, settings
-from app.analysis.cells import Span, counted
+from app.analysis.cells import Span, clash, counted
 from app.analysis.generate import GenerateOptions, generate_with
 from app.analysis.log import Log, LogFile, Quarantine
 from app.analysis.options import HOUR
@@ -200,6 +200,22 @@ def test_wilson_intervals_are_those_of_the_textbook(analysed: Analysed) -> None:
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     assert (row["flaky_low"], row["flaky_high"]) == pytest.approx((centre - half, centre + half))
+
+
+@pytest.mark.parametrize("equal", ["by_home", "by_pair", "by_method", "by_node"])
+def test_names_with_equal_hashes_are_noticed(equal: str) -> None:
+    from pyspark.sql import Row  # noqa: PLC0415 - an extra
+
+    names = [("dji", "land", "n1", "n2"), ("homing", "light", "n2", "n1")]
+    rows_ = [
+        Row(
+            profile=profile, method=method, home=home, receiving=receiving, by_home=k, by_pair=k, by_method=k, by_node=k
+        )
+        for k, (profile, method, home, receiving) in enumerate(names)
+    ]
+    assert not clash(rows_)
+    assert not clash([*rows_, *rows_])
+    assert clash([Row(**{**row.asDict(), equal: 0}) for row in rows_])
 
 
 def test_capacity_agrees_with_duckdb(analysed: Analysed) -> None:

@@ -32,6 +32,7 @@ def test_what_was_planted_is_flagged_and_nothing_else(tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     wrote = homing("generate-log", "--callbacks", "120k", "--days", "3", "--seed", "7", "--plant", PLANT, "--out", log)
     assert wrote.returncode == 0, wrote.stderr
+    assert "directives" not in wrote.stdout  # what the JVM says of itself
     read = homing("analyze", log, "--out", out)
     assert read.returncode == 0, read.stderr
     truth = json.loads((log / "_truth.json").read_text())["anomalies"]
