@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
-
-from app.core.command import CommandState
 
 SECONDS: Final = (
     *(0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
@@ -20,9 +17,6 @@ SECONDS: Final = (
 """Upper bounds of buckets for durations, three to a decade: from a round trip to a store near by to a long timeout."""
 CALLS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """The same for calls in one round trip to the store; 128 is the most."""
-
-OTHER_PROFILE: Final = "other"
-"""Stands for profiles that this node does not know: a command of an earlier start, with other settings."""
 
 
 class Histogram:
@@ -65,58 +59,3 @@ class StoreMeasures:
         self.wait.observe(waited)
         self.round_trip.observe(seconds)
         self.last_round_trip = seconds
-
-
-class Measures:
-    """What one node measures of its commands. Written by the parts that know, read by `app/metrics.py`."""
-
-    def __init__(self, profiles: Iterable[str] = (), store: StoreMeasures | None = None) -> None:
-        names = (*sorted(profiles), OTHER_PROFILE)
-        outcomes = [state for state in CommandState if state.final]
-        self.store = store or StoreMeasures()
-        self.commands: Counter[tuple[str, ...]] = Counter({(name, state): 0 for name in names for state in outcomes})
-        """Ended commands by profile and outcome."""
-        self.total = {key: Histogram() for key in self.commands}
-        """By profile and outcome: from the call to the hand-over, or to the wake-up when nobody was parked."""
-        self.register = Histogram()
-        """From the call to the store's reply."""
-        self.publish = Histogram()
-        """From handing the command over to its PUBACK."""
-        self.respond = {forwarded: Histogram() for forwarded in (False, True)}
-        """By whether it was forwarded: from handing the command over to the wake-up."""
-        self.record = Histogram()
-        """On the receiving node: from the response to the store's reply."""
-        self.deliver = Histogram()
-        """From the wake-up to the hand-over to a parked caller."""
-
-    def finished(
-        self,
-        profile: str,
-        state: CommandState,
-        *,
-        forwarded: bool = False,
-        register: float | None = None,
-        publish: float | None = None,
-        respond: float | None = None,
-        deliver: float | None = None,
-        total: float | None = None,
-    ) -> None:
-        """A command has ended; None for what was not measured. Once for each command, by whoever writes its record."""
-        key: tuple[str, ...] = (profile, state)
-        if key not in self.total:
-            key = (OTHER_PROFILE, state)
-        self.commands[key] += 1
-        if register is not None:
-            self.register.observe(register)
-        if publish is not None:
-            self.publish.observe(publish)
-        if respond is not None:
-            self.respond[forwarded].observe(respond)
-        if deliver is not None:
-            self.deliver.observe(deliver)
-        if total is not None:
-            self.total[key].observe(total)
-
-    def recorded(self, seconds: float) -> None:
-        """The store has a response that came in here."""
-        self.record.observe(seconds)

@@ -7,7 +7,7 @@ gives: labels are profiles, outcomes, and names that stand in our code.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import chain
 from typing import Final, Literal, NamedTuple
 
@@ -27,7 +27,9 @@ from prometheus_client.utils import floatToGoString
 from app import __version__
 from app.core.routing import Verdict
 from app.measures import Histogram
-from app.node import Health, Node, NodeState
+from app.node import Health, NodeState
+from app.observability import Counters, Fill
+from app.observers.measures import CommandMeasures
 
 Labels = tuple[str, ...]
 Kind = Literal["counter", "gauge", "histogram", "info"]
@@ -87,12 +89,22 @@ _COUNTED: Final = (
         {"sweep.timed_out": ""},
     ),
     (
+        Family(
+            "homing_commands_repeated", "counter", "Commands of dead nodes that this node sent, as they may be repeated"
+        ),
+        {"repeat.sent": ""},
+    ),
+    (
         Family("homing_adopted_sessions", "counter", "MQTT sessions of dead nodes that this node emptied and ended"),
         {"adoption.sessions": ""},
     ),
     (
         Family("homing_adopted_responses", "counter", "Responses that were found in them"),
         {"adoption.responses": ""},
+    ),
+    (
+        Family("homing_http_connections_opened", "counter", "Connections of callers that were taken"),
+        {"http.opened": ""},
     ),
     (
         Family("homing_commands_joined", "counter", "Calls that joined a command by its idempotency key"),
@@ -168,6 +180,18 @@ _COUNTED: Final = (
         {"lease.lost": ""},
     ),
     (
+        Family("homing_canary", "counter", "Messages of this node to itself over the response path", ("fate",)),
+        {"canary.sent": "sent", "canary.returned": "returned", "canary.late": "late", "canary.refused": "refused"},
+    ),
+    (
+        Family("homing_canary_lost", "counter", "Messages of this node to itself that did not come back in time"),
+        {"canary.lost": ""},
+    ),
+    (
+        Family("homing_charter_changed", "counter", "Times that the store had lost what the nodes of a cluster share"),
+        {"charter.changed": ""},
+    ),
+    (
         Family("homing_lease_renewals_failed", "counter", "Renewals of the lease to which Redis gave no answer"),
         {"lease.renewal_failed": ""},
     ),
@@ -176,15 +200,32 @@ _COUNTED: Final = (
 
 _DROPPED: Final = Family("homing_dropped", "counter", "Messages that were dropped, by why", ("reason",))
 _REFUSED: Final = Family("homing_refused", "counter", "Requests that were refused, by problem type", ("problem",))
+_HTTP_CLOSED: Final = Family(
+    "homing_http_connections_closed", "counter", "Connections that this node closed or turned away, by why", ("reason",)
+)
 _LATENCY_LOG: Final = Family("homing_latency_log_events", "counter", "What happened to the latency log", ("event",))
 _EVENTS: Final = Family("homing_events", "counter", "Everything else that is counted, by name", ("event",))
 
-_PREFIXES: Final = (("drop.", _DROPPED), ("refused.", _REFUSED), ("latency.", _LATENCY_LOG))
+_PREFIXES: Final = (
+    ("drop.", _DROPPED),
+    ("refused.", _REFUSED),
+    ("http.closed.", _HTTP_CLOSED),
+    ("latency.", _LATENCY_LOG),
+)
 _DROPPED_BY_THE_LINK: Final = ("undecodable_topic", "packet_too_large")
 _SHOWN_AT_ZERO: Final = (
     *(f"drop.{verdict}" for verdict in (Verdict.DUPLICATE, Verdict.UNKNOWN, Verdict.MISMATCH)),
-    *("drop.retained", "drop.foreign_id", "drop.bad_wake_up", "drop.not_json", "drop.no_rule_holds"),
+    *(
+        "drop.retained",
+        "drop.foreign_id",
+        "drop.bad_wake_up",
+        "drop.forged_wake_up",
+        "drop.unreadable_record",
+        "drop.not_json",
+        "drop.no_rule_holds",
+    ),
     *("latency.records", "latency.write_failures", "latency.dropped_full_buffer", "latency.dropped_write_failed"),
+    *("http.closed.too_many", "http.closed.too_many_of_peer", "http.closed.made_room", "http.closed.unreadable"),
     *("refused.limit-reached", "refused.store-unavailable", "refused.broker-unavailable", "refused.node-draining"),
 )
 """An increase can only be seen of what was there before; these are worth that."""
@@ -201,7 +242,7 @@ _BOUND: Final = Family("homing_queue_bound", "gauge", "How much it takes at most
 _READY: Final = Family("homing_node_ready", "gauge", "1 when callers should be sent here, as /readyz says")
 _STATE: Final = Family("homing_node_state", "gauge", "1 for the state that the node is in", ("state",))
 _HEALTHY: Final = Family(
-    "homing_dependency_up", "gauge", "1 when store, mqtt or cluster work, as /readyz says", ("dependency",)
+    "homing_dependency_up", "gauge", "1 when store, mqtt, cluster or canary are well, as /readyz says", ("dependency",)
 )
 _BUILD: Final = Family("homing_build", "info", "Versions, and the node's id", ("version", "python", "node_id"))
 _LAST_ROUND_TRIP: Final = Family(
@@ -236,7 +277,7 @@ FAMILIES: Final = (
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
     *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
     *(family for family, _ in _COUNTED),
-    *(_DROPPED, _REFUSED, _LATENCY_LOG, _EVENTS),
+    *(_DROPPED, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _EVENTS),
 )
 """Every metric of our own. Those of the process (`process_*`, `python_gc_*`) are the client library's."""
 
@@ -244,11 +285,11 @@ FAMILIES: Final = (
 class Exposition:
     """The metrics of a node, in the formats that scrapers ask for."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, metrics: NodeMetrics) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
-        self._collector = _NodeCollector(node)
+        self._collector = metrics
         self._registry.register(self._collector)
 
     def render(self, accept: str, health: Health) -> tuple[bytes, str]:
@@ -270,12 +311,29 @@ def _wants_openmetrics(accept: str) -> bool:
     return False
 
 
-class _NodeCollector(Collector):
-    def __init__(self, node: Node) -> None:
+class NodeMetrics(Collector):
+    """What a node counts and measures, with its queues and states, as metric families."""
+
+    def __init__(
+        self,
+        *,
+        node_id: str,
+        measures: CommandMeasures,
+        open_commands: Sized,
+        waiters: Sized,
+        queues: Callable[[], Mapping[str, Fill]],
+        counters: Counters,
+    ) -> None:
         self.health: Health | None = None
-        self._node = node
+        self._node_id = node_id
+        self._measures = measures
+        self._open_commands = open_commands
+        self._waiters = waiters
+        self._queues = queues
+        self._counts = counters
 
     def collect(self) -> Iterator[Metric]:
+        """All of them, as they are now."""
         return chain(self._commands(), self._state(), self._store(), self._counters())
 
     def describe(self) -> Iterable[Metric]:
@@ -283,11 +341,11 @@ class _NodeCollector(Collector):
         return ()
 
     def _commands(self) -> Iterator[Metric]:
-        measures, registry = self._node.measures, self._node.registry
+        measures = self._measures
         yield _counter(_COMMANDS, measures.commands)
         yield _histogram(_TOTAL, {labels: one for labels, one in measures.total.items() if any(one.counts)})
-        yield _gauge(_IN_FLIGHT, {(): registry.pending_count})
-        yield _gauge(_WAITERS, {(): registry.waiter_count})
+        yield _gauge(_IN_FLIGHT, {(): len(self._open_commands)})
+        yield _gauge(_WAITERS, {(): len(self._waiters)})
         yield _histogram(_REGISTER, {(): measures.register})
         yield _histogram(_PUBLISH, {(): measures.publish})
         yield _histogram(_RESPONSE, {(str(forwarded).lower(),): one for forwarded, one in measures.respond.items()})
@@ -295,22 +353,20 @@ class _NodeCollector(Collector):
         yield _histogram(_DELIVER, {(): measures.deliver})
 
     def _state(self) -> Iterator[Metric]:
-        node, health = self._node, self.health
+        health = self.health
         if health is not None:
             yield _gauge(_READY, {(): health.ready})
             yield _gauge(_HEALTHY, {(name,): said == "ok" for name, said in health.checks.items()})
-        yield _gauge(_STATE, {(state,): node.state is state for state in NodeState})
+            yield _gauge(_STATE, {(state,): health.state is state for state in NodeState})
         build = InfoMetricFamily(_BUILD.name, _BUILD.about)
-        build.add_metric(
-            (), {"version": __version__, "python": platform.python_version(), "node_id": node.info.node_id}
-        )
+        build.add_metric((), {"version": __version__, "python": platform.python_version(), "node_id": self._node_id})
         yield build
-        queues = node.queues()
+        queues = self._queues()
         yield _gauge(_QUEUE, {(name,): fill.size for name, fill in queues.items()})
         yield _gauge(_BOUND, {(name,): fill.bound for name, fill in queues.items()})
 
     def _store(self) -> Iterator[Metric]:
-        store = self._node.measures.store
+        store = self._measures.store
         yield _histogram(_BATCH, {(): store.batch})
         yield _histogram(_WAIT, {(): store.wait})
         yield _histogram(_ROUND_TRIP, {(): store.round_trip})
@@ -319,8 +375,8 @@ class _NodeCollector(Collector):
     def _counters(self) -> Iterator[Metric]:
         """All counters: what is new and in no table still shows."""
         values: dict[Family, dict[Labels, int]] = {family: {} for family, _ in _COUNTED}
-        values |= {_DROPPED: {}, _REFUSED: {}, _LATENCY_LOG: {}, _EVENTS: {}}
-        counters = self._node.counters
+        values |= {_DROPPED: {}, _REFUSED: {}, _HTTP_CLOSED: {}, _LATENCY_LOG: {}, _EVENTS: {}}
+        counters = self._counts
         for name in dict.fromkeys((*_BY_COUNTER, *_SHOWN_AT_ZERO, *counters)):
             family, labels = _place_of(name)
             values[family][labels] = values[family].get(labels, 0) + counters[name]

@@ -1,47 +1,40 @@
-"""Node: a member of the cluster. It starts, supervises, drains and stops everything that runs in the process."""
+"""Node: a member of the cluster. It joins, serves as one incarnation after another, drains and stops."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from app.callbacks.adopter import Adopter
-from app.callbacks.delivery import Delivery
-from app.callbacks.dispatcher import Dispatcher
-from app.callbacks.journal import Journal
-from app.callbacks.registry import Registry
-from app.cluster.base import Cluster, NodeInfo
-from app.commands.expirer import Expirer
-from app.commands.invoker import Invoker
-from app.commands.sweeper import Sweeper
+from app.callbacks.canary import Canary
+from app.callbacks.sessions import Session, Sessions
+from app.cluster.cluster import Cluster
+from app.cluster.directory import NodeInfo
+from app.commands.left import LeftCommands
 from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, UnavailableError
-from app.measures import Measures
-from app.mqtt.base import MqttClient, Subscription
-from app.observability import Counters, Fill, speak_as
-from app.store.base import StateStore
-from app.tasks import end
+from app.core.wakekey import WakeKey
+from app.mqtt.base import MqttClient
+from app.mqtt.inbox import Inbox
+from app.observability import Fill, speak_as
+from app.services import Services, Steps
+from app.store.state import StateStore
 
-if TYPE_CHECKING:
-    from app.tracing import Tracing  # whose library is an extra
+_Result = TypeVar("_Result")
 
-STEP_BUDGET: Final = 3.0
-"""How many seconds each step of stopping may take before the next one is done regardless."""
-STOP_BUDGET: Final = 9.0
-"""How many seconds all steps may take, though store and broker be away: with the drain delay less than 15."""
-LEAST_BUDGET: Final = 0.1
-"""What a step gets when that is used up."""
 PING_BUDGET: Final = 0.5
 NOT_TRIED: Final = "not tried yet: the store has to answer first"
 QUIET: Final = timedelta(milliseconds=200)
 """After UNSUBACK the broker still sends what it had queued; a silence of this length says that it has no more."""
+SHORT_LIFE: Final = 10.0
+"""An incarnation whose session was taken over within so many seconds: the next one waits longer."""
+LONGEST_PAUSE: Final = 5.0
 
 
 class NodeState(StrEnum):
@@ -53,27 +46,23 @@ class NodeState(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a node consists of; put together in `app/main.py`. `reborn` makes the next incarnation of a node."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """What makes a process a member: the lease, the session at the broker, and who takes what it brings.
+
+    `info` is the first incarnation.
+    """
 
     info: NodeInfo
-    reborn: Callable[[NodeInfo], NodeInfo]
+    sessions: Sessions
+    wake_key: WakeKey
     store: StateStore
-    mqtt: MqttClient
     cluster: Cluster
-    registry: Registry
-    dispatcher: Dispatcher
-    delivery: Delivery
-    invoker: Invoker
-    expirer: Expirer
-    sweeper: Sweeper
+    mqtt: MqttClient
+    inbox: Inbox
     adopter: Adopter
-    journal: Journal | None
-    counters: Counters
-    measures: Measures
-    subscriptions: Sequence[Subscription]
-    tracing: Tracing | None = None
+    canary: Canary
+    left: LeftCommands
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +79,16 @@ class Health:
 
 
 class Node:
-    """Owns the lifetimes of all parts. `on_failure` is called once when a part that must run has ended."""
+    """Owns the lifetimes of all parts: the membership itself, and the services that run while there is one."""
 
-    def __init__(self, parts: Parts, on_failure: Callable[[BaseException], None]) -> None:
-        self._parts = parts
-        self._info = parts.info
-        self._on_failure = on_failure
+    def __init__(self, membership: Membership, services: Services) -> None:
+        self._parts = membership
+        self._services = services
+        self._info = membership.info
+        self._short_lives = 0
         self._state = NodeState.STARTING
         self._begun = False
         self._closed = False
-        self._stop_by = math.inf
-        self._tasks: list[asyncio.Task[Any]] = []
         self._log = structlog.get_logger()
         speak_as(self._ids)
 
@@ -114,52 +102,19 @@ class Node:
         """Where it is in its life."""
         return self._state
 
-    @property
-    def store(self) -> StateStore:
-        """For reading commands."""
-        return self._parts.store
+    def admit(self) -> None:
+        """UnavailableError while the node does not take commands.
 
-    @property
-    def tracing(self) -> Tracing | None:
-        """For spans around requests, where there is tracing."""
-        return self._parts.tracing
-
-    @property
-    def registry(self) -> Registry:
-        """For the counts of what is open here."""
-        return self._parts.registry
-
-    @property
-    def counters(self) -> Counters:
-        """What happened so far, by stable name."""
-        return self._parts.counters
-
-    @property
-    def measures(self) -> Measures:
-        """How long things took."""
-        return self._parts.measures
-
-    @property
-    def invoker(self) -> Invoker:
-        """For sending commands; UnavailableError while the node does not take them.
-
-        A draining node goes on taking them until it is closed: callers find out about its leaving with a delay (F70).
+        A draining node goes on taking them until it is closed: callers find out about its leaving with a delay.
         """
         if self._closed:
             raise NodeDrainingError("this node is about to stop")
         if self._state is NodeState.STARTING:
             raise UnavailableError("this node is starting: it waits for its store or its broker")
-        return self._parts.invoker
 
-    def queues(self) -> dict[str, Fill]:
-        """How full every bounded queue of the node is."""
-        parts = self._parts
-        journal = {} if parts.journal is None else parts.journal.queues()
-        return parts.registry.queues() | parts.mqtt.queues() | parts.store.queues() | journal
-
-    async def nodes(self) -> Sequence[NodeInfo]:
-        """The cluster as this node sees it."""
-        return await self._parts.cluster.nodes()
+    def queues(self) -> Mapping[str, Fill]:
+        """How full every bounded queue of its parts is."""
+        return self._services.queues()
 
     async def health(self) -> Health:
         """Look at every part."""
@@ -171,6 +126,7 @@ class Node:
             "store": await self._store_health(),
             "mqtt": "ok" if parts.mqtt.connected else deaf,
             "cluster": "ok" if parts.cluster.listening else unheard,
+            "canary": parts.canary.health if self._begun else NOT_TRIED,
         }
         return Health(self._state, checks)
 
@@ -180,169 +136,157 @@ class Node:
         Raises ConfigurationError and NodeIdTakenError: starting again would not help.
         """
         speak_as(self._ids)
+        session: Session | None = None
         try:
-            await self._begin()
+            session = await self._begin()
         except NodeIdTakenError:
             raise
         except UnavailableError as error:
             self._log.warning("node_waits", reason=str(error))
-            self._supervise("life", self._live(begun=False))
-        else:
-            self._supervise("life", self._live(begun=True))
+        self._services.supervise("life", self._live(session))
 
     async def drain(self, delay: timedelta) -> None:
         """Say that this node is about to stop, go on serving until everybody knows, then take no new commands."""
         self._state = NodeState.DRAINING
         self._log.info("node_drains")
-        await asyncio.gather(self._step("tell", self._parts.cluster.drain()), asyncio.sleep(delay.total_seconds()))
+        await asyncio.gather(Steps().take("tell", self._parts.cluster.drain()), asyncio.sleep(delay.total_seconds()))
         self._closed = True
 
     async def stop(self) -> None:
         """Stop in the order in which nothing gets lost."""
-        parts = self._parts
+        parts, services, steps = self._parts, self._services, Steps()
         self._state = NodeState.DRAINING
         self._closed = True
-        self._stop_by = asyncio.get_running_loop().time() + STOP_BUDGET
-        await self._step("tell", parts.cluster.drain())
-        keep_session = not await self._hand_over()
-        await self._step("follow_up", parts.invoker.drained())
-        await end(self._tasks)
-        await self._step("disconnect", parts.mqtt.stop(keep_session=keep_session))
-        await self._step("leave", parts.cluster.leave(session_kept=keep_session))
-        if parts.journal is not None:  # what the last wake-ups brought is in it
-            await self._step("journal", parts.journal.close())
-        await self._step("close", parts.store.close())
-        if parts.tracing is not None:
-            await self._step("send_traces", parts.tracing.close())
+        services.will_end()
+        steps.begin()
+        await steps.take("tell", parts.cluster.drain())
+        keep_session = not await self._hand_over(steps)
+        await services.drain(steps)
+        await services.end()
+        await steps.take("disconnect", parts.mqtt.stop(keep_session=keep_session))
+        await services.drain(steps)  # what still waited for the broker is unsent
+        await steps.take("leave", parts.cluster.leave(session_kept=keep_session))
+        await services.close(steps)
         self._state = NodeState.STOPPED
         self._log.info("node_stopped")
 
     def _ids(self) -> dict[str, str]:
         return {"node_id": self._info.node_id, "incarnation": self._info.incarnation}
 
-    async def _hand_over(self) -> bool:
+    async def _hand_over(self, steps: Steps) -> bool:
         """Leave the responses to come to the other nodes; false when our session has to be kept for whoever adopts it.
 
-        The last node out keeps its subscription, so that what devices say meanwhile is found at the next start (F51).
+        The last node out keeps its subscription, so that what devices say meanwhile is found at the next start.
         """
         parts = self._parts
-        if not await self._others_live():
-            self._log.info("session_kept", reason="this is the last node", client_id=self._info.client_id)
-            await self._step("settle", parts.dispatcher.drained())
+        parts.canary.rest()
+        if not await self._others_live(steps.seconds()):
+            self._log.info("session_kept", reason="this is the last node")
+            await steps.take("settle", parts.inbox.drained())
             return False
         # No new responses; those that arrived are recorded and acknowledged while store and broker are still there.
         return (
-            await self._step("unsubscribe", parts.mqtt.unsubscribe())
-            and await self._step("quiet", parts.mqtt.quiet(QUIET))
-            and await self._step("settle", parts.dispatcher.drained())
+            await steps.take("unsubscribe", parts.mqtt.unsubscribe())
+            and await steps.take("quiet", parts.mqtt.quiet(QUIET))
+            and await steps.take("settle", parts.inbox.drained())
         )
 
-    async def _others_live(self) -> bool:
+    async def _others_live(self, seconds: float) -> bool:
         cluster = self._parts.cluster
         if not cluster.remembers:
             return True
         try:
-            async with asyncio.timeout(self._budget()):
+            async with asyncio.timeout(seconds):
                 return any(node.node_id != self._info.node_id for node in await cluster.nodes())
         except (HomingError, TimeoutError):
             return False
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> Session:
         await self._parts.store.start()
-        await self._parts.cluster.join(self._info)
-        await self._take_up()
+        session = await self._join(None)
+        await self._parts.left.take_up()
+        return session
 
-    async def _take_up(self) -> None:
-        """Keep the deadlines of commands that an earlier start under this id left open; the sweep would be later."""
+    async def _join(self, previous: NodeInfo | None) -> Session:
         parts = self._parts
-        left = await parts.store.pending_of(self._info.node_id)
-        now = await parts.store.now()
-        for command in left:
-            parts.registry.reopen(command)
-            parts.expirer.keep(command.id, timedelta(microseconds=max(0, command.deadline - now)))
-        if left:
-            self._log.info("commands_taken_up", count=len(left))
+        charter = await parts.cluster.charter()
+        parts.wake_key.set(charter.key)
+        session = parts.sessions.of(self._info, charter)
+        self._info = session.info
+        await parts.cluster.join(session.info, replaces=previous)
+        return session
 
-    async def _live(self, *, begun: bool) -> None:
+    async def _live(self, session: Session | None) -> None:
         """Everything between the first sign of life and the last, over as many incarnations as it takes."""
         parts = self._parts
-        if not begun:
-            await self._when_possible(self._begin)
+        if session is None:
+            session = await self._when_possible(self._begin)
         self._begun = True
-        await parts.mqtt.start(parts.subscriptions, parts.dispatcher.handle)
-        self._supervise("expirer", parts.expirer.run())
-        self._supervise("delivery", parts.delivery.run())
-        self._supervise("sweeper", parts.sweeper.run())
-        self._supervise("adopter", parts.adopter.run())
-        if parts.journal is not None:
-            self._supervise("journal", parts.journal.run())
+        await parts.mqtt.start(session.subscriptions, parts.inbox.handle, session.will)
+        self._services.start()
         while True:
-            # The lease may be lost before there is a connection, and then there will never be one.
+            # An incarnation may end before there is a connection, and then there will never be one.
             async with asyncio.TaskGroup() as group:
                 becoming_ready = group.create_task(self._become_ready())
-                await parts.cluster.fenced()
+                taken_over = await self._over()
                 becoming_ready.cancel()
-            await self._begin_again()
+            await self._begin_again(taken_over=taken_over)
+
+    async def _over(self) -> bool:
+        """Return when this incarnation has come to its end; whether somebody has taken its session over."""
+        began = asyncio.get_running_loop().time()
+        ends = [asyncio.ensure_future(one) for one in (self._parts.cluster.fenced(), self._parts.mqtt.taken_over())]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            taken_over = ends[1].done()
+        finally:
+            for one in ends:
+                one.cancel()
+        lived = asyncio.get_running_loop().time() - began
+        self._short_lives = self._short_lives + 1 if taken_over and lived < SHORT_LIFE else 0
+        return taken_over
 
     async def _become_ready(self) -> None:
         await self._parts.mqtt.wait_connected()
         if self._state is NodeState.STARTING:
             self._state = NodeState.READY
-            self._log.info("node_ready", client_id=self._info.client_id)
+            self._log.info("node_ready")
+            self._parts.canary.look()  # its round may be half a second away
+        await self._parts.left.repeat()
 
-    async def _begin_again(self) -> None:
-        """After the lease was lost: somebody else has our session by now, so we need a new one (F15, F33)."""
+    async def _begin_again(self, *, taken_over: bool) -> None:
+        """With a session of its own: somebody else has ours by now, or soon, and empties and ends it."""
         parts = self._parts
         if self._state is NodeState.READY:
             self._state = NodeState.STARTING
-        previous, self._info = self._info, parts.reborn(self._info)
-        self._log.warning("node_fenced", client_id=previous.client_id, next_client_id=self._info.client_id)
-        await self._when_possible(lambda: parts.cluster.join(self._info, replaces=previous))
-        await parts.mqtt.restart_as(self._info.client_id)
+        previous = self._info
+        self._info = parts.sessions.incarnation(previous.node_id)
+        reason = "the session was taken over" if taken_over else "the lease or what the nodes share was lost"
+        self._log.warning("node_fenced", ended=previous.incarnation, reason=reason)
+        if self._short_lives:
+            await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2.0 ** min(self._short_lives, 10)))
+        parts.canary.begin_again()
+        session = await self._when_possible(lambda: self._join(previous))
+        await parts.mqtt.restart_as(session.info.client_id, session.subscriptions, session.will)
+        if taken_over:
+            parts.adopter.left_behind(previous)
 
-    async def _when_possible(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _when_possible(self, work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
         def passing(error: BaseException) -> bool:
             return isinstance(error, UnavailableError) and not isinstance(error, NodeIdTakenError)
 
         def say(attempt: RetryCallState) -> None:
             self._log.debug("node_still_waits", attempt=attempt.attempt_number)
 
-        async for attempt in AsyncRetrying(
+        async def attempt() -> _Result:
+            return await work()
+
+        return await AsyncRetrying(
             retry=retry_if_exception(passing),
             wait=wait_random_exponential(multiplier=0.2, max=2),
             before_sleep=say,
             reraise=True,
-        ):
-            with attempt:
-                await work()
-
-    def _supervise(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run a part in the background; its end is a failure of the node."""
-
-        def ended(task: asyncio.Task[None]) -> None:
-            if task.cancelled() or self._closed:
-                return
-            error = task.exception() or RuntimeError(f"{name} ended")
-            self._log.error("node_failed", part=name, reason=str(error), exc_info=error)
-            self._on_failure(error)
-
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        task.add_done_callback(ended)
-        self._tasks.append(task)
-
-    async def _step(self, name: str, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether a step of stopping was done within its budget."""
-        try:
-            async with asyncio.timeout(self._budget()):
-                await work
-        except (HomingError, TimeoutError) as error:
-            self._log.info("stop_step_skipped", step=name, reason=str(error) or type(error).__name__)
-            return False
-        return True
-
-    def _budget(self) -> float:
-        left = self._stop_by - asyncio.get_running_loop().time()
-        return max(LEAST_BUDGET, min(STEP_BUDGET, left))
+        )(attempt)
 
     async def _store_health(self) -> str:
         try:

@@ -78,26 +78,40 @@ def _escaped(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds
     return value.encode("unicode_escape").decode("ascii")
 
 
+class Bursts:
+    """Says when to log what happens often: at the first of a burst, then once per interval with the number since."""
+
+    def __init__(self, clock: _Monotonic, interval: float = 10.0) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._next_line: dict[str, float] = {}
+        self._since: Counter[str] = Counter()
+
+    def count(self, reason: str) -> int:
+        """Count one; how many a line written now would speak of, or 0 when none is due. `reason` is one of a few."""
+        self._since[reason] += 1
+        now = self._clock.monotonic()
+        if now < self._next_line.get(reason, 0.0):
+            return 0
+        self._next_line[reason] = now + self._interval
+        return self._since.pop(reason)
+
+
 class BurstLog:
-    """Counts what is dropped and logs the first of each burst, then one line per interval with the number since.
+    """Counts what is dropped and logs it in bursts.
 
     A device that sends rubbish a thousand times a second costs one line in ten seconds, and never its payload.
     """
 
     def __init__(self, counters: Counters, clock: _Monotonic, interval: float = 10.0) -> None:
         self._counters = counters
-        self._clock = clock
-        self._interval = interval
-        self._next_line: dict[str, float] = {}
-        self._since: Counter[str] = Counter()
+        self._bursts = Bursts(clock, interval)
         self._log = structlog.get_logger()
 
     def drop(self, reason: str, **ids: str | None) -> None:
         """Count one drop under `drop.<reason>`; the `ids` that are known go into the line, if one is written."""
         self._counters[f"drop.{reason}"] += 1
-        self._since[reason] += 1
-        now = self._clock.monotonic()
-        if now >= self._next_line.get(reason, 0.0):
-            self._next_line[reason] = now + self._interval
+        count = self._bursts.count(reason)
+        if count:
             known = {name: one for name, one in ids.items() if one is not None}
-            self._log.warning("message_dropped", reason=reason, count=self._since.pop(reason), **known)
+            self._log.warning("message_dropped", reason=reason, count=count, **known)

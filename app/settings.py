@@ -5,6 +5,7 @@ Each part of the program gets its own sub-object; nobody else reads the environm
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from app.core.addresses import split_address
+from app.core.addresses import check_store_url, split_address
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_node_id
@@ -30,6 +31,7 @@ def _empty_is_none(value: object) -> object:
     return None if value == "" else value
 
 
+_HOST = re.compile(r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.]{2,45}", re.ASCII)
 _Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Short = Annotated[_Duration, Field(ge=timedelta(milliseconds=10), le=timedelta(minutes=1))]
 Long = Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(days=30))]
@@ -65,7 +67,8 @@ class StoreSettings(_Part):
     @field_validator("url")
     @classmethod
     def _known_scheme(cls, value: str) -> str:
-        return _scheme_of(value, ("memory", "redis", "rediss"))
+        check_store_url(value)
+        return value
 
 
 class MqttSettings(_Part):
@@ -76,7 +79,7 @@ class MqttSettings(_Part):
     version: Literal["5", "3.1.1"] = "5"
     """The protocol version to speak."""
     share_group: str = "homing"
-    """The group of the shared subscription that the nodes of a cluster form."""
+    """What the names of the share group and of the sessions begin with."""
     username: str = ""
     password: SecretStr = SecretStr("")
     ca_file: OptionalFile = None
@@ -108,6 +111,27 @@ class ApiSettings(_Part):
     host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0 for all."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    hosts: str = ""
+    """Names under which callers reach the node, separated by commas; any name when empty, but on a loopback address."""
+    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """How many connections callers may have; a few more for questions after the node's health."""
+    max_connections_per_peer: Annotated[int, Field(ge=1, le=1_000_000)] = 6_000
+    """How many of them one address may have, as a load balancer does."""
+    keep_alive: Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(hours=2))] = timedelta(seconds=75)
+    """How long a connection may be without a request."""
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """The names in `hosts`."""
+        return tuple(filter(None, (one.strip() for one in self.hosts.split(","))))
+
+    @field_validator("hosts")
+    @classmethod
+    def _names_only(cls, value: str) -> str:
+        for one in filter(None, (part.strip() for part in value.split(","))):
+            if one != "*" and not _HOST.fullmatch(one):
+                raise ValueError(f"{one[:64]!a} is no host name or address; allowed: names without port, or *")
+        return value
 
 
 class CommandSettings(_Part):

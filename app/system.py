@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 
 from ulid import ULID
+
+from app.core.charter import Charter
+from app.core.wakekey import WakeKey
 
 
 class SystemClock:
@@ -28,3 +32,18 @@ def new_ulid() -> str:
     """
     milliseconds = time.time_ns() // 1_000_000
     return str(ULID(milliseconds.to_bytes(6) + os.urandom(10)))
+
+
+def new_secret() -> str:
+    """Return 128 random bits as 32 hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+def new_wake_key() -> WakeKey:
+    """A key that nobody knows, until the cluster has its own."""
+    return WakeKey(secrets.token_bytes(32))
+
+
+def new_charter() -> Charter:
+    """What a cluster that has no charter yet is to share: its text is ASCII, so that every store can keep it."""
+    return Charter(secrets.token_hex(16), secrets.token_hex(32).encode())

@@ -7,19 +7,31 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 AGAIN_SECONDS: Final = 0.1
+MOST_AGAIN: Final = 20
+"""How often those are cancelled again whose end somebody does not want to wait for any more."""
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel the tasks until they have ended; what they raise then is not of interest any more.
 
     Once is not always enough: a task whose call to redis-py is about to return when it is cancelled may never hear
-    of it (seen with redis-py 8.1 on Python 3.11), and a loop would go on for ever.
+    of it (seen with redis-py 8.1 on Python 3.11), and a loop would go on for ever. Whoever is cancelled meanwhile waits
+    two seconds more at most.
     """
     pending = set(tasks)
-    while pending:
+    cancelled: asyncio.CancelledError | None = None
+    rounds = MOST_AGAIN
+    while pending and rounds:
         for task in pending:
             task.cancel()
-        done, pending = await asyncio.wait(pending, timeout=AGAIN_SECONDS)
+        try:
+            done, pending = await asyncio.wait(pending, timeout=AGAIN_SECONDS)
+        except asyncio.CancelledError as error:  # the tasks would be nobody's then: end them first, within bounds
+            cancelled, done = error, {task for task in pending if task.done()}
+            pending -= done
+        rounds -= cancelled is not None
         for task in done:
             if not task.cancelled():
                 task.exception()
+    if cancelled is not None:
+        raise cancelled

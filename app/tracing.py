@@ -47,6 +47,8 @@ PATH: Final = "/v1/traces"
 SERVER, CLIENT, PRODUCER, CONSUMER = SpanKind.SERVER, SpanKind.CLIENT, SpanKind.PRODUCER, SpanKind.CONSUMER
 
 Attributes = Mapping[str, str | int]
+OpenSpan = Span
+"""One that was begun; whoever has it ends it."""
 
 _propagator: Final = TraceContextTextMapPropagator()
 

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.services import MosquittoProcess, RedisProcess
+
+ORDER = ("containers", "analysis", "chaos", "cluster", "deploy", "contract", "api", "unit")
+"""Folders whose tests take long come first, so that no worker has to wait for another one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests for scripts/test, which gives each worker whole files."""
+    items.sort(key=lambda item: ORDER.index(folder) if (folder := _folder(item)) in ORDER else 0)
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
 @pytest.fixture(autouse=True)

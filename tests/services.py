@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import pytest
+
+from app.rig.ports import lasting_port
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.service_container import ContainerProcess
@@ -27,16 +30,6 @@ NODE_USER, NODE_PASSWORD = "homing", "change-me"
 """Whom deploy/redis/users.acl and deploy/mosquitto/acl grant what nodes need, and nothing else (S9)."""
 IN_CONTAINERS = ("redis-server", "mosquitto") if os.environ.get("HOMING_TEST_SERVICES") == "docker" else ()
 """Services that run in containers, as neither apt nor the machine has them."""
-START_TIMEOUT = 30.0
-"""Seconds until a service must answer; loaded CI machines are slow."""
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def find_binary(name: str, package: str = "redis-server mosquitto") -> str:
@@ -45,11 +38,15 @@ def find_binary(name: str, package: str = "redis-server mosquitto") -> str:
         return name
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/sbin")
     if path is None:
-        missing = f"{name} is not installed (Debian, Ubuntu: apt-get install {package})"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        without_program(f"{name} is not installed (Debian, Ubuntu: apt-get install {package})")
     return path
+
+
+def without_program(missing: str) -> NoReturn:
+    """Skip the test on a laptop, and fail it in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
 
 
 def require_programs() -> None:
@@ -68,7 +65,7 @@ class ServiceProcess:
 
     def __init__(self, binary: str) -> None:
         self.binary = find_binary(binary)
-        self.port = free_port()
+        self.port = lasting_port()
         self._process: subprocess.Popen[bytes] | ContainerProcess | None = None
         self.folder = Path(tempfile.mkdtemp(prefix=f"homing-{Path(binary).name}-"))
 
@@ -88,16 +85,16 @@ class ServiceProcess:
         for _ in range(3):
             if self._try_start():
                 return
-            # Between free_port() and now another process may have taken the port.
+            # Between lasting_port() and now another process may have taken the port.
             if "in use" not in self.log_text or not self._may_change_port:
                 break
-            self.port = free_port()
+            self.port = lasting_port()
         self.kill()
         pytest.fail(f"{self.binary} did not start on port {self.port}:\n{self.log_text[-2000:]}")
 
-    def stop(self) -> None:
-        """End the server in an orderly way (SIGTERM): it saves its data."""
-        self._end(signal.SIGTERM)
+    def stop(self) -> int | None:
+        """End the server in an orderly way (SIGTERM): it saves its data. Its exit code, where it ran."""
+        return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
         """End the server at once (SIGKILL), as a crash would."""
@@ -150,7 +147,7 @@ class ServiceProcess:
 
     def _try_start(self) -> bool:
         self._process = process = self._launch(self._command())
-        if not wait_until(lambda: process.poll() is not None or self._answers(), START_TIMEOUT):
+        if not wait_until(lambda: process.poll() is not None or self._answers(), PATIENCE, interval=0.03):
             return False
         if process.poll() is not None:
             return False
@@ -165,17 +162,18 @@ class ServiceProcess:
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
 
-    def _end(self, end_signal: signal.Signals) -> None:
+    def _end(self, end_signal: signal.Signals) -> int | None:
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
-            return
+            return None
         process.send_signal(end_signal)
         process.send_signal(signal.SIGCONT)
         try:
-            process.wait(START_TIMEOUT)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        return process.returncode
 
 
 class MosquittoProcess(ServiceProcess):
@@ -238,8 +236,8 @@ class RedisProcess(ServiceProcess):
 
     def refusals(self) -> str:
         """What users were refused so far, in the words of Redis; empty when nothing was."""
-        reply = _reply(self.port, b"ACL LOG 10\r\n", 4096).decode(errors="replace")
-        return "" if reply == "*0\r\n" else reply
+        reply = _reply(self.port, b"ACL LOG 10\r\n", 4096, PATIENCE).decode(errors="replace")
+        return "" if reply == "*0\r\n" else reply or "Redis did not tell"
 
     def _command(self) -> Sequence[str]:
         users = (DEPLOY / "redis" / "users.acl").read_text().splitlines()
@@ -274,9 +272,9 @@ def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 
     return condition()
 
 
-def _reply(port: int, request: bytes, size: int = 64) -> bytes:
+def _reply(port: int, request: bytes, size: int = 64, timeout: float = 5.0) -> bytes:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
             connection.sendall(request)
             return connection.recv(size)
     except OSError:

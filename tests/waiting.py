@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import Final
+
+PATIENCE: Final = 90.0
+"""Seconds after which a wait is given up. It ends what hangs and judges nothing: busy machines are slow."""
 
 
-async def eventually(condition: Callable[[], object | Awaitable[object]], seconds: float = 5) -> None:
-    """Return as soon as the condition holds; TimeoutError when it does not within so many seconds."""
+async def eventually(condition: Callable[[], object | Awaitable[object]], seconds: float = PATIENCE) -> None:
+    """Return as soon as the condition holds; TimeoutError when it never does."""
     async with asyncio.timeout(seconds):
         while True:
             holds = condition()
@@ -17,3 +21,9 @@ async def eventually(condition: Callable[[], object | Awaitable[object]], second
             if holds:
                 return
             await asyncio.sleep(0.02)
+
+
+async def turns(count: int = 50) -> None:
+    """Let the event loop turn, so that what is ready in this process gets its turn."""
+    for _ in range(count):
+        await asyncio.sleep(0)

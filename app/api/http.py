@@ -1,8 +1,4 @@
-"""HTTP without ceremony: routes whose endpoints read the request themselves, and responses that are bytes already.
-
-FastAPI's own handling of an endpoint (dependencies, exit stacks, models in and out) costs more than all of ours
-together. Its documentation is unaffected: the routes describe themselves in `openapi_extra`.
-"""
+"""Bodies that are read within bounds, and responses that are bytes already."""
 
 from __future__ import annotations
 
@@ -10,19 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from fastapi.routing import APIRoute
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope
 
 from app.core.errors import PayloadTooLargeError
 from app.core.payload import MAX_BYTES
 
-Endpoint = Callable[[Request], Awaitable[Response]]
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 BODY_SECONDS: Final = 10.0
-"""How long a caller may take to send the body of a request that has begun (F99)."""
+"""How long a caller may take to send the body of a request that has begun: slow ones must not fill up a node."""
 
 JSON: Final = b"application/json"
 PROBLEM_JSON: Final = b"application/problem+json"
@@ -34,22 +28,6 @@ _SLOW: Final = "slow body"
 
 class SlowBodyError(Exception):
     """The body of a request did not arrive within BODY_SECONDS."""
-
-
-class Route(APIRoute):
-    """A route that hands the request to its endpoint as it is. Errors are the business of the exception handlers."""
-
-    def __init__(self, path: str, endpoint: Endpoint, *, methods: list[str], **described: Any) -> None:
-        super().__init__(path, endpoint, methods=methods, **described)
-        self.app = _plain(endpoint)
-
-
-def _plain(endpoint: Endpoint) -> ASGIApp:
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await endpoint(Request(scope, receive, send))
-        await response(scope, receive, send)
-
-    return application
 
 
 class BytesResponse(Response):
@@ -64,9 +42,13 @@ class BytesResponse(Response):
         self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", content_type), *headers]
 
 
-def headers_of(request: Request) -> Mapping[bytes, bytes]:
+Serve = Callable[[str, Scope, Receive], Awaitable[BytesResponse]]
+"""Serves the busy call for a device."""
+
+
+def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
     """The headers by lower-case name; the values of one that is given several times are joined (RFC 9110, 5.3)."""
-    raw: RawHeaders = request.scope["headers"]
+    raw: RawHeaders = scope["headers"]
     headers = dict(raw)
     if len(headers) != len(raw):
         headers.clear()
@@ -75,8 +57,8 @@ def headers_of(request: Request) -> Mapping[bytes, bytes]:
     return headers
 
 
-async def read_body(request: Request, headers: Mapping[bytes, bytes]) -> bytes:
-    """The whole body.
+async def read_body(receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:
+    """The whole body of a request.
 
     PayloadTooLargeError as soon as it is known to be over the limit, without reading on; SlowBodyError when it does not
     arrive in time; ClientDisconnect when the caller hangs up.
@@ -87,7 +69,7 @@ async def read_body(request: Request, headers: Mapping[bytes, bytes]) -> bytes:
     task = current_task()
     timer = asyncio.get_running_loop().call_later(BODY_SECONDS, task.cancel, _SLOW)  # half the price of asyncio.timeout
     try:
-        return await _receive_body(request.receive)
+        return await _receive_body(receive)
     except asyncio.CancelledError as error:
         if _SLOW not in error.args or task.uncancel() > 0:
             raise

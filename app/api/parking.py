@@ -16,7 +16,7 @@ from app.core.command import Command
 from app.observability import Counters
 
 WATCH_AFTER: Final = 0.25
-"""Seconds after which a wait is watched for its caller hanging up; most commands are answered long before (F16)."""
+"""Seconds after which a wait is watched for its caller hanging up; most commands are answered long before."""
 
 
 class DismissedError(Exception):
@@ -74,7 +74,7 @@ class Parking:
         return len(self._places)
 
     def dismiss(self) -> None:
-        """End all waits now, as the node is about to stop (F71). The commands go on."""
+        """End all waits now, or they would keep the node from stopping. The commands go on."""
         for place in tuple(self._places):
             place.interrupt(_Ending.DISMISSED)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
@@ -14,11 +14,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import BaseRoute, Match, Route
 
 from app.api.http import BODY_SECONDS, PROBLEM_JSON, BytesResponse, SlowBodyError
 from app.core import errors
 from app.core.payload import MAX_BYTES, MAX_DEPTH
+from app.observability import Counters
 
 CLIENT_GONE: Final = 499
 """What a log shows for a caller that hung up; nobody receives it. (nginx made this number known.)"""
@@ -40,12 +41,21 @@ class ProblemType:
         return f"urn:homing:problem:{self.slug}"
 
 
+UNREADABLE_REQUEST: Final = ProblemType("unreadable-request", "The request is not HTTP/1.1", 400, hang_up=True)
+ORIGIN_NOT_ALLOWED: Final = ProblemType("origin-not-allowed", "Pages of this origin may not call this node", 403)
 NOT_FOUND: Final = ProblemType("not-found", "There is nothing here", 404)
 METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", "This method is not allowed here", 405)
+SLOW_HEAD: Final = ProblemType("slow-head", "The head of the request did not arrive in time", 408, hang_up=True)
 SLOW_BODY: Final = ProblemType("slow-body", "The body did not arrive in time", 408, hang_up=True)
+TARGET_TOO_LONG: Final = ProblemType("target-too-long", "The target of the request is too long", 414, hang_up=True)
 NOT_JSON: Final = ProblemType("unsupported-media-type", "The body must be JSON", 415)
+HOST_NOT_ALLOWED: Final = ProblemType("host-not-allowed", "This node has another name", 421)
 INVALID: Final = ProblemType("invalid-input", "A value is outside what is allowed", 422)
+HEAD_TOO_LARGE: Final = ProblemType("head-too-large", "The head of the request is too large", 431, hang_up=True)
 INTERNAL: Final = ProblemType("internal-error", "Homing made a mistake", 500)
+TOO_MANY_CONNECTIONS: Final = ProblemType(
+    "too-many-connections", "This node has as many connections as it may", 503, retry_after=1, hang_up=True
+)
 NOT_SENT: Final = ProblemType("not-sent", "The command was not sent", 503, retry_after=1)
 NO_OUTCOME: Final = ProblemType("outcome-unknown", "The outcome could not be learned in time", 503, retry_after=1)
 NOT_READY: Final = ProblemType("not-ready", "This node cannot serve now", 503, retry_after=1)
@@ -58,9 +68,16 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.ConfigurationError: INTERNAL,
         errors.InvalidInputError: INVALID,
         errors.PayloadTooLargeError: ProblemType("body-too-large", "The body is too large", 413, hang_up=True),
+        errors.UnpublishableError: ProblemType("unpublishable", "MQTT cannot carry the command", 422),
+        errors.PacketTooLargeError: ProblemType(
+            "packet-too-large", "The MQTT broker takes no packet of this size", 413
+        ),
         errors.UndecodableMessageError: ProblemType("unreadable-body", "The body cannot be read", 422),
         errors.CommandError: INTERNAL,
         errors.CommandNotFoundError: ProblemType("command-not-found", "There is no such command", 404),
+        errors.UnreadableRecordError: ProblemType(
+            "unreadable-record", "This node cannot read the command", 503, retry_after=1
+        ),
         errors.CommandFinishedError: ProblemType("command-finished", "The command has an outcome already", 409),
         errors.IdempotencyMismatchError: ProblemType(
             "idempotency-key-reused", "The idempotency key belongs to a different command", 422
@@ -74,6 +91,9 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.StoreUnavailableError: ProblemType("store-unavailable", "The state store is away", 503, retry_after=1),
         errors.StoreRefusedError: INTERNAL,
         errors.BrokerUnavailableError: ProblemType("broker-unavailable", "The MQTT broker is away", 503, retry_after=1),
+        errors.PublishRefusedError: ProblemType(
+            "publish-refused", "The MQTT broker refused the command", 503, retry_after=1
+        ),
         errors.PublishUnconfirmedError: ProblemType(
             "publish-unconfirmed", "The command may or may not have been sent", 503, retry_after=1
         ),
@@ -82,6 +102,11 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
     }
 )
 """Every error class, none by inheritance: a new one must be thought about."""
+
+UNSENT_BY_CODE: Final[Mapping[str, ProblemType]] = MappingProxyType(
+    {one.code: BY_ERROR[one] for one in (errors.UnpublishableError, errors.PacketTooLargeError)}
+)
+"""What is wrong with a command that can never be sent, by the error code on its record."""
 
 UNREADABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -128,39 +153,48 @@ def of_error(error: errors.HomingError) -> Response:
     return problem(kind, detail, command_id=getattr(error, "command_id", None), state=state, errors=faults)
 
 
-def install(application: FastAPI) -> None:
-    """Answer every error of the application with a problem."""
-    application.add_exception_handler(errors.HomingError, _homing_error)
-    application.add_exception_handler(SlowBodyError, _slow_body)
-    application.add_exception_handler(ClientDisconnect, _client_gone)
-    application.add_exception_handler(HTTPException, _http_exception)
+def answer_to(error: Exception, counters: Counters) -> Response:
+    """What a caller is told whose request ended with this error."""
+    match error:
+        case errors.HomingError():
+            counters[f"refused.{BY_ERROR.get(type(error), INTERNAL).slug}"] += 1
+            return of_error(error)
+        case SlowBodyError():
+            return problem(SLOW_BODY, f"the body did not arrive within {BODY_SECONDS:g} seconds")
+        case ClientDisconnect():
+            return Response(status_code=CLIENT_GONE)
+        case _:
+            return problem(INTERNAL, "the request could not be served; the node's log says why")
+
+
+def is_mistake(error: Exception) -> bool:
+    """Whether the error is of a kind that nobody has thought of: it belongs in the log."""
+    return not isinstance(error, errors.HomingError | SlowBodyError | ClientDisconnect)
+
+
+def install(application: FastAPI, counters: Counters, routes: Callable[[], Iterable[BaseRoute]]) -> None:
+    """Answer every error of the application, which has these routes, with a problem."""
+
+    async def answer(_request: Request, error: Exception) -> Response:
+        return answer_to(error, counters)
+
+    async def http_exception(request: Request, error: Exception) -> Response:
+        return _of_framework(request, error, routes())
+
+    for kind in (errors.HomingError, SlowBodyError, ClientDisconnect, Exception):
+        application.add_exception_handler(kind, answer)
+    application.add_exception_handler(HTTPException, http_exception)
     application.add_exception_handler(RequestValidationError, _validation_error)
-    application.add_exception_handler(Exception, _anything_else)
 
 
-async def _homing_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, errors.HomingError):
-        raise error
-    request.app.state.counters[f"refused.{BY_ERROR.get(type(error), INTERNAL).slug}"] += 1
-    return of_error(error)
-
-
-async def _slow_body(_request: Request, _error: Exception) -> Response:
-    return problem(SLOW_BODY, f"the body did not arrive within {BODY_SECONDS:g} seconds")
-
-
-async def _client_gone(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=CLIENT_GONE)
-
-
-async def _http_exception(request: Request, error: Exception) -> Response:
+def _of_framework(request: Request, error: Exception, routes: Iterable[BaseRoute]) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
     if error.status_code == NOT_FOUND.status:
         return problem(NOT_FOUND, "no such path; /openapi.json lists all of them", headers)
     if error.status_code == METHOD_NOT_ALLOWED.status:
-        allowed = ", ".join(sorted(_methods_of(request)))
+        allowed = ", ".join(sorted(_methods_of(request, routes)))
         detail = f"{request.method[:16]!a} is not allowed here; allowed: {allowed}"
         return problem(METHOD_NOT_ALLOWED, detail, [(b"allow", allowed.encode())])
     # RFC 9457, 4.2.1: about:blank when the status code says it all.
@@ -169,13 +203,12 @@ async def _http_exception(request: Request, error: Exception) -> Response:
     return BytesResponse(body, status=error.status_code, content_type=PROBLEM_JSON, headers=headers)
 
 
-def _methods_of(request: Request) -> set[str]:
+def _methods_of(request: Request, routes: Iterable[BaseRoute]) -> set[str]:
     """The methods of all routes that have this path, of which the framework names only the first."""
-    routes = [route for route in request.app.routes if isinstance(route, Route)]
     return {
         method
         for route in routes
-        if route.matches(request.scope)[0] is not Match.NONE
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
         for method in route.methods or ()
     }
 
@@ -187,7 +220,3 @@ async def _validation_error(_request: Request, error: Exception) -> Response:
         {"field": ".".join(str(part) for part in fault["loc"]), "reason": str(fault["msg"])} for fault in error.errors()
     ]
     return problem(INVALID, "; ".join(f"{one['field']}: {one['reason']}" for one in faults), errors=faults)
-
-
-async def _anything_else(_request: Request, _error: Exception) -> Response:
-    return problem(INTERNAL, "the request could not be served; the node's log says why")

@@ -1,7 +1,8 @@
-"""How a command looks in JSON (design §8). What is JSON already is copied, never read."""
+"""How a command looks in JSON. What is JSON already is copied, never read."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -10,7 +11,10 @@ from typing import Any, Final
 import orjson
 
 from app.core.command import Command
-from app.store.base import Page
+from app.store.commands import Page
+
+SLICE: Final = 25
+"""How many commands of a page are written at once."""
 
 _MICROSECONDS: Final = 1_000_000
 _RECEIVED_AT: Final = re.compile(rb'"received_at":([0-9]{1,18})\}\Z')
@@ -32,9 +36,13 @@ def command_json(command: Command) -> bytes:
     return orjson.dumps(_members(command))
 
 
-def page_json(page: Page) -> bytes:
-    """A page of commands."""
-    return orjson.dumps({"commands": [_members(command) for command in page.commands], "cursor": page.cursor})
+async def page_json(page: Page) -> bytes:
+    """A page of commands. The event loop turns now and then meanwhile, as it may be long."""
+    parts = []
+    for first in range(0, len(page.commands), SLICE):
+        parts += [orjson.dumps(_members(command)) for command in page.commands[first : first + SLICE]]
+        await asyncio.sleep(0)
+    return b'{"commands":[%b],"cursor":%b}' % (b",".join(parts), orjson.dumps(page.cursor))
 
 
 def _members(command: Command) -> dict[str, Any]:

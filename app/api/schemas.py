@@ -1,4 +1,7 @@
-"""What goes in and out, for `/docs` and `/openapi.json`. The endpoints do not go through these models."""
+"""What goes in and out, for `/docs` and `/openapi.json`.
+
+Responses do not go through these models: results and parameters are JSON already, and are copied as they are.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,21 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import SkipJsonSchema, models_json_schema
 
+from app.core import identifiers
 from app.core.command import CommandState
+from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
+from app.store.rules import CURSOR
 
 DEVICE_ID: Final = "1ZNDH1D0010098"
 COMMAND_ID: Final = "042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
 
-CommandId = Annotated[str, Field(description="Its first three digits say where in the store it lives.")]
+CommandId = Annotated[
+    str,
+    Field(description="Its first three digits say where in the store it lives.", pattern=f"^{identifiers.COMMAND_ID}$"),
+]
 Instant = Annotated[AwareDatetime, Field(description="RFC 3339, UTC, to the millisecond.")]
 
 
@@ -26,7 +35,12 @@ class CommandBody(_Model):
     """What a device is asked to do."""
 
     method: Annotated[
-        str, Field(description="What to do, as the device calls it.", pattern=r"^[A-Za-z0-9_.:\-]{1,128}$")
+        str,
+        Field(
+            description="What to do, as the device calls it.",
+            # Not `pattern`: pydantic's engine knows no look-ahead.
+            json_schema_extra={"pattern": f"^{identifiers.METHOD}$"},
+        ),
     ]
     params: Annotated[
         JsonValue, Field(description=f"Any JSON value, at most {MAX_DEPTH} levels deep; {{}} when left out.")
@@ -35,7 +49,7 @@ class CommandBody(_Model):
         str | None,
         Field(
             description="How long to wait for the device: a number with its unit (ms, s, m, h).",
-            pattern=r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h)$",
+            pattern=f"^{DURATION}$",
         ),
     ] = None
     profile: Annotated[str | None, Field(description="How this device speaks; the node's default when left out.")] = (
@@ -53,6 +67,33 @@ class CommandBody(_Model):
             ]
         }
     )
+
+
+class SendHeaders(BaseModel):
+    """Headers of `POST /v1/devices/{device_id}/commands` that decide something."""
+
+    prefer: Annotated[
+        str | SkipJsonSchema[None],
+        Field(
+            description=(
+                "RFC 7240. `respond-async`: answer `202` at once. `wait=N`: wait N seconds at most, then answer `202`."
+            ),
+            alias="Prefer",
+            examples=["wait=5"],
+        ),
+    ] = None
+    idempotency_key: Annotated[
+        str | SkipJsonSchema[None],
+        Field(
+            description=(
+                "A repeated call with the same key and body joins the command, or gets its outcome again, from any "
+                "node."
+            ),
+            alias="Idempotency-Key",
+            json_schema_extra={"pattern": f"^{identifiers.IDEMPOTENCY_KEY}$"},
+            examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
+        ),
+    ] = None
 
 
 class CommandError(BaseModel):
@@ -124,7 +165,9 @@ class CommandPage(_Model):
     """Commands, newest first. A page may be short, or empty, without being the last."""
 
     commands: list[Command]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[
+        str | None, Field(description="Give it to get the next page; null on the last one.", pattern=f"^{CURSOR}$")
+    ]
 
 
 class Node(_Model):
@@ -132,7 +175,6 @@ class Node(_Model):
 
     node_id: str
     incarnation: Annotated[str, Field(description="New with every start.")]
-    client_id: Annotated[str, Field(description="Its MQTT client identifier.")]
     started_at: Instant
     self: Annotated[bool, Field(description="Whether it is the node that answers.")]
 
@@ -168,7 +210,6 @@ class Nodes(_Model):
                         {
                             "node_id": "node-a",
                             "incarnation": "01JC8ZQ5M7W3T9K2V4X6Y8B0D1",
-                            "client_id": "homing-node-a-01JC8ZQ5M7W3T9K2V4X6Y8B0D1",
                             "started_at": "2026-03-01T07:59:00.000Z",
                             "self": True,
                         }

@@ -1,22 +1,21 @@
-"""An endpoint with a span around it, which continues the caller's trace. Made only where tracing is on."""
+"""The hot route with a span around it, which continues the caller's trace. Made only where tracing is on."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.types import Receive, Scope
 
-from app.api.http import Endpoint, headers_of
+from app.api.http import BytesResponse, Serve, headers_of
 from app.tracing import SERVER, Attributes, Tracing
 
 
-def traced_endpoint(endpoint: Endpoint, tracing: Tracing, method: str, route: str) -> Endpoint:
-    """The endpoint, served inside a span of its own."""
+def traced(serve: Serve, tracing: Tracing, method: str, route: str) -> Serve:
+    """What serves the call, inside a span of its own."""
 
-    async def served(request: Request) -> Response:
-        given = headers_of(request).get(b"traceparent", b"").decode("latin-1")
+    async def served(device_id: str, scope: Scope, receive: Receive) -> BytesResponse:
+        given = headers_of(scope).get(b"traceparent", b"").decode("latin-1")
         about: Attributes = {"http.request.method": method, "http.route": route}
         with tracing.span(f"{method} {route}", SERVER, given, about) as span:
-            response = await endpoint(request)
+            response = await serve(device_id, scope, receive)
             span.set_attribute("http.response.status_code", response.status_code)
             return response
 

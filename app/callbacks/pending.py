@@ -1,6 +1,8 @@
-"""An open command whose home is this node, with all that a record of it will say."""
+"""A command of this node that is open, with all that a record of it will say."""
 
 from __future__ import annotations
+
+import asyncio
 
 from app.core.command import Command, CommandState
 from app.core.reception import Reception
@@ -26,13 +28,16 @@ class Pending:
         "error",
         "finished_us",
         "method",
+        "one_way",
         "opened_at",
         "profile",
         "progressed_at",
+        "puback",
         "published_at",
         "received_by",
         "reception",
         "record_seconds",
+        "registered",
         "registered_at",
         "request_bytes",
         "state",
@@ -46,6 +51,7 @@ class Pending:
     deadline_us: int
     finished_us: int
     error: bytes | None
+    one_way: bool
 
     def __init__(self, opened_at: float, command: Command | None = None) -> None:
         """`command` is one that is on record already."""
@@ -61,31 +67,32 @@ class Pending:
         self.record_seconds: float | None = None
         self.request_bytes: int | None = None
         self.attempt = 1
+        self.puback: asyncio.Future[None] | None = None
+        """Of its publish, which may still wait for room in the broker's window."""
         self.state = CommandState.PENDING
         """The outcome, once it is known here."""
         self.received_by: str | None = None
         self.reception: Reception | None = None
         self.profile = ""
-        """Empty as long as it is not on record."""
+        self.registered = False
+        """Whether the store has it."""
         if command is not None:
             self.about(command)
 
-    @property
-    def registered(self) -> bool:
-        """Whether the store has it."""
-        return self.profile != ""
-
     def about(self, command: Command) -> None:
-        """Note what it is; without its params, which may be large."""
+        """Note what it is, as it is on record; without its params, which may be large."""
+        self.registered = True
         self.command_id = command.id
         self.device_id = command.device_id
         self.method = command.method
         self.profile = command.profile
+        self.one_way = command.one_way
         self.created_us = command.created_at
         self.deadline_us = command.deadline
 
     def close(self, outcome: Outcome, now: float, record_seconds: float | None) -> None:
-        """Note how it ended; without the result."""
+        """Note how it ended; without the result. What has not left for the broker by now never does."""
+        self.withdraw()
         self.closed_at = now
         self.record_seconds = record_seconds
         self.state = outcome.state
@@ -93,3 +100,8 @@ class Pending:
         self.received_by = outcome.received_by
         self.reception = outcome.reception
         self.error = outcome.error
+
+    def withdraw(self) -> None:
+        """Take its publish out of the queue for the broker, if it still waits there."""
+        if self.puback is not None and not self.puback.done():
+            self.puback.cancel()

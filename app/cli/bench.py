@@ -33,8 +33,8 @@ def bench(  # noqa: PLR0913 - one per option
 
     Starts two nodes, a Redis, a Mosquitto and a fleet of its own; needs redis-server and mosquitto on this machine.
     """
-    from app.bench import BenchOptions, render, run_bench
     from app.observability import configure_logging
+    from app.rig.bench import BenchOptions, render, run_bench
 
     options = BenchOptions(
         profile=profile,

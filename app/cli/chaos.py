@@ -14,8 +14,8 @@ from app.cli.output import Exit, Stop, err, out
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from app.chaos.options import ChaosOptions
-    from app.chaos.run import Result, Status
+    from app.rig.chaos.options import ChaosOptions
+    from app.rig.chaos.run import Result, Status
 
 
 def chaos(  # noqa: PLR0913, PLR0917 - one per option
@@ -54,8 +54,8 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
         return
     if scenario is None:
         raise Stop("--scenario: give one, such as R3; --list shows them all", Exit.USAGE)
-    from app.chaos.options import ChaosOptions
-    from app.chaos.run import prepare
+    from app.rig.chaos.options import ChaosOptions
+    from app.rig.chaos.run import prepare
 
     options = ChaosOptions(
         scenario=scenario,
@@ -87,7 +87,7 @@ SHOWN_FAULTS = 20
 def _run(options: ChaosOptions) -> Result:
     from rich.live import Live
 
-    from app.chaos.run import run_scenario
+    from app.rig.chaos.run import run_scenario
 
     # Everything that was started has to be stopped, also when we are told to stop.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -114,7 +114,7 @@ def _table(status: Status) -> Table:
 def _all() -> Table:
     from rich.table import Table
 
-    from app.chaos.scenarios import SCENARIOS
+    from app.rig.chaos.scenarios import SCENARIOS
 
     table = Table("", "scenario", "how", "to reach", show_lines=True)
     for one in SCENARIOS.values():

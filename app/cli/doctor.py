@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from app.cli.output import Exit, Stop, out
 
 if TYPE_CHECKING:
-    from app.cli.verdicts import Finding
+    from app.cli.diagnosis import Diagnosis
     from app.mqtt.paho_probe import Needs
     from app.settings import Settings
 
@@ -19,61 +19,61 @@ def doctor() -> None:
     Publishes test messages below homing-doctor/, and one to each command topic of a device that there is not.
     Exit code: 0 all can work, 1 something fails, 2 wrong settings.
     """
-    from app.cli.verdicts import Level
+    from app.cli.diagnosis import Level
     from app.settings import load_settings
 
-    findings = list(examine(load_settings()))
-    _print(findings)
-    if any(finding.level is Level.FAIL for finding in findings):
+    diagnoses = list(examine(load_settings()))
+    _print(diagnoses)
+    if any(diagnosis.level is Level.FAIL for diagnosis in diagnoses):
         raise Stop("", Exit.FAILED)
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at everything; what cannot be reached is a finding, too."""
-    from app.cli.verdicts import Finding, Level, about_broker, about_memory_store, about_redis
+def examine(settings: Settings) -> Iterator[Diagnosis]:
+    """Look at everything; what cannot be reached is a diagnosis, too."""
+    from app.cli.diagnosis import Diagnosis, Level, about_broker, about_memory_store, about_redis
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
     from app.main import mqtt_options
     from app.mqtt.paho_probe import probe
-    from app.store.redis_doctor import inspect
+    from app.store.engine import inspect_server
     from app.system import SystemClock, new_ulid
 
     clock, run_id = SystemClock().monotonic, new_ulid()[-10:].lower()
-    if settings.store.url.startswith("memory:"):
-        yield about_memory_store()
-    else:
-        try:
-            yield from about_redis(inspect(settings.store.url, clock, run_id))
-        except StoreUnavailableError as error:
-            yield Finding(Level.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
+    try:
+        facts = inspect_server(settings.store.url, clock, run_id)
+        yield from [about_memory_store()] if facts is None else about_redis(facts)
+    except StoreUnavailableError as error:
+        yield Diagnosis(Level.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
     try:
         seen = probe(mqtt_options(settings, "homing-doctor"), clock, run_id, _needs(settings, run_id))
         yield from about_broker(seen, settings.mqtt.version)
     except BrokerUnavailableError as error:
-        yield Finding(Level.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL.")
+        yield Diagnosis(Level.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL.")
 
 
 def _needs(settings: Settings, run_id: str) -> Needs:
     """What the profiles ask of the broker, with a device that there is not."""
+    from app.core.notices import NOTICES
+    from app.core.topics import canary_topics
     from app.mqtt.paho_probe import Needs
     from app.profiles.loader import load_profiles
 
     profiles = load_profiles(settings.profiles.dir).values()
     nobody = {"device_id": f"homing-doctor-{run_id}", "method": "doctor", "id": run_id}
-    return Needs(
-        writes=[one.request.topic.render(**nobody) for one in profiles],
-        reads=sorted({response.topic.filter() for one in profiles for response in one.responses}),
-    )
+    reads = sorted({response.topic.filter() for one in profiles for response in one.responses})
+    notices = f"{NOTICES}/doctor-{run_id}"
+    writes = (one.request.topic.render(**nobody) for one in profiles)
+    return Needs(writes=[*writes, *canary_topics(reads), notices], reads=[*reads, notices])
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def _print(diagnoses: Sequence[Diagnosis]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from app.cli.verdicts import Level
+    from app.cli.diagnosis import Level
 
     colours = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
     table = Table("", "part", "what", "seen", "what to do", box=None, pad_edge=False)
-    for finding in findings:
-        cells = (finding.part, finding.subject, finding.seen, finding.advice)
-        table.add_row(Text(finding.level.value, colours[finding.level]), *(Text(cell) for cell in cells))
+    for diagnosis in diagnoses:
+        cells = (diagnosis.part, diagnosis.subject, diagnosis.seen, diagnosis.advice)
+        table.add_row(Text(diagnosis.level.value, colours[diagnosis.level]), *(Text(cell) for cell in cells))
     out.print(table)

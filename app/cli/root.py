@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from app import __version__
+from app.cli import profile
 from app.cli.analyze import analyze, generate_log
 from app.cli.bench import bench
 from app.cli.chaos import chaos
@@ -16,7 +17,7 @@ from app.cli.output import Exit, Stop, complain
 from app.cli.send import send
 from app.cli.serve import serve
 from app.cli.simulate import simulate
-from app.core.errors import ConfigurationError, HomingError
+from app.core.errors import ConfigurationError, HomingError, NodeIdTakenError
 
 application = typer.Typer(
     name="homing",
@@ -28,6 +29,7 @@ application = typer.Typer(
 )
 for command in (serve, demo, send, simulate, analyze, generate_log, bench, chaos, doctor):
     application.command()(command)
+application.add_typer(profile.application, name="profile")
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - how typer calls it
@@ -56,8 +58,9 @@ def run() -> int:
         if str(stop):
             complain(str(stop))
         return stop.code
-    except ConfigurationError as error:
-        complain(str(error))
+    except (ConfigurationError, NodeIdTakenError) as error:
+        for line in str(error).splitlines():
+            complain(line)
         return Exit.USAGE
     except HomingError as error:
         complain(str(error))

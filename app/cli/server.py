@@ -8,23 +8,30 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
 
 import structlog
 import uvicorn
 
-from app.cli.http_protocol import OneWriteProtocol
+from app.api.door import TICK_SECONDS, Door, Limits
+from app.api.hosts import Hosts, is_loopback
+from app.cli.http_protocol import bounded
+from app.cli.open_files import allow_open_files
 from app.core.errors import ConfigurationError, HomingError
-from app.main import build_application
-from app.settings import Settings
+from app.main import Homing, open_adapters
+from app.observability import Counters
+from app.settings import ApiSettings, Settings
+from app.system import SystemClock
 
 BACKLOG: Final = 2048
 """Connections that the system keeps for us while we are busy."""
-KEEP_ALIVE_SECONDS: Final = 75
-"""Longer than load balancers keep theirs (60 s), or we would close connections that they begin to use."""
+OTHER_FILES: Final = 64
+"""What a node opens besides its callers' connections: store, broker, sessions of dead nodes, logs."""
 GC_THRESHOLDS: Final = (20_000, 50, 50)
 GRACE_SECONDS: Final = 10
 """How long open requests may take to end when the node stops."""
@@ -49,11 +56,43 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def http_config(application: Any, door: Door, hosts: Hosts) -> uvicorn.Config:  # noqa: ANN401 - any application
+    """How uvicorn serves a node."""
+    return uvicorn.Config(
+        application,
+        http=bounded(door, hosts),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+
+
+def _limits(api: ApiSettings) -> Limits:
+    """The limits of the settings, as far as the system lets us have so many files open."""
+    limits = Limits(
+        connections=api.max_connections,
+        per_peer=min(api.max_connections_per_peer, api.max_connections),
+        idle=api.keep_alive.total_seconds(),
+    )
+    besides = limits.probes + OTHER_FILES
+    files = allow_open_files(limits.connections + besides)
+    if files >= limits.connections + besides:
+        return limits
+    room = max(1, files - besides)
+    structlog.get_logger().warning("connections_limited", connections=room, open_files=files)
+    return replace(limits, connections=room, per_peer=min(limits.per_peer, room))
+
+
 class _Server(uvicorn.Server):
     """uvicorn that says where it listens, once it does, and that stops in the order in which no request fails.
 
-    On SIGTERM the node drains first, while requests are still served (F70). uvicorn stops the node only when all
-    requests have ended, so those that wait for an outcome are sent away before (F71).
+    On SIGTERM the node drains first, while requests are still served, as balancers go on sending for a moment. uvicorn
+    stops the node only when all requests have ended, so those that wait for an outcome are sent away before.
     """
 
     def __init__(
@@ -61,9 +100,11 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         drain: Callable[[], Coroutine[Any, Any, None]],
         dismiss_callers: Callable[[], None],
+        door: Door,
     ) -> None:
         super().__init__(config)
         self._drain = drain
+        self._door = door
         self._dismiss_callers = dismiss_callers
         self._draining: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,9 +131,18 @@ class _Server(uvicorn.Server):
         for listener in sockets or ():
             structlog.get_logger().info("http_listens", url=url_of(listener))
 
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS == 0:
+            self._door.tick()
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._dismiss_callers()
         await super().shutdown(sockets)
+
+
+_TICKS: Final = round(TICK_SECONDS / 0.1)
+"""uvicorn ticks ten times a second."""
 
 
 class NodeServer:
@@ -101,36 +151,17 @@ class NodeServer:
     def __init__(self, settings: Settings, *listeners: socket.socket) -> None:
         self.failure: BaseException | None = None
         self._listeners = list(listeners)
-        application = build_application(settings, self.fail)
-        start_and_stop = application.router.lifespan_context
-
-        # uvicorn only logs what went wrong while starting; we want to know.
-        @asynccontextmanager
-        async def watched(app: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - Starlette's state is untyped
-            try:
-                async with start_and_stop(app) as state:
-                    yield state
-            except BaseException as error:
-                self.failure = self.failure or error
-                raise
-
-        application.router.lifespan_context = watched
+        counters: Counters = Counter()
+        self.door = Door(_limits(settings.api), SystemClock(), counters)
+        homing = Homing(
+            settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.door.fill}
+        )
+        loopback = all(is_loopback(listener.getsockname()[0]) for listener in listeners)
         self.uvicorn = _Server(
-            uvicorn.Config(
-                application,
-                http=OneWriteProtocol,
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                backlog=BACKLOG,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=GRACE_SECONDS,
-            ),
-            application.state.drain,
-            application.state.parking.dismiss,
+            http_config(homing.application, self.door, Hosts(settings.api.allowed_hosts, loopback=loopback)),
+            homing.drain,
+            homing.application.parking.dismiss,
+            self.door,
         )
 
     def fail(self, error: BaseException) -> None:

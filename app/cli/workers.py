@@ -15,6 +15,7 @@ from app.cli.output import Exit
 from app.cli.server import url_of
 from app.core.errors import ConfigurationError
 from app.settings import Settings, load_settings
+from app.store.engine import kind_of
 
 STABLE_SECONDS: Final = 10.0
 """A worker that lived that long started well: the next one may follow it at once."""
@@ -25,7 +26,7 @@ STOP_SECONDS: Final = 45.0
 
 def check_store(count: int, settings: Settings) -> None:
     """ConfigurationError when the store of the settings holds only one node."""
-    if settings.store.url.startswith("memory:"):
+    if not kind_of(settings.store.url).shared:
         raise ConfigurationError(
             f"HOMING_STORE_URL: memory:// is the memory of one process; --workers {count} needs redis://… or rediss://…"
         )
@@ -69,9 +70,10 @@ class _Supervisor:
             code = await self._run_one(name, [one.fileno() for one in listeners])
             if self._stopping.is_set():
                 return
-            lived = loop.time() - began >= STABLE_SECONDS
+            # However slow the machine: what ends with USAGE has found out that it cannot start, and has not lived.
+            lived = code != Exit.USAGE and loop.time() - began >= STABLE_SECONDS
             ever_lived = ever_lived or lived or code < 0
-            if code == Exit.USAGE or not ever_lived:
+            if not ever_lived:
                 self._code = Exit.USAGE if code == Exit.USAGE else Exit.FAILED
                 self._stopping.set()
                 return

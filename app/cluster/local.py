@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
-from app.cluster.base import NodeInfo
+from app.cluster.directory import NodeInfo
+from app.core.charter import Charter
 from app.core.errors import NodeIdTakenError
 
 
 class LocalCluster:
     """Knows itself only; there is nobody to wake, and nothing survives the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, charter: Charter) -> None:
         self._node: NodeInfo | None = None
+        self._charter = charter
 
     @property
     def listening(self) -> bool:
@@ -27,6 +29,13 @@ class LocalCluster:
     @property
     def remembers(self) -> bool:
         return False
+
+    @property
+    def strained(self) -> bool:
+        return False
+
+    async def charter(self) -> Charter:
+        return self._charter
 
     async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
         if self._node not in (None, node, replaces):
@@ -51,8 +60,11 @@ class LocalCluster:
     async def orphans(self) -> Sequence[NodeInfo]:
         return ()
 
-    async def claim(self, orphan: NodeInfo, right: timedelta) -> bool:
+    async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
         return False
 
     async def adopted(self, orphan: NodeInfo) -> None:
+        return
+
+    async def carry(self, node_id: str, secret: str) -> None:
         return

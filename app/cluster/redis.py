@@ -1,36 +1,39 @@
-"""The cluster over Redis: who lives, as keys with an expiry; sessions to adopt; wake-ups over `listener.py`."""
+"""The cluster over Redis: who lives, as keys with an expiry; sessions to adopt; wake-ups over channels."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 from importlib import resources
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 import structlog
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
-from app.cluster.base import NodeInfo, WakeUpHandler
-from app.cluster.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
+from app.cluster.channel import ChannelReader, carried
+from app.cluster.directory import NodeInfo
+from app.cluster.wakeups import Hearing
 from app.core import keys
+from app.core.charter import Charter
 from app.core.clock import Clock
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
 from app.observability import Counters
+from app.store.redis.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
+from app.store.redis.plain import PlainRedis
 from app.tasks import end
 
 CLAIMED: Final = "!"
 """In front of an incarnation whose session is being adopted."""
 TAKEN_POLL_SECONDS: Final = 0.2
-
-_ERRORS: Final = (RedisError, OSError, TimeoutError)
-_Reply = TypeVar("_Reply")
+MOST_LEFT: Final = 16
+"""So many sessions that it has left a node remembers, for a store that forgets them before they are adopted."""
+STALE_MS: Final = round(2.5 * HEARTBEAT_SECONDS * 1000)
+"""A lease that was not renewed for so long belongs to a node that is frozen, cut off or dead."""
+MOST_NAMED: Final = 100
+"""Leases that cannot be read, of which each is logged once."""
 
 
 class RedisCluster:
@@ -44,8 +47,8 @@ class RedisCluster:
         session_life: timedelta,
         clock: Clock,
         counters: Counters,
-        on_wake: WakeUpHandler,
-        on_resubscribed: Callable[[], None],
+        new_charter: Callable[[], Charter],
+        hearing: Hearing,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._lease = lease.total_seconds()
@@ -54,16 +57,28 @@ class RedisCluster:
         self._session_ms = _milliseconds(session_life + lease)
         self._clock = clock
         self._counters = counters
+        self._new_charter = new_charter
         self._on_failure = on_failure
-        self._listener = Listener(url, clock=clock, counters=counters, on_wake=on_wake, on_resubscribed=on_resubscribed)
-        timeout = self._lease / 3
-        self._redis: Redis = Redis.from_url(
-            url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
+        self._listener = Listener(
+            url,
+            clock=clock,
+            counters=counters,
+            heard=ChannelReader(hearing, counters).read,
+            resubscribed=hearing.resubscribed,
         )
-        self._scripts = {name: self._redis.register_script(_lua(name)) for name in _SCRIPTS}
+        self._redis = PlainRedis(
+            url,
+            scripts={name: _lua(name) for name in _SCRIPTS},
+            timeout=self._lease / 3,
+            became_replica=self._listener.reconnect,
+        )
         self._node: NodeInfo | None = None
+        self._charter: Charter | None = None
         self._renewed_at = 0.0
         self._leased: frozenset[str] | None = None
+        self._strained = False
+        self._unreadable: set[str] = set()
+        self._left: dict[NodeInfo, Charter | None] = {}
         self._lost = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger()
@@ -80,14 +95,24 @@ class RedisCluster:
     def remembers(self) -> bool:
         return True
 
+    @property
+    def strained(self) -> bool:
+        return self._strained
+
+    async def charter(self) -> Charter:
+        self._charter = await self._read_charter()
+        return self._charter
+
     async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
         patience = self._clock.monotonic() + self._lease + 1
         while (holder := await self._take(node, replaces)) is not None:
             # A crashed incarnation holds its lease for a while; a living one renews it.
             if self._clock.monotonic() > patience:
-                self._log.info("node_id_taken", holder=_decode(holder).incarnation)
+                held_by = self._decode(holder, node.node_id)
+                self._log.info("node_id_taken", holder="unknown" if held_by is None else held_by.incarnation)
                 raise NodeIdTakenError(node.node_id)
             await asyncio.sleep(TAKEN_POLL_SECONDS)
+        await self._note_again(node, replaces)
         await self._end_tasks()
         self._node = node
         self._lost = asyncio.Event()
@@ -114,7 +139,7 @@ class RedisCluster:
     async def drain(self) -> None:
         if self._node is not None:
             key = keys.draining(self._node.node_id)
-            await self._ask(self._redis.set(key, self._node.incarnation, px=10 * self._lease_ms))
+            await self._redis.call("SET", key, self._node.incarnation, "PX", 10 * self._lease_ms)
 
     async def leave(self, *, session_kept: bool = False) -> None:
         try:
@@ -122,51 +147,66 @@ class RedisCluster:
             with suppress(StoreUnavailableError):
                 await self._sign_off(session_kept=session_kept)
         finally:
-            await self._redis.aclose()
+            await self._redis.close()
 
     async def nodes(self) -> Sequence[NodeInfo]:
         ids = await self._ids()
-        pipeline = self._redis.pipeline(transaction=False)
+        commands: list[tuple[str, ...]] = []
         for node_id in ids:
-            pipeline.execute_command("MGET", keys.lease(node_id), keys.draining(node_id))
-        alive = [
-            (_decode(_text(lease)), draining)
-            for lease, draining in await self._ask(pipeline.execute())
+            commands.append(("MGET", keys.lease(node_id), keys.draining(node_id)))
+            commands.append(("PTTL", keys.lease(node_id)))
+        replies = await self._redis.call_many(commands)
+        leases = {
+            node_id: (_text(lease), draining, left)
+            for node_id, (lease, draining), left in zip(ids, replies[::2], replies[1::2], strict=True)
             if lease is not None
-        ]
-        self._leased = frozenset(node.node_id for node, _ in alive)
-        return [node for node, draining in alive if draining is None or _text(draining) != node.incarnation]
+        }
+        self._leased = frozenset(leases)
+        self._strained = any(left < self._lease_ms - STALE_MS for _, _, left in leases.values())
+        found = []
+        for node_id, (lease, draining, _) in leases.items():
+            node = self._decode(lease, node_id)
+            if node is not None and (draining is None or _text(draining) != node.incarnation):
+                found.append(node)
+        return found
 
     async def orphans(self) -> Sequence[NodeInfo]:
         ids = await self._ids()
-        pipeline = self._redis.pipeline(transaction=False)
+        commands: list[tuple[str, ...]] = []
         for node_id in ids:
-            pipeline.execute_command("GET", keys.lease(node_id))
-            pipeline.execute_command("HVALS", keys.sessions(node_id))
-        replies = await self._ask(pipeline.execute())
+            commands.append(("GET", keys.lease(node_id)))
+            commands.append(("HVALS", keys.sessions(node_id)))
+        replies = await self._redis.call_many(commands)
         found = []
-        for lease, sessions in zip(replies[::2], replies[1::2], strict=True):
-            found += [_decode(_text(one).removeprefix(CLAIMED)) for one in sessions if one != lease]
+        for node_id, lease, sessions in zip(ids, replies[::2], replies[1::2], strict=True):
+            left = (self._decode(_text(one).removeprefix(CLAIMED), node_id) for one in sessions if one != lease)
+            found += [one for one in left if one is not None]
         return found
 
-    async def claim(self, orphan: NodeInfo, right: timedelta) -> bool:
+    async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
         if self._node is None:
             return False
-        arguments = [orphan.client_id, self._node.client_id, _milliseconds(right)]
+        arguments = [
+            *(orphan.client_id, self._node.client_id, _milliseconds(right)),
+            *("1" if lost else "0", self._session_ms),
+        ]
         return bool(await self._run("claim", orphan, arguments, adoption=True))
 
     async def adopted(self, orphan: NodeInfo) -> None:
         if await self._run("adopted", orphan, [orphan.client_id], adoption=True):
-            await self._ask(self._redis.zrem(keys.NODES, orphan.node_id))
+            await self._redis.call("ZREM", keys.NODES, orphan.node_id)
+
+    async def carry(self, node_id: str, secret: str) -> None:
+        await self._redis.call("PUBLISH", keys.node_channel(node_id), carried(secret))
 
     async def _sign_off(self, *, session_kept: bool) -> None:
         node, self._node = self._node, None
         if node is None:
             return
         nothing_left = await self._run("leave", node, [_encode(node), node.client_id, "1" if session_kept else "0"])
-        await self._ask(self._redis.delete(keys.draining(node.node_id)))
+        await self._redis.call("DEL", keys.draining(node.node_id))
         if nothing_left:
-            await self._ask(self._redis.zrem(keys.NODES, node.node_id))
+            await self._redis.call("ZREM", keys.NODES, node.node_id)
 
     async def _take(self, node: NodeInfo, replaces: NodeInfo | None) -> str | None:
         """The incarnation that holds the lease; None when it is ours now."""
@@ -174,13 +214,24 @@ class RedisCluster:
         await self._enlist(node)
         arguments = [
             *(_encode(node), node.client_id, self._lease_ms, self._session_ms),
-            "" if replaces is None else _encode(replaces),
+            *(("", "") if replaces is None else (_encode(replaces), replaces.client_id)),
         ]
         holder = await self._run("join", node, arguments)
         if holder is not None:
             return _text(holder)
         self._renewed_at = asked_at
         return None
+
+    async def _note_again(self, node: NodeInfo, replaces: NodeInfo | None) -> None:
+        """Note again which sessions this node has left: the store may have forgotten it before they were adopted."""
+        for left, charter in tuple(self._left.items()):
+            if charter != self._charter:
+                await self._take(node, left)
+                self._left[left] = self._charter
+        if replaces is not None:
+            self._left[replaces] = self._charter
+            for oldest in tuple(self._left)[:-MOST_LEFT]:
+                del self._left[oldest]
 
     async def _renew(self, node: NodeInfo) -> bool:
         asked_at = self._clock.monotonic()
@@ -200,38 +251,48 @@ class RedisCluster:
                     self._log.warning("lease_lost", lost=node.incarnation)
                     lost.set()
                     return
+                if self._charter not in (None, await self._read_charter()):
+                    self._counters["charter.changed"] += 1
+                    self._log.warning("charter_changed", reason="the store has lost what the nodes share")
+                    lost.set()
+                    return
                 await self._enlist(node)
-                await self._ask(self._redis.publish(keys.node_channel(node.node_id), HEARTBEAT))
+                await self._redis.call("PUBLISH", keys.node_channel(node.node_id), HEARTBEAT)
             except StoreUnavailableError as error:
                 self._counters["lease.renewal_failed"] += 1
                 self._log.debug("lease_not_renewed", reason=str(error))
 
     async def _enlist(self, node: NodeInfo) -> None:
-        """Keep the directory, from which nodes that left nothing behind drop out."""
-        now = await self._now_ms()
-        await self._ask(self._redis.zadd(keys.NODES, {node.node_id: now + self._session_ms}))
-        await self._ask(self._redis.zremrangebyscore(keys.NODES, "-inf", now))
-        await self._ask(self._redis.pexpire(keys.NODES, self._session_ms))
+        await self._redis.run("enlist", [keys.NODES], node.node_id, self._session_ms)
+
+    async def _read_charter(self) -> Charter:
+        ours = self._new_charter()
+        group, key = await self._redis.run("charter", [keys.CLUSTER], ours.group, ours.key, self._session_ms)
+        return Charter(_text(group), _text(key).encode())
 
     async def _ids(self) -> list[str]:
-        members = await self._ask(self._redis.zrange(keys.NODES, 0, -1))
+        members = await self._redis.call("ZRANGE", keys.NODES, 0, -1)
         return sorted(_text(member) for member in members)
-
-    async def _now_ms(self) -> int:
-        seconds, microseconds = await self._ask(self._redis.time())
-        return int(seconds) * 1000 + int(microseconds) // 1000
 
     async def _run(self, script: str, node: NodeInfo, arguments: Sequence[object], *, adoption: bool = False) -> object:
         names = [keys.lease(node.node_id), keys.sessions(node.node_id)]
         if adoption:
             names.append(keys.adoption(node.node_id, node.client_id))
-        return await self._ask(self._scripts[script](keys=names, args=cast("Sequence[Any]", arguments)))
+        reply: object = await self._redis.run(script, names, *arguments)
+        return reply
 
-    async def _ask(self, reply: Awaitable[_Reply]) -> _Reply:
+    def _decode(self, text: str, node_id: str) -> NodeInfo | None:
+        """An incarnation, None when it cannot be read: another version may write what this one does not know."""
         try:
-            return await reply
-        except _ERRORS as error:
-            raise StoreUnavailableError(f"Redis did not answer the cluster: {error}") from None
+            return _decode(text)
+        except (ValueError, TypeError, KeyError) as error:
+            self._counters["drop.unreadable_lease"] += 1
+            if text not in self._unreadable and len(self._unreadable) < MOST_NAMED:
+                self._unreadable.add(text)
+                self._log.warning(
+                    "lease_unreadable", key=keys.lease(node_id), reason=f"{type(error).__name__}: {error}"
+                )
+            return None
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         def ended(task: asyncio.Task[None]) -> None:
@@ -247,7 +308,7 @@ class RedisCluster:
         self._tasks = []
 
 
-_SCRIPTS: Final = ("join", "renew", "leave", "claim", "adopted")
+_SCRIPTS: Final = ("charter", "enlist", "join", "renew", "leave", "claim", "adopted")
 
 
 def _lua(name: str) -> str:
@@ -263,8 +324,15 @@ def _encode(node: NodeInfo) -> str:
 
 
 def _decode(text: str) -> NodeInfo:
+    """Reads what this version and the one before have written, and from a later one what it knows of it."""
     facts = json.loads(text)
-    return NodeInfo(**facts | {"filters": tuple(facts["filters"])})
+    return NodeInfo(
+        node_id=str(facts["node_id"]),
+        incarnation=str(facts["incarnation"]),
+        client_id=str(facts["client_id"]),
+        started_at=float(facts["started_at"]),
+        filters=tuple(str(one) for one in facts["filters"]),
+    )
 
 
 def _text(reply: object) -> str:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import structlog
 
-from app.callbacks.registry import Registry
+from app.callbacks.open_commands import OpenCommands
 from app.core.clock import Clock
 from app.core.command import CommandState
-from app.core.errors import CommandNotFoundError, IllegalTransitionError, UnavailableError
+from app.core.errors import CommandNotFoundError, IllegalTransitionError, UnavailableError, UnreadableRecordError
 from app.core.routing import Outcome
-from app.store.base import StateStore
+from app.store.commands import CommandWriter
 from app.store.rules import NO_RESPONSE
 
 RETRY_SECONDS = 0.5
@@ -31,12 +31,12 @@ class _Due(NamedTuple):
 class Expirer:
     """Keeps the deadlines of this node's open commands on the monotonic clock.
 
-    At a deadline the same compare-and-set runs as for a response; whoever loses takes the winner's outcome (F8).
+    At a deadline the same compare-and-set runs as for a response; whoever loses takes the winner's outcome.
     """
 
-    def __init__(self, *, store: StateStore, registry: Registry, clock: Clock, node_id: str) -> None:
+    def __init__(self, *, store: CommandWriter, open_commands: OpenCommands, clock: Clock, node_id: str) -> None:
         self._store = store
-        self._registry = registry
+        self._open_commands = open_commands
         self._clock = clock
         self._node_id = node_id
         self._due: list[_Due] = []
@@ -51,10 +51,12 @@ class Expirer:
 
     async def end(self, command_id: str, state: CommandState, error: bytes | None = None) -> Outcome | None:
         """End the command now; when the store is away, None, and it is ended as soon as the store is back."""
+        if (pending := self._open_commands.get(command_id)) is not None:
+            pending.withdraw()
         try:
             finished = await self._store.finish(command_id, state, self._node_id, error)
-        except CommandNotFoundError:
-            self._registry.discard(command_id)
+        except (CommandNotFoundError, UnreadableRecordError):
+            self._open_commands.discard(command_id)
             return None
         except IllegalTransitionError:
             return None  # the device has it after all, so it was sent: its deadline ends it
@@ -63,9 +65,9 @@ class Expirer:
             self._push(_Due(self._clock.monotonic() + RETRY_SECONDS, command_id, state, error))
             return None
         if finished.won:
-            self._registry.ended(finished.outcome)
+            self._open_commands.ended(finished.outcome)
         else:
-            self._registry.complete(finished.outcome)
+            self._open_commands.complete(finished.outcome)
         return finished.outcome
 
     async def run(self) -> None:
@@ -88,7 +90,7 @@ class Expirer:
         heapq.heappush(self._due, due)
         if earliest:
             self._changed.set()
-        if len(self._due) > 2 * self._registry.pending_count + 1000:
+        if len(self._due) > 2 * len(self._open_commands) + 1000:
             self._compact()
 
     def _compact(self) -> None:
@@ -107,4 +109,4 @@ class Expirer:
 
     def _concerns_us(self, due: _Due) -> bool:
         # A command that is ended as unsent was closed here already, and is still open in the store.
-        return due.state is not CommandState.TIMED_OUT or self._registry.is_open(due.command_id)
+        return due.state is not CommandState.TIMED_OUT or due.command_id in self._open_commands

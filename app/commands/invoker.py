@@ -1,35 +1,40 @@
-"""Sends commands: register, publish, await. The order of these steps is the whole trick (design §5)."""
+"""Sends commands: register, publish, await. The order of these steps is the whole trick."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
-from app.callbacks.registry import Registry, Waiter
+from app.callbacks.observer import Observers
+from app.callbacks.open_commands import OpenCommands
+from app.callbacks.pending import Pending
+from app.callbacks.waiters import Waiter, Waiters
 from app.commands.expirer import Expirer
-from app.core.callback import Registration
+from app.commands.publisher import Publisher
+from app.core.callback import Expectation, Registration
 from app.core.clock import IdFactory
 from app.core.command import Command, CommandState
 from app.core.errors import (
-    BrokerUnavailableError,
+    CapacityError,
     HomingError,
     InvalidInputError,
     PublishUnconfirmedError,
     StoreUnavailableError,
     UnavailableError,
+    UnpublishableError,
 )
 from app.core.identifiers import command_id
 from app.core.payload import JsonValue
 from app.core.profile import DeviceProfile, to_json
 from app.core.routing import Outcome
 from app.core.templating import CommandFacts
-from app.mqtt.base import MqttClient
-from app.observability import Counters
-from app.store.base import Finished, Joined, StateStore
+from app.store.commands import CommandWriter, Finished, Joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +52,74 @@ class CommandRequest:
     """Whether the caller gave it. The node's own choice is no part of the body: another node may choose otherwise."""
 
 
+Again = Callable[[], Awaitable["Invocation | None"]]
+"""Tries to send what was joined and turned out to be unsent; None when the caller's time is over."""
+
+
 class Invocation:
     """A command on its way, with a place for its caller to wait.
 
     Leave it with `leave` when done; a caller that stops waiting does not stop the command.
     """
 
-    __slots__ = ("_registry", "_waiter", "command", "replayed")
+    __slots__ = ("_again", "_waiter", "_waiters", "command")
 
-    def __init__(self, command: Command, registry: Registry, waiter: Waiter | None, *, replayed: bool) -> None:
+    def __init__(self, command: Command, waiters: Waiters, waiter: Waiter | None, again: Again | None = None) -> None:
+        """`again` is for a command that an earlier call with the same idempotency key began."""
         self.command = command
         """As it stood when it was sent or joined."""
-        self.replayed = replayed
-        """Whether an earlier call with the same idempotency key began it."""
-        self._registry = registry
+        self._waiters = waiters
         self._waiter = waiter
+        self._again = again
+
+    @property
+    def replayed(self) -> bool:
+        """Whether an earlier call with the same idempotency key began it."""
+        return self._again is not None
 
     async def wait(self, budget: timedelta) -> Command:
-        """The command with its outcome, or as it is known here when the budget ends first."""
+        """The command with its outcome, or as it is known here when the budget ends first.
+
+        A joined command that turns out to be unsent is sent after all, under another id, as its key is free then.
+        Raises what `Invoker.invoke` raises when that fails.
+        """
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + budget.total_seconds()
+        command = await self._wait(budget)
+        while self._again is not None and may_be_sent_again(command):
+            next_one = await self._again()
+            if next_one is None:
+                break
+            self._take_the_place_of(next_one)
+            command = await self._wait(timedelta(seconds=ends - loop.time()))
+        return command
+
+    def _take_the_place_of(self, other: Invocation) -> None:
+        self.command, self._waiter, self._again = other.command, other._waiter, other._again
+
+    async def _wait(self, budget: timedelta) -> Command:
         if self._waiter is None or self.command.state.final:
             return self.command
         future = self._waiter.future
         timer = future.get_loop().call_later(budget.total_seconds(), self._waiter.give_up)
         try:
             outcome = await future
-            self._registry.delivered(self._waiter)
+        except BaseException:
+            self.leave()
+            raise
         finally:
             timer.cancel()
+        if outcome is None:
             self.leave()
-        if outcome is not None:
+        else:
+            self._waiters.delivered(self._waiter)
             self.command = with_outcome(self.command, outcome)
         return self.command
 
     def leave(self) -> None:
         """Give up the place; the command goes on."""
         if self._waiter is not None:
-            self._registry.leave(self.command.id, self._waiter)
+            self._waiters.leave(self.command.id, self._waiter)
 
 
 class Invoker:
@@ -91,82 +128,100 @@ class Invoker:
     def __init__(
         self,
         *,
-        store: StateStore,
-        mqtt: MqttClient,
-        registry: Registry,
+        store: CommandWriter,
+        publisher: Publisher,
+        open_commands: OpenCommands,
+        waiters: Waiters,
         profiles: Mapping[str, DeviceProfile],
         new_ulid: IdFactory,
         node_id: str,
         retention: timedelta,
         expirer: Expirer,
-        counters: Counters,
-        trace: Callable[[], str | None] | None = None,
+        observers: Observers,
     ) -> None:
-        """`trace` tells the context of the trace that is current, where there is tracing."""
         self._store = store
-        self._mqtt = mqtt
-        self._registry = registry
+        self._publisher = publisher
+        self._open_commands = open_commands
+        self._waiters = waiters
         self._profiles = profiles
         self._new_ulid = new_ulid
         self._node_id = node_id
         self._retention = retention
         self._expirer = expirer
-        self._counters = counters
-        self._trace = trace
+        self._observers = observers
         self._following: set[asyncio.Task[object]] = set()
 
     async def invoke(self, request: CommandRequest, *, park: bool) -> Invocation:
         """Register and publish; with `park`, keep a place for the caller from before anything was sent.
 
-        Raises CapacityError, StoreUnavailableError, BrokerUnavailableError (then the command, if it was registered, is
-        on record as unsent), IdempotencyMismatchError, DeviceBusyError.
+        Raises CapacityError, StoreUnavailableError, BrokerUnavailableError and UnpublishableError (then the command, if
+        it was registered, is on record as unsent), IdempotencyMismatchError, DeviceBusyError.
         """
+        return await self._invoke(request, request.timeout, park=park)
+
+    async def _invoke(self, request: CommandRequest, timeout: timedelta, *, park: bool) -> Invocation:
+        """`timeout` is what is left of the request's."""
         profile = self._profile(request.profile)
-        if not self._mqtt.connected:
-            raise BrokerUnavailableError("this node has no connection to the MQTT broker")
-        registration = self._registration(request, profile)
+        self._publisher.check_connected()
+        registration = self._registration(request, profile, timeout)
         identity = registration.command_id
-        self._registry.open(identity)
-        waiter: Waiter | None = None
+        pending, waiter = self._open(identity, park=park)
         try:
-            waiter = self._registry.park(identity) if park else None
             registered = await self._store.register(registration)
         except BaseException as error:
             self._forget(identity, waiter)
+            for tell in self._observers.refused:
+                tell(registration, pending.opened_at, error)
             if not isinstance(error, HomingError) or isinstance(error, StoreUnavailableError):
-                # It may be on record, and nobody is going to send it (F3).
-                self._later(self._expirer.end(identity, CommandState.UNSENT, _not_sent(error)))
+                # It may be on record, and nobody is going to send it.
+                self._later(self._expirer.end(identity, CommandState.UNSENT, not_sent(error)))
             _name(identity, error)
             raise
         if isinstance(registered, Joined):
             self._forget(identity, waiter)
-            return self._join(registered.command, park=park)
+            for tell_joined in self._observers.joined:
+                tell_joined(registration, pending.opened_at)
+            return self._join(registered.command, request, timeout, park=park)
+        for tell_registered in self._observers.registered:
+            tell_registered(registration, pending.opened_at)
         command = registration.command(registered.created_at, registered.deadline)
-        self._registry.registered(command)
-        self._expirer.keep(identity, request.timeout)
+        if identity not in self._open_commands:  # somebody has ended it before the store's reply was here
+            return Invocation(command, self._waiters, waiter)
+        self._open_commands.registered(pending, command)
+        self._expirer.keep(identity, timeout)
         try:
-            self._publish(profile, request, command)
+            self._publish(command, pending, registration.trace)
         except BaseException as error:
             self._forget(identity, waiter)
-            self._counters["publish.refused"] += 1
-            await self._expirer.end(identity, CommandState.UNSENT, _not_sent(error))
+            self._tell_unsent(identity, error)
+            await self._expirer.end(identity, CommandState.UNSENT, not_sent(error))
             _name(identity, error)
             raise
-        return Invocation(command, self._registry, waiter, replayed=False)
+        return Invocation(command, self._waiters, waiter)
 
     async def cancel(self, identity: str) -> Finished:
         """Cancel an open command; `won` is false when it had an outcome already."""
         finished = await self._store.finish(identity, CommandState.CANCELLED, self._node_id, CANCELLED)
         if finished.won:
-            self._registry.ended(finished.outcome)
+            self._open_commands.ended(finished.outcome)
         else:
-            self._registry.complete(finished.outcome)
+            self._open_commands.complete(finished.outcome)
         return finished
 
     async def drained(self) -> None:
         """Return when all follow-up work so far is done."""
+        await asyncio.sleep(0)  # a publish that has just ended says so in the next turn of the loop
         while self._following:
             await asyncio.wait(tuple(self._following))
+
+    def _open(self, identity: str, *, park: bool) -> tuple[Pending, Waiter | None]:
+        """Everything that waits for an answer is in place before anything is sent; CapacityError without room."""
+        pending = self._open_commands.open(identity)
+        try:
+            return pending, self._waiters.park(identity) if park else None
+        except CapacityError:
+            self._open_commands.discard(identity)
+            raise
 
     def _profile(self, name: str) -> DeviceProfile:
         profile = self._profiles.get(name)
@@ -176,8 +231,9 @@ class Invoker:
             )
         return profile
 
-    def _registration(self, request: CommandRequest, profile: DeviceProfile) -> Registration:
+    def _registration(self, request: CommandRequest, profile: DeviceProfile, timeout: timedelta) -> Registration:
         identity = command_id(request.device_id, self._new_ulid())
+        carrier = self._publisher.carrier
         facts = CommandFacts(identity, request.device_id, request.method, request.params, 0, 0)
         return Registration(
             command_id=identity,
@@ -186,52 +242,63 @@ class Invoker:
             params=to_json(request.params),
             profile=profile.name,
             home_node=self._node_id,
-            expectations=() if request.one_way else profile.expectations(facts),
-            timeout=request.timeout,
+            expectations=() if request.one_way else _expectations(profile, facts),
+            timeout=timeout,
             retention=self._retention,
             quarantine=profile.quarantine,
             idempotency_key=request.idempotency_key,
             fingerprint=_fingerprint(request) if request.idempotency_key is not None else "",
+            trace=None if carrier is None else carrier.context(),
         )
 
-    def _join(self, command: Command, *, park: bool) -> Invocation:
-        self._counters["command.joined"] += 1
-        self._registry.joined(command.id)
-        waiter = self._registry.park(command.id) if park and not command.state.final else None
-        return Invocation(command, self._registry, waiter, replayed=True)
+    def _join(self, command: Command, request: CommandRequest, timeout: timedelta, *, park: bool) -> Invocation:
+        if (pending := self._open_commands.get(command.id)) is not None:
+            pending.attempt += 1
+        waiter = self._waiters.park(command.id) if park and not command.state.final else None
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + timeout.total_seconds()
 
-    def _publish(self, profile: DeviceProfile, request: CommandRequest, command: Command) -> None:
-        facts = CommandFacts(
-            command.id, command.device_id, command.method, request.params, command.created_at, command.deadline
-        )
-        identity, one_way = command.id, request.one_way
+        async def again() -> Invocation | None:
+            left = timedelta(seconds=ends - loop.time())
+            return await self._invoke(request, left, park=park) if left > SHORTEST else None
 
-        def settled(puback: asyncio.Future[None]) -> None:
-            self._after_puback(identity, puback, one_way=one_way)
+        return Invocation(command, self._waiters, waiter, again)
 
-        publication = profile.compose(facts, None if self._trace is None else self._trace())
-        self._mqtt.publish(publication).add_done_callback(settled)
-        self._registry.published(identity, len(publication.payload))
+    def _publish(self, command: Command, pending: Pending, trace: str | None) -> None:
+        try:
+            publication, puback = self._publisher.publish(command, trace=trace)
+        except UnpublishableError:
+            raise
+        except InvalidInputError as error:  # a value of the command that no topic name can hold
+            raise UnpublishableError(error.field, error.reason) from error
+        puback.add_done_callback(partial(self._after_puback, pending))
+        self._open_commands.published(pending, len(publication.payload), puback)
 
-    def _after_puback(self, identity: str, puback: asyncio.Future[None], *, one_way: bool) -> None:
-        if puback.cancelled():
+    def _after_puback(self, pending: Pending, puback: asyncio.Future[None]) -> None:
+        if puback.cancelled():  # the command is closed
             return
+        identity = pending.command_id
         match puback.exception():
             case None:
-                self._registry.acknowledged(identity)
-                if one_way:
+                self._open_commands.acknowledged(pending)
+                if pending.one_way:
                     self._later(self._expirer.end(identity, CommandState.SUCCEEDED))
             case PublishUnconfirmedError():
                 # It may have arrived, so it is neither sent again nor called unsent: the deadline decides.
-                self._counters["publish.unconfirmed"] += 1
+                for tell in self._observers.unconfirmed:
+                    tell(identity)
             case error:
-                self._counters["publish.refused"] += 1
-                self._later(self._expirer.end(identity, CommandState.UNSENT, _not_sent(error)))
+                self._tell_unsent(identity, error)
+                self._later(self._expirer.end(identity, CommandState.UNSENT, not_sent(error)))
+
+    def _tell_unsent(self, identity: str, error: BaseException) -> None:
+        for tell in self._observers.unsent:
+            tell(identity, error)
 
     def _forget(self, identity: str, waiter: Waiter | None) -> None:
-        self._registry.discard(identity)
+        self._open_commands.discard(identity)
         if waiter is not None:
-            self._registry.leave(identity, waiter)
+            self._waiters.leave(identity, waiter)
 
     def _later(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -239,18 +306,52 @@ class Invoker:
         task.add_done_callback(self._following.discard)
 
 
+def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectation, ...]:
+    """Where the command may be answered; InvalidInputError when no answer could be told to be its own."""
+    found = profile.expectations(facts)
+    if not found:
+        named = " or ".join(dict.fromkeys(spec.value for spec in profile.responses if spec.value is not None))
+        raise InvalidInputError(
+            "params",
+            f"profile {profile.name!r} knows the answer to a command by {named}, which this one lacks; "
+            "needed: text or an integer there, or one_way: true",
+        )
+    return found
+
+
+SHORTEST: Final = timedelta(milliseconds=1)
+"""The shortest timeout that a command may have."""
 CANCELLED = to_json({"code": "cancelled", "message": "a caller cancelled the command"})
 
 
 def _name(identity: str, error: BaseException) -> None:
     """Tell the caller which command to look for."""
-    if isinstance(error, UnavailableError):
+    if isinstance(error, UnavailableError | UnpublishableError):
         error.command_id = identity
 
 
-def _not_sent(error: BaseException) -> bytes:
+NOT_SENT: Final = "not_sent"
+"""Error code of a command that did not leave, and may when it is tried again."""
+
+
+def not_sent(error: BaseException) -> bytes:
+    """The error of a command that could not be sent, as its record has it."""
     reason = str(error) if isinstance(error, HomingError) else "the node failed before it was sent"
-    return to_json({"code": "not_sent", "message": reason})
+    code = error.code if isinstance(error, UnpublishableError) else NOT_SENT
+    return to_json({"code": code, "message": reason})
+
+
+def unsent_code(command: Command) -> str | None:
+    """Why the command is unsent: NOT_SENT or the code of an UnpublishableError; None when it is not."""
+    if command.state is not CommandState.UNSENT:
+        return None
+    code: str = json.loads(command.error or b"{}").get("code", NOT_SENT)
+    return code
+
+
+def may_be_sent_again(command: Command) -> bool:
+    """Whether the command did not leave, for a reason that passes."""
+    return unsent_code(command) == NOT_SENT
 
 
 def _fingerprint(request: CommandRequest) -> str:

@@ -9,12 +9,12 @@ from hashlib import blake2b
 
 import structlog
 
-from app.callbacks.registry import Registry
-from app.cluster.base import Cluster
+from app.callbacks.open_commands import OpenCommands
+from app.cluster.directory import Directory
 from app.core.errors import CapacityError, UnavailableError
 from app.core.identifiers import PARTITIONS
 from app.observability import Counters
-from app.store.base import StateStore
+from app.store.commands import CommandWriter
 
 GRACE = timedelta(milliseconds=500)
 """A live home node ends its own commands; others wait this long for it."""
@@ -33,21 +33,21 @@ def share_of(node_id: str, live: Sequence[str], partitions: int = PARTITIONS) ->
 
 
 class Sweeper:
-    """Visits all partitions once per interval, those of this node's share before the others do (F13, F36)."""
+    """Visits all partitions once per interval, those of this node's share before the others do."""
 
     def __init__(
         self,
         *,
-        store: StateStore,
-        cluster: Cluster,
-        registry: Registry,
+        store: CommandWriter,
+        cluster: Directory,
+        open_commands: OpenCommands,
         node_id: str,
         interval: float,
         counters: Counters,
     ) -> None:
         self._store = store
         self._cluster = cluster
-        self._registry = registry
+        self._open_commands = open_commands
         self._node_id = node_id
         self._interval = interval
         self._counters = counters
@@ -75,4 +75,4 @@ class Sweeper:
         for partitions, grace in ((self._share, GRACE), (self._rest, COVER)):
             for outcome in await self._store.sweep(partitions, self._node_id, grace):
                 self._counters["sweep.timed_out"] += 1
-                self._registry.ended(outcome)
+                self._open_commands.ended(outcome)

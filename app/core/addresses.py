@@ -1,8 +1,20 @@
-"""URLs of the services that a node needs. What is wrong with one never repeats it: it may hold a password."""
+"""URLs of the services that a node needs, and what the URL of the store chooses.
+
+What is wrong with a URL never repeats it: it may hold a password.
+"""
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+REDIS_PARAMETERS: Final = (
+    *("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_check_hostname", "ssl_cert_reqs"),
+)
+"""What may stand behind `?` in the URL of a Redis: files and rules of TLS. All else is the nodes' own choice."""
 
 
 def split_address(url: str) -> SplitResult:
@@ -18,3 +30,51 @@ def split_address(url: str) -> SplitResult:
             "has no port number after its host; in a user name or password write / as %2F, ? as %3F, # as %23, @ as %40"
         ) from None
     return parts
+
+
+class EngineKind(StrEnum):
+    """What keeps the state of a node, or of all nodes."""
+
+    MEMORY = "memory"
+    REDIS = "redis"
+
+    @property
+    def shared(self) -> bool:
+        """Whether there can be other nodes beside this one."""
+        return self is not EngineKind.MEMORY
+
+
+STORE_SCHEMES: Final[Mapping[str, EngineKind]] = MappingProxyType(
+    {"memory": EngineKind.MEMORY, "redis": EngineKind.REDIS, "rediss": EngineKind.REDIS}
+)
+
+
+def engine_kind(url: str) -> EngineKind:
+    """What the URL of a store chooses; ValueError when its scheme is none of STORE_SCHEMES."""
+    scheme = urlsplit(url).scheme
+    kind = STORE_SCHEMES.get(scheme)
+    if kind is None:
+        allowed = ", ".join(f"{one}://" for one in STORE_SCHEMES)
+        raise ValueError(f"scheme {scheme!a} is unknown; allowed: {allowed}")
+    return kind
+
+
+def check_store_url(url: str) -> None:
+    """ValueError when no store can be opened with it."""
+    split_address(url)
+    engine_kind(url)
+    if url != "memory://":
+        check_redis_url(url)
+
+
+def check_redis_url(url: str) -> None:
+    """ValueError when what stands behind the host is neither a database nor a parameter that is allowed."""
+    parts = split_address(url)
+    database = parts.path.removeprefix("/")
+    if database and not (database.isascii() and database.isdigit()):
+        raise ValueError("has a path that is no database number; allowed: redis://host:port/0, or no path at all")
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in REDIS_PARAMETERS:
+            shown = ascii(name[:32]) if name.isidentifier() else "something"
+            allowed = ", ".join(REDIS_PARAMETERS)
+            raise ValueError(f"has {shown} behind its '?', which is not allowed; allowed: {allowed}")

@@ -35,7 +35,7 @@ class Registration:
 
     `expectations` has one to four entries whose topics all belong to `device_id`. `quarantine` keeps a topic with
     Correlation.ORDER occupied after a timeout or cancellation, so that a stale response cannot complete the next
-    command (failure mode F11). `fingerprint` identifies the body for the comparison under an idempotency key.
+    command. `fingerprint` identifies the body for the comparison under an idempotency key.
     `trace` is the context of the command's trace (W3C traceparent), where it is traced.
     """
 
@@ -65,6 +65,7 @@ class Registration:
             home_node=self.home_node,
             created_at=created_at,
             deadline=deadline,
+            one_way=not self.expectations,
         )
 
 
@@ -75,7 +76,8 @@ class Answer:
     `state` is RUNNING for progress, else SUCCEEDED or FAILED. `result` and `error` are JSON texts; for progress,
     `result` is the progress report. `value` is the command id for Correlation.ID and empty for Correlation.ORDER.
     `received_at` (microseconds on the store's clock) is None where nobody wants to know; `size` is the payload's.
-    `trace` is the context that the device echoed.
+    `trace` is the context that the device echoed. `profile` is the one that reads it so: it answers commands of that
+    profile only ('' is any). `others` are the readings of further profiles that have the same topic.
     """
 
     topic: str
@@ -88,3 +90,5 @@ class Answer:
     received_at: int | None = None
     size: int = 0
     trace: str | None = None
+    profile: str = ""
+    others: tuple[Answer, ...] = ()

@@ -107,6 +107,8 @@ class Command:
     error: bytes | None = None
     progress: bytes | None = None
     late: bytes | None = None
+    one_way: bool = False
+    """Whether it waits for no response: it has succeeded when the broker has it."""
 
     @property
     def forwarded(self) -> bool:

@@ -8,7 +8,8 @@ from typing import Final
 
 ALLOWED: Final = "a number and a unit out of ms, s, m, h, such as 500ms, 10s or 1.5m"
 
-_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h)", re.ASCII)
+DURATION: Final = r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h)"
+_DURATION: Final = re.compile(DURATION, re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

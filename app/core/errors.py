@@ -3,10 +3,13 @@
 HomingError
 ├── ConfigurationError          a setting or a profile file is wrong; the process must not start
 ├── InvalidInputError           a caller's value is outside what is allowed
-│   └── PayloadTooLargeError    a body or payload is over its limit
+│   ├── PayloadTooLargeError    a body or payload is over its limit
+│   └── UnpublishableError      MQTT cannot carry the command; it is on record as unsent
+│       └── PacketTooLargeError the broker takes no packet of this size
 ├── UndecodableMessageError     a device's message cannot be read
 ├── CommandError                about one command; carries command_id
 │   ├── CommandNotFoundError
+│   ├── UnreadableRecordError   its record is of a later version, or damaged
 │   ├── CommandFinishedError    it has an outcome already
 │   ├── IdempotencyMismatchError  the key was used with another body
 │   └── IllegalTransitionError  a state change that the table does not have
@@ -16,6 +19,7 @@ HomingError
     ├── StoreUnavailableError
     │   └── StoreRefusedError   the store answered, with an error that trying again does not mend
     ├── BrokerUnavailableError
+    │   └── PublishRefusedError the broker said no to a message
     ├── PublishUnconfirmedError the connection was lost before PUBACK: it may have arrived
     ├── NodeDrainingError
     └── NodeIdTakenError        another live node has this node id
@@ -45,6 +49,21 @@ class PayloadTooLargeError(InvalidInputError):
     """A body or payload is over its size limit."""
 
 
+class UnpublishableError(InvalidInputError):
+    """MQTT cannot carry this publication, now or later: trying again does not mend it."""
+
+    code = "unpublishable"
+    """What the record of the command says."""
+    command_id: str | None = None
+    """The command that it befell, which is on record as unsent."""
+
+
+class PacketTooLargeError(UnpublishableError):
+    """The publication is larger than the packets that the broker takes."""
+
+    code = "packet_too_large"
+
+
 class UndecodableMessageError(HomingError):
     """A device's message cannot be read; `reason` is a short stable word for counting."""
 
@@ -66,6 +85,14 @@ class CommandNotFoundError(CommandError):
 
     def __init__(self, command_id: str) -> None:
         super().__init__(command_id, f"no command {command_id}")
+
+
+class UnreadableRecordError(CommandError):
+    """The record of the command is of a later version than this node reads, or damaged; `reason` says which."""
+
+    def __init__(self, command_id: str, reason: str) -> None:
+        super().__init__(command_id, f"the record of command {command_id} cannot be read here: {reason}")
+        self.reason = reason
 
 
 class CommandFinishedError(CommandError):
@@ -112,6 +139,10 @@ class StoreRefusedError(StoreUnavailableError):
 
 class BrokerUnavailableError(UnavailableError):
     """There is no connection to the MQTT broker, or its send window is full: nothing was sent."""
+
+
+class PublishRefusedError(BrokerUnavailableError):
+    """The broker answered a message with PUBACK 0x80 or above: nobody got it (MQTT 5, section 3.4.2.1)."""
 
 
 class PublishUnconfirmedError(UnavailableError):

@@ -14,6 +14,9 @@ from app.core.errors import InvalidInputError
 PARTITIONS: Final = 256
 """Never changes: keys in Redis and command ids carry the partition."""
 
+CANARY: Final = "homing-canary"
+"""In the place of a device id in what nodes send to themselves; no device may be called so."""
+
 
 @dataclass(frozen=True, slots=True)
 class _AllowList:
@@ -24,8 +27,12 @@ class _AllowList:
     spelled: str
     max_length: int
 
+    @property
+    def pattern(self) -> str:
+        return f"[{self.characters}]{{1,{self.max_length}}}"
+
     def compiled(self) -> re.Pattern[str]:
-        return re.compile(f"[{self.characters}]{{1,{self.max_length}}}")
+        return re.compile(self.pattern)
 
     def error(self, value: str) -> InvalidInputError:
         """Says what is wrong with a value that the pattern refused."""
@@ -39,7 +46,7 @@ class _AllowList:
             return f"{named(forbidden[0])} at index {forbidden.start()} is not allowed"
         if len(value) > self.max_length:
             return f"has {len(value)} characters"
-        return f"'{value}' alone is not allowed"  # "." or ".."
+        return f"'{value}' alone is not allowed"  # "." or "..", or what nodes use themselves
 
 
 _DEVICE_ID: Final = _AllowList("device_id", "A-Za-z0-9_.:-", "A-Z a-z 0-9 _ . : -", 128)
@@ -52,16 +59,21 @@ _METHOD_PATTERN: Final = _METHOD.compiled()
 _NODE_ID_PATTERN: Final = _NODE_ID.compiled()
 _IDEMPOTENCY_KEY_PATTERN: Final = _IDEMPOTENCY_KEY.compiled()
 _DOTS: Final = (".", "..")  # HTTP clients and file systems take these as "here" and "above"
+_NO_DEVICES: Final = (*_DOTS, CANARY)
 
-_COMMAND_ID_PATTERN: Final = re.compile(
-    "(?:[01][0-9][0-9]|2[0-4][0-9]|25[0-5])-[0-7][0-9A-HJKMNP-TV-Z]{25}"  # a ULID has no I, L, O, U
-)
+_NO_DOTS: Final = r"(?!\.\.?$)"
+DEVICE_ID: Final = _NO_DOTS + _DEVICE_ID.pattern
+"""What a device id looks like, as a regular expression for documentation; the other patterns likewise."""
+METHOD: Final = _NO_DOTS + _METHOD.pattern
+IDEMPOTENCY_KEY: Final = _IDEMPOTENCY_KEY.pattern
+COMMAND_ID: Final = "(?:[01][0-9][0-9]|2[0-4][0-9]|25[0-5])-[0-7][0-9A-HJKMNP-TV-Z]{25}"  # a ULID has no I, L, O, U
+_COMMAND_ID_PATTERN: Final = re.compile(COMMAND_ID)
 _COMMAND_ID_LENGTH: Final = 30
 
 
 def validate_device_id(device_id: str) -> str:
-    """The device id itself when it is `[A-Za-z0-9_.:-]{1,128}` and not `.` or `..`; raises InvalidInputError."""
-    if not _DEVICE_ID_PATTERN.fullmatch(device_id) or device_id in _DOTS:
+    """The device id itself when it is `[A-Za-z0-9_.:-]{1,128}`, not `.`, `..` or CANARY; raises InvalidInputError."""
+    if not _DEVICE_ID_PATTERN.fullmatch(device_id) or device_id in _NO_DEVICES:
         raise _DEVICE_ID.error(device_id)
     return device_id
 
@@ -92,6 +104,11 @@ def validate_command_id(command_id: str) -> str:
     if not _COMMAND_ID_PATTERN.fullmatch(command_id):
         raise InvalidInputError("command_id", f"{_command_id_fault(command_id)}; {_COMMAND_ID_ALLOWED}")
     return command_id
+
+
+def is_command_id(value: str) -> bool:
+    """Whether it is a command id."""
+    return _COMMAND_ID_PATTERN.fullmatch(value) is not None
 
 
 @lru_cache(maxsize=16_384)

@@ -17,7 +17,7 @@ from app.core.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import MISSING, JsonValue, decode_json, lookup
-from app.core.templating import CommandFacts, render
+from app.core.templating import CommandFacts, any_absent, render
 from app.core.topics import TopicTemplate
 
 Path = tuple[str, ...]
@@ -26,7 +26,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that a payload must satisfy at `path`; an absent path is never `is_in` and always `is_not`."""
+    """Something that a payload must satisfy at `path`; an absent path is neither `is_in` nor `is_not` anything."""
 
     path: Path
     is_in: tuple[JsonValue, ...] | None = None
@@ -38,14 +38,27 @@ class Condition:
         found = lookup(payload, self.path)
         if self.present is not None and (found is not MISSING) != self.present:
             return False
-        if self.is_in is not None and not any(_same(found, one) for one in self.is_in):
+        if self.is_in is not None and not _among(found, self.is_in):
             return False
-        return self.is_not is None or not any(_same(found, one) for one in self.is_not)
+        if self.is_not is None:
+            return True
+        return found is not MISSING and not _among(found, self.is_not)
 
 
-def _same(found: object, wanted: JsonValue) -> bool:
-    """Equality as in JSON, where `true` is not `1`."""
-    return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
+def all_hold(conditions: tuple[Condition, ...], payload: JsonValue) -> bool:
+    """Whether the payload satisfies every condition."""
+    for one in conditions:  # noqa: SIM110 - it runs for each rule of each response, and a generator takes twice as long
+        if not one.holds(payload):
+            return False
+    return True
+
+
+def _among(found: object, wanted: tuple[JsonValue, ...]) -> bool:
+    """Equality with one of them as in JSON, where `true` is not `1`."""
+    for one in wanted:  # noqa: SIM110 - likewise
+        if found == one and isinstance(found, bool) == isinstance(one, bool):
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +84,7 @@ class CorrelationSource:
             return data.decode("utf-8", "replace") if data is not None else None
         if self.topic_level is not None:
             return levels.get(self.topic_level)
-        found = lookup(payload, self.path or ())
-        if isinstance(found, str):
-            return found
-        return str(found) if isinstance(found, int) and not isinstance(found, bool) else None
+        return _correlation_text(lookup(payload, self.path or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,8 @@ class ResponseSpec:
 
     `match` selects among kinds on the same topic; `rules` are tried in order and the first that holds decides.
     `confirm` are further paths that, where present, must carry the same correlation. `value` is the template of what a
-    device echoes under Correlation.VALUE; a command whose params lack it expects no such response.
+    device echoes under Correlation.VALUE; a command whose params lack it, or have neither text nor an integer there,
+    expects no such response.
     """
 
     name: str
@@ -105,6 +116,7 @@ class RequestSpec:
     """How a command is published. `properties` adds MQTT 5 response topic and correlation data.
 
     `traceparent` is where the payload of a traced command carries its context; its objects are there already.
+    `repeatable` are the methods that may be executed twice, and late within the deadline, without harm.
     """
 
     topic: TopicTemplate
@@ -112,6 +124,7 @@ class RequestSpec:
     qos: int = 1
     properties: bool = False
     traceparent: Path | None = None
+    repeatable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +157,9 @@ class DeviceProfile:
         """Where responses to this command may arrive, without repetition."""
         found: list[Expectation] = []
         for spec in self.responses:
-            value = ""
-            if spec.correlation is Correlation.VALUE:
-                rendered = render(spec.value, facts)
-                if rendered is None:
-                    continue
-                value = str(rendered)
+            value = "" if spec.value is None else _expected_value(spec.value, facts)
+            if value is None:
+                continue
             one = Expectation(self._response_topic(spec, facts), spec.correlation, value)
             if one not in found:
                 found.append(one)
@@ -160,6 +170,21 @@ class DeviceProfile:
         return spec.topic.render(device_id=facts.device_id, method=facts.method, id=facts.command_id)
 
 
+def _expected_value(template: str, facts: CommandFacts) -> str | None:
+    """What a response carries besides or instead of an id; None when the command has nothing that a response could."""
+    rendered = render(template, facts)
+    if rendered is None or any_absent(template, facts):
+        return None
+    return _correlation_text(rendered) or None
+
+
+def _correlation_text(found: object) -> str | None:
+    """Text and integers correlate; nothing else does."""
+    if isinstance(found, str):
+        return found
+    return str(found) if isinstance(found, int) and not isinstance(found, bool) else None
+
+
 def _put(payload: JsonValue, path: Path, value: str) -> None:
     *way, name = path
     found = lookup(payload, tuple(way)) if way else payload
@@ -168,43 +193,66 @@ def _put(payload: JsonValue, path: Path, value: str) -> None:
 
 
 class ResponseReader:
-    """Reads messages under several profiles at once: the first kind whose topic and conditions fit decides."""
+    """Reads messages under several profiles at once.
+
+    Within a profile the first kind whose topic and conditions fit decides. Where the topic belongs to several profiles
+    each of them gives a reading: which one counts is decided by the command, which knows its profile.
+    """
 
     def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
-        by_topic: dict[TopicTemplate, list[ResponseSpec]] = {}
+        by_topic: dict[TopicTemplate, list[tuple[str, ResponseSpec]]] = {}
         for profile in profiles:
             for spec in profile.responses:
-                by_topic.setdefault(spec.topic, []).append(spec)
-        self._by_topic: Final = tuple(by_topic.items())
+                by_topic.setdefault(spec.topic, []).append((profile.name, spec))
+        self._by_topic: Final = tuple(
+            (template, tuple(specs), not any(one != template and one.overlaps(template) for one in by_topic))
+            for template, specs in by_topic.items()
+        )
 
     def filters(self) -> tuple[str, ...]:
         """The topic filters to subscribe to, without repetition."""
-        return tuple(dict.fromkeys(template.filter() for template, _ in self._by_topic))
+        return tuple(dict.fromkeys(template.filter() for template, *_ in self._by_topic))
 
     def read(self, message: ReceivedMessage) -> Answer:
-        """What the message says; UndecodableMessageError with the reason for which it is none of ours."""
+        """What the message says, with the readings of further profiles in `others`.
+
+        UndecodableMessageError with the reason for which it is none of ours.
+        """
         payload: JsonValue = None
         decoded = False
+        readings: dict[str, Answer | None] = {}
         reason = "unexpected_topic"
-        for template, specs in self._by_topic:
+        for template, specs, alone in self._by_topic:
             levels = template.parse(message.topic)
             if levels is None:
                 continue
             if not decoded:
                 payload = decode_json(message.payload)
                 decoded = True
-            for spec in specs:
-                if all(condition.holds(payload) for condition in spec.match):
-                    return _answer(spec, message, levels, payload)
-            reason = "not_a_response"
-        raise UndecodableMessageError(reason)
+                reason = "not_a_response"
+            for profile, spec in specs:
+                if profile not in readings and all_hold(spec.match, payload):
+                    try:
+                        readings[profile] = _answer(profile, spec, message, levels, payload)
+                    except UndecodableMessageError as error:
+                        readings[profile], reason = None, error.reason
+            if alone:  # no other template has topics of this one
+                break
+        answers = [one for one in readings.values() if one is not None]
+        if not answers:
+            raise UndecodableMessageError(reason)
+        if len(answers) > 1:
+            answers[0].others = tuple(answers[1:])
+        return answers[0]
 
 
-def _answer(spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue) -> Answer:
+def _answer(
+    profile: str, spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue
+) -> Answer:
     value = ""
     if spec.correlation is not Correlation.ORDER:
         value = _correlation(spec, message, levels, payload)
-    state = next((rule.state for rule in spec.rules if all(c.holds(payload) for c in rule.when)), None)
+    state = next((rule.state for rule in spec.rules if all_hold(rule.when, payload)), None)
     if state is None:
         raise UndecodableMessageError("no_rule_holds")
     return Answer(
@@ -216,6 +264,7 @@ def _answer(spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, s
         result=_part(payload, spec.progress if state is CommandState.RUNNING else spec.result),
         error=_error(spec, payload) if state is CommandState.FAILED else None,
         trace=_trace(message) if message.user_properties else None,
+        profile=profile,
     )
 
 

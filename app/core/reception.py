@@ -39,13 +39,20 @@ def encode_reception(reception: Reception | None) -> str:
 
 
 def decode_receiver(field: bytes) -> tuple[str | None, Reception | None]:
-    """Name of the receiving node, None where there is none, and what follows it; ValueError when it is neither."""
+    """Name of the receiving node, None where there is none, and what follows it; ValueError when the name is none.
+
+    Further words are of a later version, and a reception that cannot be read is as good as none: it is only told to
+    the latency log.
+    """
     if not field:
         return None, None
     name, *rest = field.split(b" ")
-    if not rest:
-        return name.decode("ascii"), None
-    received_at, letter, size = rest
-    if letter not in _CORRELATIONS:
-        raise ValueError(f"unknown correlation {letter!r}")
-    return name.decode("ascii"), Reception(int(received_at), _CORRELATIONS[letter], int(size))
+    return name.decode("ascii"), _reception(rest) if rest else None
+
+
+def _reception(words: list[bytes]) -> Reception | None:
+    try:
+        received_at, letter, size, *_ = words
+        return Reception(int(received_at), _CORRELATIONS[letter], int(size))
+    except (ValueError, KeyError):
+        return None

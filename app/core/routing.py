@@ -15,7 +15,8 @@ class Outcome:
 
     `reception` is known where a response made the outcome and the receiving node noted it. `trace` is that of the
     registration, in the wake-ups of responses only. `home_heard` is for the node that made the outcome: whether the
-    home node, if it is another one, was listening when the store woke it.
+    home node, if it is another one, was listening when the store woke it. `token` is what a wake-up carried to be
+    believed (app/core/wakekey.py).
     """
 
     command_id: str
@@ -27,6 +28,7 @@ class Outcome:
     reception: Reception | None = None
     trace: str | None = None
     home_heard: bool = field(default=False, compare=False)
+    token: str = field(default="", compare=False)
 
 
 class Verdict(StrEnum):
@@ -43,7 +45,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
     """No command waits for this: never registered, or past its retention."""
     MISMATCH = "mismatch"
-    """The command exists, and expects its response on another topic."""
+    """The command exists, and expects its response on another topic, or in the words of another profile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ in a longer string placeholders become text. `{params.a.b}` reaches into the par
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ class CommandFacts:
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 
+_LOOKS_LIKE_ONE: Final = re.compile(r"\{[^{}\"':,]*[A-Za-z_][^{}\"':,]*\}")
+"""What stands in braces and is no JSON: a placeholder, or one that was misspelt."""
+
 
 def _rfc3339(microseconds: int) -> str:
     instant = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
@@ -49,18 +53,32 @@ FACTS: Final[dict[str, Callable[[CommandFacts], JsonValue]]] = {
 
 
 def check(template: JsonValue) -> None:
-    """Raise ConfigurationError when the template names a fact that there is not."""
+    """Raise ConfigurationError when the template names a fact that there is not, or seems to and is no placeholder."""
     if isinstance(template, dict):
-        for value in template.values():
+        for key, value in template.items():
+            if (found := _LOOKS_LIKE_ONE.search(key)) is not None:
+                raise ConfigurationError(f"{found[0]} stands in the name of a member, where nothing is filled in")
             check(value)
     elif isinstance(template, list):
         for value in template:
             check(value)
     elif isinstance(template, str):
-        for name in _PLACEHOLDER.findall(template):
-            if name not in FACTS and not name.startswith("params."):
+        for found in _LOOKS_LIKE_ONE.findall(template):
+            placeholder = _PLACEHOLDER.fullmatch(found)
+            if placeholder is None or (placeholder[1] not in FACTS and not placeholder[1].startswith("params.")):
                 known = ", ".join(f"{{{fact}}}" for fact in FACTS)
-                raise ConfigurationError(f"{{{name}}} is unknown; allowed: {known}, {{params.…}}")
+                raise ConfigurationError(f"{found} is unknown; allowed: {known}, {{params.…}}")
+    elif isinstance(template, float) and not math.isfinite(template):
+        raise ConfigurationError(f"{template} is no number of JSON")
+
+
+def names_in(template: JsonValue) -> set[str]:
+    """The facts that the template names, such as `id` or `params.flight_id`."""
+    if isinstance(template, dict):
+        return set().union(*(names_in(value) for value in template.values()))
+    if isinstance(template, list):
+        return set().union(*(names_in(value) for value in template))
+    return set(_PLACEHOLDER.findall(template)) if isinstance(template, str) else set()
 
 
 def render(template: JsonValue, facts: CommandFacts) -> JsonValue:
@@ -76,6 +94,11 @@ def render(template: JsonValue, facts: CommandFacts) -> JsonValue:
     if isinstance(template, list):
         return [render(value, facts) for value in template]
     return template
+
+
+def any_absent(template: str, facts: CommandFacts) -> bool:
+    """Whether the template names something that the command does not have; null is not there either."""
+    return any(_fact(name, facts) is None for name in _PLACEHOLDER.findall(template))
 
 
 def _fact(name: str, facts: CommandFacts) -> JsonValue:

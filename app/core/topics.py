@@ -7,11 +7,12 @@ left out, and a filter that has one never matches the topic that was meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from app.core.characters import named
 from app.core.errors import ConfigurationError, InvalidInputError
+from app.core.identifiers import CANARY
 
 MAX_TOPIC_BYTES: Final = 65_535
 """MQTT 5, section 4.7.3: a UTF-8 encoded string has a length of two bytes."""
@@ -104,10 +105,22 @@ def parse_share(topic_filter: str) -> tuple[str | None, str]:
     return group, inner
 
 
+def shown_filter(topic_filter: str) -> str:
+    """The filter for people and logs: without the name of the group, which is a secret."""
+    if not topic_filter.startswith(f"{_SHARE}/"):
+        return topic_filter
+    return f"{_SHARE}/…/{topic_filter.split('/', 2)[2]}"
+
+
 def share(group: str, topic_filter: str) -> str:
     """The shared subscription `$share/{group}/{filter}` (section 4.8.2); raises InvalidInputError on a wrong part."""
     _check_group("group", group)
     return validate_filter(f"{_SHARE}/{group}/{topic_filter}")
+
+
+def canary_topics(filters: Iterable[str]) -> list[str]:
+    """A topic for each of these topic filters, not shared, to which nodes publish and no device does."""
+    return [one.replace("+", CANARY) for one in filters]
 
 
 class TopicTemplate:
@@ -184,6 +197,13 @@ class TopicTemplate:
                 return None
             values[name] = value
         return values
+
+    def overlaps(self, other: TopicTemplate) -> bool:
+        """Whether there are topics of both templates."""
+        literals = dict(self._literals)
+        return self._level_count == other._level_count and all(
+            literals.get(position, level) == level for position, level in other._literals
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TopicTemplate) and other.text == self.text

@@ -72,7 +72,11 @@ COLUMNS: Final = (
     Column("published_at", _T.INSTANT, "home: the command was handed to the broker's connection"),
     Column("acknowledged_at", _T.INSTANT, "home: the broker's PUBACK for the command came in"),
     Column("progressed_at", _T.INSTANT, "home: the device's first progress came in; null where another node got it"),
-    Column("received_at", _T.INSTANT, "the response came in on the receiving node; null where its log is off"),
+    Column(
+        "received_at",
+        _T.INSTANT,
+        "the response came in on the receiving node; null where its log is off, or new",
+    ),
     Column("recorded_at", _T.INSTANT, "the outcome was put on record; for late and duplicate: the store said so", True),
     Column("woken_at", _T.INSTANT, "home: it knew of the outcome"),
     Column("delivered_at", _T.INSTANT, "home: a parked caller was handed the outcome; null when nobody was parked"),

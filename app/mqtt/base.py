@@ -1,4 +1,4 @@
-"""The MQTT port: one durable session with a broker, as the rest of Homing sees it."""
+"""The MQTT ports: one durable session with a broker, as the rest of Homing sees it, and the end of one."""
 
 from __future__ import annotations
 
@@ -29,17 +29,33 @@ MessageHandler = Callable[[Delivery], None]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic filter (shared ones as `$share/{group}/{filter}`) with the QoS to ask for."""
+    """A topic filter (shared ones as `$share/{group}/{filter}`) with the QoS to ask for.
+
+    Without one that is not `needed` the connection goes on: the refusal is counted and logged.
+    """
 
     topic_filter: str
     qos: int = 1
+    needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What the broker publishes when it loses a connection (MQTT 5, section 3.1.2.5), with QoS 0 and without delay.
+
+    `back` is what the client itself publishes there on each connection.
+    """
+
+    topic: str
+    payload: bytes
+    back: bytes
 
 
 class MqttClient(Protocol):
     """One client of one broker. It reconnects by itself with jitter and subscribes anew on every connection.
 
     A publish belongs to one connection: what was not acknowledged when the connection broke is reported as
-    unconfirmed and never sent again (failure modes F5 and F58).
+    unconfirmed and never sent again, as the device may have it already, or its caller may have given up.
     """
 
     @property
@@ -53,37 +69,55 @@ class MqttClient(Protocol):
     def queues(self) -> dict[str, Fill]:
         """How many publishes wait for PUBACK, and how many deliveries for their acknowledgement."""
 
-    async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
+    async def start(
+        self, subscriptions: Sequence[Subscription], handler: MessageHandler, will: Will | None = None
+    ) -> None:
         """Begin to connect in the background and return at once; `wait_connected` tells when it worked."""
 
     async def wait_connected(self) -> None:
         """Return when `connected` is true."""
 
+    async def taken_over(self) -> None:
+        """Return when another client has taken the session over: `restart_as` begins another one.
+
+        MQTT 5 tells it (reason code 0x8E); else connections that end soon after they began are taken for a sign of it.
+        Without `restart_as` this client connects again only after a minute, as it would kick the other one out.
+        """
+
     def publish(self, publication: Publication) -> asyncio.Future[None]:
         """Send and return a future that is done at PUBACK (QoS 1) or when written (QoS 0).
 
         What exceeds the broker's Receive Maximum waits its turn, in a bounded queue and not beyond its message expiry.
-        Raises BrokerUnavailableError (nothing was sent) when not connected or when that queue is full. The future fails
-        with PublishUnconfirmedError when the connection breaks before PUBACK, and with BrokerUnavailableError when it
-        was never sent, or when the broker refuses it with 0x80 or above (0x10, nobody subscribed, is success).
+        Raises BrokerUnavailableError (nothing was sent) when not connected or when that queue is full, and
+        UnpublishableError when MQTT or this broker cannot carry it. The future fails with PublishUnconfirmedError when
+        the connection breaks before PUBACK, with BrokerUnavailableError when it was never sent, and with
+        PublishRefusedError when the broker answers 0x80 or above (0x10, nobody subscribed, is success; 0x90 and 0x99
+        are UnpublishableError).
+
+        Cancelling the future takes a message that still waits its turn out of the queue, and it is never sent. Of one
+        that was written only the future ends.
         """
 
-    async def restart_as(self, client_id: str) -> None:
-        """Leave the session where it is and begin another one under this client id, with the same subscriptions."""
+    async def restart_as(self, client_id: str, subscriptions: Sequence[Subscription], will: Will | None = None) -> None:
+        """Leave the session where it is and begin another one under this client id."""
 
     async def quiet(self, idle: timedelta) -> None:
         """Return when nothing has come for `idle` and all deliveries are acknowledged, or there is no connection."""
-
-    async def drain(self, topic_filters: Sequence[str], handler: MessageHandler, idle: timedelta) -> int:
-        """Empty a session that another process left, and end it; instead of `start`. Returns the number of deliveries.
-
-        Connects, UNSUBSCRIBEs first so that the broker adds nothing, hands out what the session holds until it is quiet
-        for `idle`, and disconnects with session expiry 0. BrokerUnavailableError when the connection fails or breaks:
-        what was not acknowledged is still there, and `drain` may be tried again.
-        """
 
     async def unsubscribe(self) -> None:
         """UNSUBSCRIBE from all filters and wait for UNSUBACK; deliveries that came before it still count."""
 
     async def stop(self, *, keep_session: bool = False) -> None:
         """DISCONNECT and end the background work; the broker drops the session unless `keep_session`."""
+
+
+class SessionDrain(Protocol):
+    """The session of another client, to be emptied and ended: that of a node that died."""
+
+    async def drain(self, topic_filters: Sequence[str], handler: MessageHandler, idle: timedelta) -> int:
+        """Empty a session that another process left, and end it. Returns the number of deliveries.
+
+        Connects, UNSUBSCRIBEs first so that the broker adds nothing, hands out what the session holds until it is quiet
+        for `idle`, and disconnects with session expiry 0. BrokerUnavailableError when the connection fails or breaks:
+        what was not acknowledged is still there, and `drain` may be tried again.
+        """

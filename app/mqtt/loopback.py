@@ -12,10 +12,10 @@ from typing import Final
 
 import structlog
 
-from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUnconfirmedError
+from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUnconfirmedError, UnpublishableError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.topics import matches, parse_share, validate_filter, validate_topic
-from app.mqtt.base import MessageHandler, Subscription
+from app.mqtt.base import MessageHandler, Subscription, Will
 from app.observability import Fill
 
 MAX_QUEUED: Final = 100_000
@@ -87,7 +87,7 @@ class LoopbackBroker:
         """Connect a client to its session, new or kept; what it did not acknowledge comes again."""
         other = self._clients.get(client.client_id)
         if other is not None and other is not client:
-            other.connection_lost()
+            other.take_over()
         self._clients[client.client_id] = client
         session = self._sessions.setdefault(client.client_id, _Session())
         session.receive = receive
@@ -175,7 +175,9 @@ class LoopbackMqttClient:
         self._counters = counters
         self._subscriptions: Sequence[Subscription] = ()
         self._handler: MessageHandler | None = None
+        self._will: Will | None = None
         self._connected = asyncio.Event()
+        self._taken_over = asyncio.Event()
         self._unconfirmed: set[asyncio.Future[None]] = set()
         self._deliveries = 0
 
@@ -187,10 +189,17 @@ class LoopbackMqttClient:
     def connected(self) -> bool:
         return self._connected.is_set()
 
+    @property
+    def deliveries(self) -> int:
+        """How many messages it was given so far."""
+        return self._deliveries
+
     def queues(self) -> dict[str, Fill]:
         return {"deliveries": Fill(self._broker.holds_for(self.client_id), MAX_QUEUED)}
 
-    async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
+    async def start(
+        self, subscriptions: Sequence[Subscription], handler: MessageHandler, will: Will | None = None
+    ) -> None:
         for subscription in subscriptions:
             if subscription.qos not in (0, 1):
                 raise InvalidInputError(
@@ -198,16 +207,20 @@ class LoopbackMqttClient:
                 )
         self._subscriptions = tuple(subscriptions)
         self._handler = handler
+        self._will = will
         asyncio.get_running_loop().call_soon(self.connect)
 
     async def wait_connected(self) -> None:
         await self._connected.wait()
 
+    async def taken_over(self) -> None:
+        await self._taken_over.wait()
+
     def publish(self, publication: Publication) -> asyncio.Future[None]:
         if not self.connected:
             raise BrokerUnavailableError("not connected to the MQTT broker")
         message = ReceivedMessage(
-            topic=validate_topic(publication.topic),
+            topic=_publishable(publication.topic),
             payload=publication.payload,
             qos=publication.qos,
             response_topic=publication.response_topic,
@@ -232,9 +245,12 @@ class LoopbackMqttClient:
         self._subscriptions = ()
         await asyncio.sleep(0)
 
-    async def restart_as(self, client_id: str) -> None:
-        self.connection_lost()
+    async def restart_as(self, client_id: str, subscriptions: Sequence[Subscription], will: Will | None = None) -> None:
+        self.connection_lost(tell=False)
+        self._taken_over.clear()
         self._client_id = client_id
+        self._subscriptions = tuple(subscriptions)
+        self._will = will
         asyncio.get_running_loop().call_soon(self.connect)
 
     async def quiet(self, idle: timedelta) -> None:
@@ -243,37 +259,35 @@ class LoopbackMqttClient:
             seen = self._deliveries
             await asyncio.sleep(idle.total_seconds())
 
-    async def drain(self, topic_filters: Sequence[str], handler: MessageHandler, idle: timedelta) -> int:
-        self._handler = handler
-        self.connect()
-        for topic_filter in topic_filters:
-            self._broker.unsubscribe(self.client_id, topic_filter)
-        await self.quiet(idle)
-        if not self.connected:
-            raise BrokerUnavailableError(f"the session {self.client_id} was not drained: connection lost")
-        await self.stop()
-        return self._deliveries
-
     async def stop(self, *, keep_session: bool = False) -> None:
         self._handler = None
-        self.connection_lost(keep_session=keep_session)
+        self.connection_lost(keep_session=keep_session, tell=False)
 
     def connect(self) -> None:
         """Connect to the broker; nothing happens before `start` or after `stop`."""
-        if self._handler is None or self.connected:
+        if self._handler is None or self.connected or self._taken_over.is_set():
             return
         self._broker.attach(self, self._receive)
         for subscription in self._subscriptions:
             self._broker.subscribe(self.client_id, subscription)
         self._counters["connected"] += 1
         self._connected.set()
+        if self._will is not None:
+            self._broker.publish(ReceivedMessage(self._will.topic, self._will.back, qos=0))
 
-    def connection_lost(self, *, keep_session: bool = True) -> None:
+    def take_over(self) -> None:
+        """Lose the session to another client."""
+        self._taken_over.set()
+        self.connection_lost()
+
+    def connection_lost(self, *, keep_session: bool = True, tell: bool = True) -> None:
         """Lose the connection, as when the broker closes it."""
         if not self.connected:
             return
         self._connected.clear()
         self._broker.detach(self.client_id, keep_session=keep_session)
+        if self._will is not None and tell:
+            self._broker.publish(ReceivedMessage(self._will.topic, self._will.payload, qos=0))
         for future in self._unconfirmed:
             if not future.done():
                 future.set_exception(PublishUnconfirmedError("connection lost"))
@@ -294,5 +308,32 @@ class LoopbackMqttClient:
             self._handler(delivery)
         except Exception:  # noqa: BLE001
             self._counters["handler_error"] += 1
-            _log.exception("mqtt_handler_error", client_id=self.client_id)
+            _log.exception("mqtt_handler_error", client=self.client_id)
             delivery.acknowledge()
+
+
+class LoopbackSessionDrain:
+    """A `SessionDrain` of a `LoopbackBroker`."""
+
+    def __init__(self, broker: LoopbackBroker, client_id: str, counters: Counter[str]) -> None:
+        self._broker = broker
+        self._client = LoopbackMqttClient(broker, client_id, counters)
+
+    async def drain(self, topic_filters: Sequence[str], handler: MessageHandler, idle: timedelta) -> int:
+        client = self._client
+        await client.start((), handler)
+        client.connect()
+        for topic_filter in topic_filters:
+            self._broker.unsubscribe(client.client_id, topic_filter)
+        await client.quiet(idle)
+        if not client.connected:
+            raise BrokerUnavailableError(f"the session {client.client_id} was not drained: connection lost")
+        await client.stop()
+        return client.deliveries
+
+
+def _publishable(topic: str) -> str:
+    try:
+        return validate_topic(topic)
+    except InvalidInputError as error:
+        raise UnpublishableError(error.field, error.reason) from None

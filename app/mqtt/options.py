@@ -16,6 +16,9 @@ MqttVersion = Literal["5", "3.1.1"]
 MAX_SEND_WINDOW: Final = 60_000
 """Packet identifiers have 16 bits; some stay free for SUBSCRIBE and UNSUBSCRIBE."""
 
+SECRET_LENGTH: Final = 32
+"""Of the part of a node's client id that nobody can guess: 128 bits in hexadecimal digits."""
+
 _DEFAULT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 
@@ -58,6 +61,11 @@ class MqttOptions:
         if self.connect_timeout <= timedelta(0):
             raise ConfigurationError(f"MQTT connect timeout {self.connect_timeout}: must be positive")
 
+    @property
+    def shown_client_id(self) -> str:
+        """The client id for people and logs. Whoever knows a whole one can take its session over."""
+        return shown_client_id(self.client_id)
+
     @classmethod
     def from_url(cls, url: str, *, client_id: str, version: MqttVersion = "5") -> MqttOptions:
         """Options from `mqtt://user:password@host:1883` or `mqtts://…`; change the others with `dataclasses.replace`.
@@ -85,6 +93,12 @@ class MqttOptions:
             password=unquote(parts.password) if parts.password else None,
             tls=parts.scheme == "mqtts",
         )
+
+
+def shown_client_id(client_id: str) -> str:
+    """Without what follows the last dash, where that is long enough to be a secret."""
+    name, dash, secret = client_id.rpartition("-")
+    return f"{name}-…" if dash and len(secret) >= SECRET_LENGTH else client_id
 
 
 def _check_range(name: str, value: int, least: int, most: int) -> None:

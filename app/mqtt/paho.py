@@ -1,15 +1,15 @@
 """The MQTT port on paho, on the event loop and without a thread.
 
 This module keeps a client connected; `paho_link.py` is one connection, `paho_control.py` the part of it that paho
-speaks. A connection never continues another one: a paho client that reconnects by itself would send publishes that
-were reported as failed long ago (failure modes F5 and F58).
+speaks; `paho_drain.py` ends sessions. A connection never continues another one: a paho client that reconnects by itself
+would send publishes that were reported as failed long ago, and all of them at once, whatever the broker's Receive
+Maximum.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -19,16 +19,18 @@ from typing import Final
 
 import structlog
 
-from app.core.errors import BrokerUnavailableError, ConfigurationError, InvalidInputError
+from app.core.errors import BrokerUnavailableError, InvalidInputError
 from app.core.messages import Publication
-from app.mqtt.base import MessageHandler, Subscription
+from app.mqtt.base import MessageHandler, Subscription, Will
 from app.mqtt.options import MqttOptions
+from app.mqtt.paho_drain import drop_session_of_3_1_1, ignore, text_of, tls_context
 from app.mqtt.paho_link import PahoLink
 from app.observability import Fill
 
 LONGEST_BACKOFF: Final = timedelta(seconds=5)
 TAKEN_OVER_BACKOFF: Final = timedelta(seconds=60)
-"""Another client took over the session: whoever of the two is wrong, reconnecting at once would kick it out."""
+"""Another client took over the session: whoever of the two is wrong, reconnecting at once would kick it out. A node
+does not wait for that, it begins another session."""
 FLAPS: Final = 3
 """Connections in a row that were accepted and soon closed: a sign of the same, as 3.1.1 and Mosquitto 2.0.11 give no
 reason when another client takes over."""
@@ -44,7 +46,7 @@ class PahoMqttClient:
 
     Counted: connected, connection_lost, connection_failed, session_taken_over, subscribe_refused, handler_error,
     undecodable_topic, packet_too_large, publish_refused, publish_unmatched (nobody is subscribed), publish_expired,
-    publish_unconfirmed, reading_paused.
+    publish_withdrawn (cancelled before it left), publish_unconfirmed, reading_paused.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class PahoMqttClient:
         self._counters = counters
         self._rng = rng or random.Random()
         self._still_ours = still_ours
-        self._tls = _tls_context(options)
+        self._tls = tls_context(options)
         self._subscriptions: Sequence[Subscription] = ()
-        self._handler: MessageHandler = _ignore
+        self._handler: MessageHandler = ignore
+        self._will: Will | None = None
         self._unsubscribed = False
         self._link: PahoLink | None = None
         self._connected = asyncio.Event()
+        self._taken_over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -81,9 +85,11 @@ class PahoMqttClient:
     def queues(self) -> dict[str, Fill]:
         return {} if self._link is None else self._link.queues()
 
-    async def start(self, subscriptions: Sequence[Subscription], handler: MessageHandler) -> None:
+    async def start(
+        self, subscriptions: Sequence[Subscription], handler: MessageHandler, will: Will | None = None
+    ) -> None:
         if self._task is not None:
-            raise RuntimeError(f"MQTT client {self.client_id} was started already")
+            raise RuntimeError("this MQTT client was started already")
         for subscription in subscriptions:
             if subscription.qos not in (0, 1):
                 raise InvalidInputError(
@@ -91,10 +97,14 @@ class PahoMqttClient:
                 )
         self._subscriptions = tuple(subscriptions)
         self._handler = handler
-        self._task = asyncio.create_task(self._keep_connected(), name=f"mqtt {self.client_id}")
+        self._will = will
+        self._task = asyncio.create_task(self._keep_connected(), name="mqtt")
 
     async def wait_connected(self) -> None:
         await self._connected.wait()
+
+    async def taken_over(self) -> None:
+        await self._taken_over.wait()
 
     def publish(self, publication: Publication) -> asyncio.Future[None]:
         return self._current_link().publish(publication)
@@ -107,33 +117,20 @@ class PahoMqttClient:
             async with asyncio.timeout(self._options.connect_timeout.total_seconds()):
                 await link.unsubscribe(self._subscriptions)
         except (ConnectionError, TimeoutError) as error:
-            raise BrokerUnavailableError(f"no UNSUBACK: {_text_of(error)}") from error
+            raise BrokerUnavailableError(f"no UNSUBACK: {text_of(error)}") from error
 
-    async def restart_as(self, client_id: str) -> None:
+    async def restart_as(self, client_id: str, subscriptions: Sequence[Subscription], will: Will | None = None) -> None:
         await self.stop(keep_session=True)
         self._task = None
         self._unsubscribed = False
+        self._taken_over.clear()
         self._options = replace(self._options, client_id=client_id)
-        await self.start(self._subscriptions, self._handler)
+        await self.start(subscriptions, self._handler, will)
 
     async def quiet(self, idle: timedelta) -> None:
         if self._link is not None:
             with suppress(ConnectionError):
                 await self._link.quiet(idle.total_seconds())
-
-    async def drain(self, topic_filters: Sequence[str], handler: MessageHandler, idle: timedelta) -> int:
-        link = PahoLink(self._options, self._tls, handler, self._counters)
-        try:
-            await link.open([Subscription(one) for one in topic_filters], unsubscribe=True)
-            await link.quiet(idle.total_seconds())
-            await link.disconnect(keep_session=False)
-        except (OSError, TimeoutError) as error:
-            raise BrokerUnavailableError(f"the session {self.client_id} was not drained: {_text_of(error)}") from None
-        finally:
-            link.end("drained")
-        if self._options.version == "3.1.1":
-            await self._drop_session_of_3_1_1()
-        return link.deliveries
 
     async def stop(self, *, keep_session: bool = False) -> None:
         link = self._link
@@ -144,17 +141,17 @@ class PahoMqttClient:
             self._task.cancel()
             await asyncio.wait([self._task])
         if link is not None and not keep_session and self._options.version == "3.1.1":
-            await self._drop_session_of_3_1_1()
+            await drop_session_of_3_1_1(self._options, self._tls, self._counters)
 
     async def _keep_connected(self) -> None:
         attempt = flaps = 0
         while True:
             await self._confirm()
-            link = PahoLink(self._options, self._tls, self._handler, self._counters)
-            lived = await self._serve(link)
-            stable = lived is not None and lived >= STABLE.total_seconds()
+            link = PahoLink(self._options, self._tls, self._handler, self._counters, will=self._will)
+            cut_after = await self._serve(link)
+            stable = cut_after is not None and cut_after >= STABLE.total_seconds()
             attempt = 0 if stable else attempt + 1
-            flaps = 0 if stable or lived is None else flaps + 1
+            flaps = 0 if stable or cut_after is None or link.explained else flaps + 1
             await asyncio.sleep(self._backoff(attempt, taken_over=link.taken_over or flaps >= FLAPS))
 
     async def _confirm(self) -> None:
@@ -162,53 +159,54 @@ class PahoMqttClient:
             await self._still_ours(self.client_id)
 
     async def _serve(self, link: PahoLink) -> float | None:
-        """Connect and stay until the connection ends; return how many seconds it was up, None when it never was."""
-        loop = asyncio.get_running_loop()
+        """Connect and stay until the connection ends.
+
+        Returns after how many seconds a connection that the broker had accepted was cut, if only before SUBACK; None
+        when none was accepted, or this side gave it up.
+        """
         try:
             await link.open(self._subscriptions, unsubscribe=self._unsubscribed, still_ours=self._confirm)
-            up_since = loop.time()
             self._link = link
+            self._taken_over.clear()
             self._connected.set()
             self._counters["connected"] += 1
-            _log.info("mqtt_connected", client_id=self.client_id, host=self._options.host, port=self._options.port)
+            _log.info(
+                "mqtt_connected", client=self._options.shown_client_id, host=self._options.host, port=self._options.port
+            )
             await asyncio.wait([link.ended])
             if self._link is link:  # else it was ended by `stop`
                 self._counters["connection_lost"] += 1
-                _log.warning("mqtt_connection_lost", client_id=self.client_id, reason=link.ended.result())
-            return loop.time() - up_since
+                _log.warning("mqtt_connection_lost", client=self._options.shown_client_id, reason=link.ended.result())
         except (OSError, TimeoutError) as error:
             self._counters["connection_failed"] += 1
             host, port = self._options.host, self._options.port
             _log.warning(
-                "mqtt_connection_failed", client_id=self.client_id, host=host, port=port, reason=_text_of(error)
+                "mqtt_connection_failed",
+                client=self._options.shown_client_id,
+                host=host,
+                port=port,
+                reason=text_of(error),
             )
         except Exception:  # noqa: BLE001
             # A mistake in here must not leave the node deaf for ever.
             self._counters["connection_failed"] += 1
-            _log.exception("mqtt_connection_failed", client_id=self.client_id)
+            _log.exception("mqtt_connection_failed", client=self._options.shown_client_id)
         finally:
+            cut = link.ended.done()
             self._forget_link()
             link.end("the connection is given up")
-        return None
+        if link.accepted_at is None or not cut:
+            return None
+        return asyncio.get_running_loop().time() - link.accepted_at
 
     def _backoff(self, attempt: int, *, taken_over: bool) -> float:
-        """Seconds until the next attempt: full jitter, so that a fleet does not come back in one wave (F60)."""
+        """Seconds until the next attempt: full jitter, so that clients do not come back in one wave."""
         if taken_over:
             self._counters["session_taken_over"] += 1
-            _log.error("mqtt_session_taken_over", client_id=self.client_id)
+            _log.error("mqtt_session_taken_over", client=self._options.shown_client_id)
+            self._taken_over.set()
             return TAKEN_OVER_BACKOFF.total_seconds() * (0.5 + self._rng.random() / 2)
         return self._rng.random() * min(LONGEST_BACKOFF.total_seconds(), 0.2 * 2.0 ** min(attempt, 10))
-
-    async def _drop_session_of_3_1_1(self) -> None:
-        """3.1.1 has no session expiry: a session ends when its client connects with Clean Session."""
-        link = PahoLink(self._options, self._tls, _ignore, self._counters, clean=True)
-        try:
-            await link.open(())
-            await link.disconnect(keep_session=False)
-        except (OSError, TimeoutError) as error:
-            _log.warning("mqtt_session_kept", client_id=self.client_id, reason=_text_of(error))
-        finally:
-            link.end("stopped")
 
     def _current_link(self) -> PahoLink:
         if self._link is None:
@@ -218,23 +216,3 @@ class PahoMqttClient:
     def _forget_link(self) -> None:
         self._link = None
         self._connected.clear()
-
-
-def _tls_context(options: MqttOptions) -> ssl.SSLContext | None:
-    if not options.tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=options.ca_file)
-        if options.certificate_file is not None:
-            context.load_cert_chain(options.certificate_file, options.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"HOMING_MQTT_CA_FILE, _CERT_FILE or _KEY_FILE cannot be used: {error}") from error
-    return context
-
-
-def _text_of(error: Exception) -> str:
-    return str(error) or "timed out"
-
-
-def _ignore(_delivery: object) -> None:
-    """Handle a message that nobody waits for."""

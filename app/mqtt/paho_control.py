@@ -13,7 +13,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from app.mqtt.base import Subscription
+from app.core.topics import shown_filter
+from app.mqtt.base import Subscription, Will
 from app.mqtt.options import MqttOptions
 from app.mqtt.packets import MAX_PACKET_SIZE
 
@@ -38,9 +39,16 @@ class PahoControl:
     """
 
     def __init__(
-        self, options: MqttOptions, send: Callable[[bytes], None], on_end: Callable[[str, int], None], *, clean: bool
+        self,
+        options: MqttOptions,
+        send: Callable[[bytes], None],
+        on_end: Callable[[str, int], None],
+        *,
+        clean: bool,
+        will: Will | None = None,
     ) -> None:
         self._options = options
+        self._will = will
         self._is_v5 = options.version == "5"
         self._clean = clean
         self._on_end = on_end
@@ -48,6 +56,8 @@ class PahoControl:
         self._pipe = _Pipe(send)
         self._replies: dict[int, asyncio.Future[list[ReasonCode]]] = {}
         self._connack: asyncio.Future[BrokerLimits] = self._loop.create_future()
+        self._ended = ""
+        """Why the connection is gone."""
         self._paho = self._make_client()
 
     async def connect(self) -> BrokerLimits:
@@ -68,17 +78,19 @@ class PahoControl:
         self._paho.loop_write()
         return await self._connack
 
-    async def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
-        """SUBSCRIBE and wait for SUBACK; raises ConnectionRefusedError when one of the filters is refused."""
+    async def subscribe(self, subscriptions: Sequence[Subscription]) -> list[str]:
+        """SUBSCRIBE and wait for SUBACK; ConnectionRefusedError when a needed one is refused, else those refused."""
         _, mid = self._paho.subscribe([(subscription.topic_filter, subscription.qos) for subscription in subscriptions])
         reason_codes = await self._reply_to(mid)
         refused = [
-            f"{subscription.topic_filter} ({reason})"
+            (f"{shown_filter(subscription.topic_filter)} ({reason})", subscription.needed)
             for subscription, reason in zip(subscriptions, reason_codes, strict=False)
             if reason.is_failure
         ]
-        if refused or len(reason_codes) < len(subscriptions):
-            raise ConnectionRefusedError(f"SUBSCRIBE refused: {', '.join(refused) or 'SUBACK is too short'}")
+        needed = [said for said, is_needed in refused if is_needed]
+        if needed or len(reason_codes) < len(subscriptions):
+            raise ConnectionRefusedError(f"SUBSCRIBE refused: {', '.join(needed) or 'SUBACK is too short'}")
+        return [said for said, _ in refused]
 
     async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """UNSUBSCRIBE and wait for UNSUBACK; raises ConnectionError when the connection breaks."""
@@ -98,7 +110,8 @@ class PahoControl:
         self._paho.loop_read()
 
     def fail(self, reason: str) -> None:
-        """The connection is gone: nobody needs to wait any longer."""
+        """The connection is gone: nobody needs to wait any longer, now or later."""
+        self._ended = self._ended or reason
         for future in [self._connack, *self._replies.values()]:
             _fail(cast("asyncio.Future[Any]", future), ConnectionError(reason))
 
@@ -114,6 +127,8 @@ class PahoControl:
         client.pipe = self._pipe
         if self._options.username is not None:
             client.username_pw_set(self._options.username, self._options.password)
+        if self._will is not None:
+            client.will_set(self._will.topic, self._will.payload, qos=0)
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_subscribe = client.on_unsubscribe = self._on_reply
@@ -121,8 +136,8 @@ class PahoControl:
         return client
 
     async def _reply_to(self, mid: int | None) -> list[ReasonCode]:
-        if mid is None:
-            raise ConnectionError("the connection ended")
+        if mid is None or self._ended:
+            raise ConnectionError(self._ended or "the connection ended")
         reply: asyncio.Future[list[ReasonCode]] = self._loop.create_future()
         self._replies[mid] = reply
         try:

@@ -6,7 +6,7 @@ import asyncio
 import math
 import ssl
 import struct
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -14,13 +14,14 @@ import structlog
 
 from app.core.errors import (
     BrokerUnavailableError,
-    InvalidInputError,
-    PayloadTooLargeError,
+    PacketTooLargeError,
+    PublishRefusedError,
     PublishUnconfirmedError,
+    UnpublishableError,
 )
 from app.core.messages import Publication, ReceivedMessage
 from app.mqtt import packets
-from app.mqtt.base import MessageHandler, Subscription
+from app.mqtt.base import MessageHandler, Subscription, Will
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho_control import FIRST_FREE_PACKET_ID, SESSION_TAKEN_OVER, PahoControl
 from app.mqtt.stream import MqttStream
@@ -31,6 +32,8 @@ SLACK: Final = 64
 
 _NO_MATCHING_SUBSCRIBERS: Final = 0x10
 _FAILURE: Final = 0x80
+_NEVER_TAKEN: Final = {0x90: "the topic name is invalid", 0x99: "the payload format is invalid"}
+"""Reason codes of PUBACK (MQTT 5, section 3.4.2.1) that say the same however often the message is sent."""
 _MAX_PACKET_ID: Final = 0xFFFF
 _MAX_EXPIRY_SECONDS: Final = 2**32 - 1
 _NO_PROPERTIES: Final = packets.publish_properties(None, None, None)
@@ -42,7 +45,6 @@ class _Unsent(NamedTuple):
     """A publish that waits for room in the broker's window; `expires_at` is on the loop's clock."""
 
     publication: Publication
-    future: asyncio.Future[None]
     expires_at: float
 
 
@@ -50,7 +52,8 @@ class PahoLink:
     """One connection, from CONNECT to its end; publishes and deliveries do not outlive it.
 
     `ended` is done, with the reason, when the connection is gone; `taken_over` tells that another client with the
-    same client id is the cause.
+    same client id is the cause, `explained` that the broker gave a reason at all. `accepted_at` is when, on the loop's
+    clock, CONNACK came.
     """
 
     def __init__(
@@ -61,8 +64,10 @@ class PahoLink:
         counters: Counter[str],
         *,
         clean: bool = False,
+        will: Will | None = None,
     ) -> None:
-        self.taken_over = False
+        self.taken_over = self.explained = False
+        self.accepted_at: float | None = None
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._options = options
         self._tls = tls
@@ -74,9 +79,10 @@ class PahoLink:
         self._window = options.send_window
         self._broker_max_packet_size = packets.MAX_PACKET_SIZE
         self._stream = MqttStream(self._on_packet, self.end)
-        self._control = PahoControl(options, self._stream.write, self._on_control_end, clean=clean)
+        self._control = PahoControl(options, self._stream.write, self._on_control_end, clean=clean, will=will)
+        self._will = will
         self._unconfirmed: dict[int, asyncio.Future[None]] = {}
-        self._unsent: deque[_Unsent] = deque()
+        self._unsent: OrderedDict[asyncio.Future[None], _Unsent] = OrderedDict()
         self._last_packet_id = FIRST_FREE_PACKET_ID - 1
         self._unacknowledged = 0
         self.deliveries = 0
@@ -97,13 +103,14 @@ class PahoLink:
         """CONNECT, then SUBSCRIBE or UNSUBSCRIBE; raises OSError or TimeoutError when that fails.
 
         `still_ours` is awaited in between. Whoever adopts the session after that takes this connection over, so that
-        a SUBSCRIBE cannot come after the end of the session and make a new one that nobody looks for (F15).
+        a SUBSCRIBE cannot come after the end of the session and make a new one that nobody looks for.
         """
         async with asyncio.timeout(self._options.connect_timeout.total_seconds()) as self._opening:
             await self._loop.create_connection(
                 lambda: self._stream, self._options.host, self._options.port, ssl=self._tls
             )
             limits = await self._control.connect()
+            self.accepted_at = self._loop.time()
             self._keepalive = limits.keepalive
             self._window = min(self._window, limits.receive_maximum)
             self._broker_max_packet_size = limits.max_packet_size
@@ -117,6 +124,8 @@ class PahoLink:
             elif subscriptions:
                 await self._subscribe(subscriptions)
         self._opening = None
+        if self._will is not None:
+            self._send(Publication(self._will.topic, self._will.back, qos=0), self._loop.create_future())
 
     async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """UNSUBSCRIBE and wait for UNSUBACK; raises ConnectionError when the connection breaks."""
@@ -126,6 +135,7 @@ class PahoLink:
     async def disconnect(self, *, keep_session: bool) -> None:
         """DISCONNECT, and wait a moment for the broker to close the connection."""
         if not self.ended.done():
+            self._refuse_unsent("stopped")
             self._control.disconnect(keep_session=keep_session)
             self._stream.close()
             await asyncio.wait([self.ended], timeout=1.0)
@@ -149,7 +159,8 @@ class PahoLink:
         if publication.qos and (self._unsent or len(self._unconfirmed) >= self._window):
             self._packet(publication, FIRST_FREE_PACKET_ID)  # what is wrong with it is said now
             expiry = math.inf if publication.message_expiry is None else publication.message_expiry.total_seconds()
-            self._unsent.append(_Unsent(publication, future, self._loop.time() + expiry))
+            self._unsent[future] = _Unsent(publication, self._loop.time() + expiry)
+            future.add_done_callback(self._withdraw)
         else:
             self._send(publication, future)
         return future
@@ -183,15 +194,17 @@ class PahoLink:
             self._counters["publish_unconfirmed"] += 1
             _fail(future, PublishUnconfirmedError(reason))
         self._unconfirmed.clear()
-        while self._unsent:
-            _fail(self._unsent.popleft().future, BrokerUnavailableError(reason))
+        self._refuse_unsent(reason)
 
     async def _subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         try:
-            await self._control.subscribe(subscriptions)
+            refused = await self._control.subscribe(subscriptions)
         except ConnectionRefusedError:
             self._counters["subscribe_refused"] += 1
             raise
+        if refused:
+            self._counters["subscribe_refused"] += 1
+            _log.warning("mqtt_subscription_missing", refused=", ".join(refused))
 
     def _send(self, publication: Publication, future: asyncio.Future[None]) -> None:
         packet_id = self._free_packet_id() if publication.qos else 0
@@ -202,9 +215,9 @@ class PahoLink:
             future.set_result(None)
 
     def _send_waiting(self) -> None:
-        """Send what waited for the broker's window, but never after its expiry (F5)."""
+        """Send what waited for the broker's window, but never after its expiry: its caller was told otherwise."""
         while self._unsent and len(self._unconfirmed) < self._window:
-            publication, future, expires_at = self._unsent.popleft()
+            future, (publication, expires_at) = self._unsent.popitem(last=False)
             if future.done():
                 continue
             if self._loop.time() < expires_at:
@@ -213,10 +226,19 @@ class PahoLink:
                 self._counters["publish_expired"] += 1
                 _fail(future, BrokerUnavailableError("its time was over before the broker took it"))
 
+    def _withdraw(self, future: asyncio.Future[None]) -> None:
+        """Give back the room of a publish that was cancelled while it waited; any other is no longer in the queue."""
+        if self._unsent.pop(future, None) is not None:
+            self._counters["publish_withdrawn"] += 1
+
+    def _refuse_unsent(self, reason: str) -> None:
+        while self._unsent:
+            _fail(self._unsent.popitem(last=False)[0], BrokerUnavailableError(reason))
+
     def _packet(self, publication: Publication, packet_id: int) -> bytes:
         packet = self._encode(publication, packet_id)
         if len(packet) > self._broker_max_packet_size:
-            raise PayloadTooLargeError(
+            raise PacketTooLargeError(
                 "payload", f"makes a packet of {len(packet)} bytes; the broker takes {self._broker_max_packet_size}"
             )
         return packet
@@ -224,14 +246,14 @@ class PahoLink:
     def _encode(self, publication: Publication, packet_id: int) -> bytes:
         topic = publication.topic
         if publication.qos not in (0, 1):
-            raise InvalidInputError("qos", f"{publication.qos}: allowed are 0 and 1")
+            raise UnpublishableError("qos", f"{publication.qos}: allowed are 0 and 1")
         if not topic or "+" in topic or "#" in topic or "\0" in topic:
-            raise InvalidInputError("topic", "is empty, or has a wildcard or NUL in it: allowed is a topic name")
+            raise UnpublishableError("topic", "is empty, or has a wildcard or NUL in it: allowed is a topic name")
         try:
             properties = _publish_properties(publication) if self._is_v5 else None
             return packets.publish(topic.encode(), publication.payload, publication.qos, packet_id, properties)
         except (UnicodeEncodeError, struct.error) as error:
-            raise InvalidInputError("publication", f"MQTT cannot carry it: {error}") from error
+            raise UnpublishableError("publication", f"MQTT cannot carry it: {error}") from error
 
     def _free_packet_id(self) -> int:
         # Never endless: the window is smaller than the number of packet ids.
@@ -258,7 +280,7 @@ class PahoLink:
         except packets.MalformedPacketError as error:
             self.end(f"the broker sent a malformed packet: {error}")
         except Exception as error:  # noqa: BLE001
-            _log.exception("mqtt_link_error", client_id=self._options.client_id)
+            _log.exception("mqtt_link_error", client=self._options.shown_client_id)
             self.end(f"error while reading: {error!r}")
 
     def _on_publish(self, first_byte: int, body: bytes) -> None:
@@ -288,7 +310,7 @@ class PahoLink:
         except Exception:  # noqa: BLE001
             # Acknowledged, or the same message would come back for ever and use up the Receive Maximum.
             self._counters["handler_error"] += 1
-            _log.exception("mqtt_handler_error", client_id=self._options.client_id)
+            _log.exception("mqtt_handler_error", client=self._options.shown_client_id)
             delivery.acknowledge()
 
     def _count_delivery(self) -> None:
@@ -302,7 +324,7 @@ class PahoLink:
     def _drop(self, reason: str, packet_id: int) -> None:
         self._counters[reason] += 1
         if self._counters[reason] == 1:
-            _log.warning("mqtt_message_dropped", client_id=self._options.client_id, reason=reason)
+            _log.warning("mqtt_message_dropped", client=self._options.shown_client_id, reason=reason)
         self.acknowledge(packet_id)
 
     def _on_puback(self, packet_id: int, reason_code: int) -> None:
@@ -317,10 +339,10 @@ class PahoLink:
             future.set_result(None)
         else:
             self._counters["publish_refused"] += 1
-            _fail(future, BrokerUnavailableError(f"the broker refused the message: 0x{reason_code:02X}"))
+            _fail(future, _refusal(reason_code))
 
     def _on_control_end(self, reason: str, reason_code: int) -> None:
-        self.taken_over = reason_code == SESSION_TAKEN_OVER
+        self.explained, self.taken_over = True, reason_code == SESSION_TAKEN_OVER
         self.end(reason)
 
     def _tick(self) -> None:
@@ -370,6 +392,12 @@ def _publish_properties(publication: Publication) -> bytes:
         publication.correlation_data,
         [(name.encode(), value.encode()) for name, value in user] if user else (),
     )
+
+
+def _refusal(reason_code: int) -> Exception:
+    reason = f"the broker refused the message: 0x{reason_code:02X}"
+    never = _NEVER_TAKEN.get(reason_code)
+    return PublishRefusedError(reason) if never is None else UnpublishableError("publication", f"{reason}, {never}")
 
 
 def _texts(properties: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:

@@ -1,1 +1,1 @@
-"""The state store: the port, its implementations in memory and in Redis, and the key schema."""
+"""The state store: its ports, an engine a folder, and the one place that chooses the engine."""

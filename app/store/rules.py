@@ -15,7 +15,7 @@ MAX_JOINED: Final = 4
 """How many nodes besides the home node are woken for one command."""
 
 SWEEP_LIMIT: Final = 100
-"""How many commands of a partition one sweep ends: a script must stay short (failure mode F34)."""
+"""How many commands of a partition one sweep ends: nobody else is served while a script runs."""
 
 LATE_STATES: Final = frozenset({CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT})
 """After these a response is still news, and is annexed."""
@@ -72,7 +72,8 @@ def late_annex(state: CommandState, result: bytes | None, error: bytes | None, r
     )
 
 
-_CURSOR: Final = re.compile("([0-9]{1,16})_([0-9A-Z-]{1,64})", re.ASCII)
+CURSOR: Final = "([0-9]{1,16})_([0-9A-Z-]{1,64})"
+_CURSOR: Final = re.compile(CURSOR, re.ASCII)
 
 
 def page_cursor(created_at: int, command_id: str) -> str:

@@ -12,26 +12,27 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
 
-from app.api.application import create_application
-from app.callbacks.registry import Registry
+from app.api.application import Application
+from app.callbacks.open_commands import OpenCommands
+from app.callbacks.waiters import Waiters
 from app.cluster.local import LocalCluster
 from app.core.callback import Registration
 from app.core.command import Command, CommandState
 from app.core.errors import StoreUnavailableError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.routing import Outcome
-from app.main import Adapters, compose
+from app.main import Homing
 from app.mqtt.base import Delivery as MqttDelivery
 from app.mqtt.base import Subscription
-from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
+from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node
 from app.observability import Counters
+from app.parts import Adapters
 from app.settings import Settings, load_settings
-from app.store.base import Finished, Joined, Page, Query, Registered
-from app.store.memory import MemoryStateStore
-from app.system import SystemClock, new_ulid
+from app.store.commands import Finished, Joined, Page, Query, Registered
+from app.store.memory.store import MemoryStateStore
+from app.system import SystemClock, new_charter, new_ulid
 
 DEVICE = "drone-1"
 COMMANDS = f"/v1/devices/{DEVICE}/commands"
@@ -137,12 +138,14 @@ class Rig:
     """Everything that a test may want to touch."""
 
     node: Node
-    application: FastAPI
+    application: Application
     store: Store
     mqtt: Mqtt
     broker: LoopbackBroker
     device: Device
-    registry: Registry
+    open_commands: OpenCommands
+    waiters: Waiters
+    counters: Counters
     http: httpx.AsyncClient
     failures: list[BaseException] = field(default_factory=list)
 
@@ -172,13 +175,13 @@ class Rig:
 def settings_of(**overrides: Any) -> Settings:
     defaults: dict[str, Any] = {
         "node": {"id": "node-a"},
-        "store": {"budget": timedelta(milliseconds=10)},
+        "store": {"budget": timedelta(seconds=30)},  # callers wait as long for an outcome that is late
         "cluster": {"sweep_interval": timedelta(milliseconds=10)},
     }
     return load_settings(_env_file=None, **{**defaults, **overrides})
 
 
-def build(settings: Settings, failures: list[BaseException]) -> tuple[Node, Store, Mqtt, LoopbackBroker, Registry]:
+def build(settings: Settings, failures: list[BaseException]) -> tuple[Homing, Store, Mqtt, LoopbackBroker]:
     """As users run it, but for store and broker."""
     counters: Counters = Counter()
     store, broker = Store(), LoopbackBroker()
@@ -188,11 +191,11 @@ def build(settings: Settings, failures: list[BaseException]) -> tuple[Node, Stor
         new_ulid=new_ulid,
         counters=counters,
         store=store,
-        open_cluster=lambda _delivery: LocalCluster(),
+        open_cluster=lambda _delivery: LocalCluster(new_charter()),
         open_mqtt=lambda _client_id, _still_ours: mqtt,
+        open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
     )
-    parts = compose(settings, adapters)
-    return Node(parts, failures.append), store, mqtt, broker, parts.registry
+    return Homing(settings, adapters, failures.append), store, mqtt, broker
 
 
 @asynccontextmanager
@@ -200,15 +203,8 @@ async def running(**overrides: Any) -> AsyncIterator[Rig]:
     """A node that is ready, and a device that listens."""
     settings = settings_of(**overrides)
     failures: list[BaseException] = []
-    node, store, mqtt, broker, registry = build(settings, failures)
-
-    @asynccontextmanager
-    async def lifespan(_application: FastAPI) -> AsyncIterator[None]:
-        await node.start()
-        yield
-        await node.stop()
-
-    application = create_application(node, settings, lifespan)
+    homing, store, mqtt, broker = build(settings, failures)
+    node, application = homing.node, homing.application
     device = Device(broker)
     await device.start()
     transport = httpx.ASGITransport(application, raise_app_exceptions=False)
@@ -217,6 +213,8 @@ async def running(**overrides: Any) -> AsyncIterator[Rig]:
         httpx.AsyncClient(transport=transport, base_url="http://node-a") as http,
     ):
         await until(lambda: node.state == "ready")
-        yield Rig(node, application, store, mqtt, broker, device, registry, http, failures)
+        parts = homing.parts
+        at_home = (parts.open_commands, parts.waiters, parts.counters)
+        yield Rig(node, application, store, mqtt, broker, device, *at_home, http, failures)
     await device.client.stop()
     assert failures == []

@@ -17,7 +17,6 @@ async def test_the_node_shows_itself(rig: Rig) -> None:
     assert one == {
         "node_id": "node-a",
         "incarnation": rig.node.info.incarnation,
-        "client_id": rig.node.info.client_id,
         "self": True,
     }
     assert body["self"]["state"] == "ready"
@@ -47,13 +46,16 @@ async def test_a_node_that_runs_is_alive_whatever_else_is_away(rig: Rig) -> None
 async def test_a_ready_node_says_what_it_looked_at(rig: Rig) -> None:
     response = await rig.http.get("/readyz")
     assert response.status_code == 200
-    assert response.json() == {"state": "ready", "checks": {"store": "ok", "mqtt": "ok", "cluster": "ok"}}
+    assert response.json() == {
+        "state": "ready",
+        "checks": {"store": "ok", "mqtt": "ok", "cluster": "ok", "canary": "ok"},
+    }
 
 
 async def test_a_node_without_store_or_broker_is_not_ready(rig: Rig) -> None:
     rig.store.away = True
     body = problem(await rig.http.get("/readyz"), 503, "not-ready")
-    assert body["checks"] == {"store": "the store does not answer", "mqtt": "ok", "cluster": "ok"}
+    assert body["checks"] == {"store": "the store does not answer", "mqtt": "ok", "cluster": "ok", "canary": "ok"}
     assert body["detail"] == "store: the store does not answer"
     rig.store.away = False
     rig.broker.disconnect("node-a")

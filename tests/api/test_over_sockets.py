@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
-import uvicorn
 
-from tests.api.rig import COMMANDS, Rig, until
-
-HEAD = f"POST {COMMANDS} HTTP/1.1\r\nHost: node-a\r\nContent-Type: application/json\r\n"
-
-
-@asynccontextmanager
-async def connection(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
+from tests.api.rig import Rig, until
+from tests.api.serving import HEAD, connection, request, serving
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
 async def port(rig: Rig) -> AsyncIterator[int]:
-    config = uvicorn.Config(rig.application, host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none")
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server._serve())  # without its signal handlers
-    await until(lambda: server.started)
-    yield server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
-    await serving
-
-
-def request(body: str) -> bytes:
-    return f"{HEAD}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+    async with serving(rig) as served:
+        yield served.port
 
 
 async def test_F16_connections_that_close_free_their_places(rig: Rig, port: int) -> None:
@@ -43,13 +23,13 @@ async def test_F16_connections_that_close_free_their_places(rig: Rig, port: int)
         async with connection(port) as (_, writer):
             writer.write(request('{"method":"silent","timeout":"60s"}'))
             await writer.drain()
-            await until(lambda: rig.registry.waiter_count == 100)
+            await until(lambda: len(rig.waiters) == 100)
 
     await asyncio.gather(*(hang_up() for _ in range(100)))
-    async with asyncio.timeout(2):
-        await until(lambda: rig.registry.waiter_count == 0)
-    assert rig.registry.pending_count == 100
-    assert rig.node.counters["caller.hung_up"] == 100
+    async with asyncio.timeout(PATIENCE):
+        await until(lambda: len(rig.waiters) == 0)
+    assert len(rig.open_commands) == 100
+    assert rig.counters["caller.hung_up"] == 100
 
 
 async def test_a_caller_that_was_watched_can_go_on_with_its_connection(rig: Rig, port: int) -> None:
@@ -60,14 +40,14 @@ async def test_a_caller_that_was_watched_can_go_on_with_its_connection(rig: Rig,
         rig.device.answer(command, '"status":"ok"')
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.write(request('{"method":"ok","params":"second"}'))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert b'"params":"second"' in await reader.readuntil(b'"second"')
 
 
 async def test_pipelined_requests_are_answered_in_order(rig: Rig, port: int) -> None:
     async with connection(port) as (reader, writer):
         writer.write(b"".join(request(f'{{"method":"ok","params":{number}}}') for number in range(20)))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             for number in range(20):
                 await reader.readuntil(f'"params":{number},'.encode())
 
@@ -81,7 +61,7 @@ async def test_F99_a_chunked_body_without_end_ends_the_connection(rig: Rig, port
 
     async with connection(port) as (_, writer):
         with pytest.raises(ConnectionError):
-            await asyncio.wait_for(send_for_ever(writer), timeout=5)
+            await asyncio.wait_for(send_for_ever(writer), PATIENCE)
     assert rig.node.state == "ready"
     assert not rig.store.registrations
 
@@ -89,7 +69,7 @@ async def test_F99_a_chunked_body_without_end_ends_the_connection(rig: Rig, port
 async def test_F99_a_large_declared_body_is_refused_before_it_is_sent(rig: Rig, port: int) -> None:
     async with connection(port) as (reader, writer):
         writer.write(f"{HEAD}Content-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n".encode())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 413")
         assert b"100 Continue" not in answer

@@ -10,7 +10,6 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 from app.api import problems
-from app.api.application import create_application
 from app.core import errors
 from app.core.payload import REASONS
 from tests.api.rig import DEVICE, Rig, build, settings_of
@@ -38,7 +37,24 @@ def test_a_problem_type_means_one_thing() -> None:
         *(one for one in vars(problems).values() if isinstance(one, problems.ProblemType)),
     }
     assert len({kind.slug for kind in kinds}) == len(kinds)
-    assert {kind.status for kind in kinds} <= {404, 405, 408, 409, 413, 415, 422, 429, 500, 503, 504}
+    assert {kind.status for kind in kinds} <= {
+        400,
+        403,
+        404,
+        405,
+        408,
+        409,
+        413,
+        414,
+        415,
+        421,
+        422,
+        429,
+        431,
+        500,
+        503,
+        504,
+    }
     assert all(kind.retry_after for kind in kinds if kind.status in {429, 503})
 
 
@@ -127,10 +143,8 @@ async def test_an_http_error_of_the_framework_is_a_problem(rig: Rig, extended: F
 
 async def test_a_node_that_has_not_started_gives_503() -> None:
     settings = settings_of()
-    node, store, _, _, _ = build(settings, [])
-
-    application = create_application(node, settings, lambda _application: None)  # type: ignore[arg-type,return-value] # never entered
-    transport = httpx.ASGITransport(application)
+    homing, store, _, _ = build(settings, [])
+    transport = httpx.ASGITransport(homing.application)
     async with httpx.AsyncClient(transport=transport, base_url="http://node-a") as client:
         response = await client.post(f"/v1/devices/{DEVICE}/commands", json={"method": "ok"})
         problem(response, 503, "unavailable")

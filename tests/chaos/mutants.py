@@ -20,14 +20,14 @@ def _class(path: str) -> Any:
 
 def puback_before_store() -> None:
     """PUBACK as soon as a response has come."""
-    dispatcher = _class("app.callbacks.dispatcher.Dispatcher")
-    handle = dispatcher.handle
+    inbox = _class("app.mqtt.inbox.Inbox")
+    handle = inbox.handle
 
     def too_early(self: Any, delivery: Any) -> None:
         delivery.acknowledge()
         handle(self, delivery)
 
-    dispatcher.handle = too_early
+    inbox.handle = too_early
 
 
 def no_adoption() -> None:
@@ -41,19 +41,19 @@ def no_adoption() -> None:
 
 def adoption_throws_away() -> None:
     """What a dead node's session held is acknowledged and forgotten."""
-    client = _class("app.mqtt.paho.PahoMqttClient")
-    drain = client.drain
+    session = _class("app.mqtt.paho_drain.PahoSessionDrain")
+    drain = session.drain
 
     async def in_vain(self: Any, filters: Any, _handler: Any, idle: timedelta) -> Any:
         return await drain(self, filters, lambda delivery: delivery.acknowledge(), idle)
 
-    client.drain = in_vain
+    session.drain = in_vain
 
 
 def stops_without_handing_over() -> None:
     """A node that stops neither unsubscribes nor settles what it has, and ends its session at once."""
 
-    async def hand_over(_self: Any) -> bool:
+    async def hand_over(_self: Any, _steps: Any) -> bool:
         return True
 
     _class("app.node.Node")._hand_over = hand_over
@@ -106,60 +106,61 @@ def publishes_late() -> None:
 
 def wake_ups_lost_and_no_resync() -> None:
     """A caller learns of an outcome only where its response came in."""
-    delivery = _class("app.callbacks.delivery.Delivery")
+    waker = _class("app.callbacks.waker.Waker")
 
-    async def fetch(_self: Any, _ids: Any, _counter: Any) -> None:
+    async def fetch(_self: Any, _ids: Any, _way: Any) -> None:
         pass
 
-    delivery.wake = lambda _self, _command_id, _outcome: None
-    delivery._fetch = fetch
+    waker.wake = lambda _self, _command_id, _outcome: None
+    waker._fetch = fetch
 
 
 def publish_before_register() -> None:
     """The command leaves before it is on record (F1)."""
-    invoker, store = _class("app.commands.invoker.Invoker"), _class("app.store.redis.RedisStateStore")
+    invoker, store = _class("app.commands.invoker.Invoker"), _class("app.store.redis.store.RedisStateStore")
     registration_of, publish, register = invoker._registration, invoker._publish, store.register
     begun: list[Any] = []
 
-    def remember(self: Any, request: Any, profile: Any) -> Any:
-        registration = registration_of(self, request, profile)
-        begun.append((self, profile, request))
-        return registration
+    def remember(self: Any, *asked: Any) -> Any:
+        begun.append(self)
+        return registration_of(self, *asked)
 
     async def send_first(self: Any, registration: Any) -> Any:
-        sender, profile, request = begun.pop()
+        sender = begun.pop()
         now = round(_class("app.system.SystemClock")().wall() * 1_000_000)
-        registered = _class("app.store.base.Registered")(now, now + registration.timeout // timedelta(microseconds=1))
-        as_command = import_module("app.commands.invoker")._as_command
-        publish(sender, profile, request, as_command(registration, registered))
+        command = registration.command(now, now + registration.timeout // timedelta(microseconds=1))
+        pending = sender._open_commands.get(command.id)
+        pending.about(command)
+        publish(sender, command, pending, None)
+        pending.registered = False
         await asyncio.sleep(0.01)
         return await register(self, registration)
 
     invoker._registration, store.register = remember, send_first
-    invoker._publish = lambda _self, _profile, _request, _command: None
+    invoker._publish = lambda _self, _command, _pending, _trace: None
 
 
 def idempotency_ignored() -> None:
     """A retry is a new command (F14)."""
     invoker = _class("app.commands.invoker.Invoker")
     registration_of = invoker._registration
-    invoker._registration = lambda self, request, profile: registration_of(
-        self, replace(request, idempotency_key=None), profile
+    invoker._registration = lambda self, request, *asked: registration_of(
+        self, replace(request, idempotency_key=None), *asked
     )
 
 
 def drops_when_full() -> None:
     """A node that has fifty responses under way acknowledges and drops the others (F54)."""
-    dispatcher = _class("app.callbacks.dispatcher.Dispatcher")
-    handle = dispatcher.handle
+    inbox = _class("app.mqtt.inbox.Inbox")
+    handle = inbox.handle
 
     def drop(self: Any, delivery: Any) -> None:
-        if len(self._settling) > 50:
+        if len(self._arrived) > 50:
             delivery.acknowledge()
         else:
             handle(self, delivery)
 
-    dispatcher.handle = drop
+    inbox.handle = drop
 
 
 def outcome_overwritten() -> None:
@@ -178,19 +179,77 @@ def index_never_ends() -> None:
     _change("common", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
     _change(
         "common",
-        "redis.call('PEXPIREAT', name, at_ms)\n  end\nend\n\n-- What",
-        "redis.call('TIME')\n  end\nend\n\n-- What",
+        "redis.call('PEXPIREAT', name, at_ms)\n  end\nend\n\n-- The field",
+        "redis.call('TIME')\n  end\nend\n\n-- The field",
     )
 
 
 def _change(script: str, old: str, new: str) -> None:
     """Plant a mistake into a Lua script, before it is loaded."""
-    source = (resources.files("app.store") / "lua" / f"{script}.lua").read_text()
+    source = (resources.files("app.store.redis") / "lua" / f"{script}.lua").read_text()
     if source.count(old) != 1:
         raise LookupError(f"{script}.lua has {source.count(old)} times what the mutant is to change; needed is once")
-    kind = _class("app.store.combiner.Script")
+    kind = _class("app.store.redis.combiner.Script")
     of = kind.of
     kind.of = lambda text: of(text.replace(old, new))
+
+
+def old_session_left_behind() -> None:
+    """A node that begins again does not note its old session to be adopted."""
+    cluster = _class("app.cluster.redis.RedisCluster")
+    join = cluster.join
+
+    async def forgetful(self: Any, node: Any, **_replaces: Any) -> None:
+        await join(self, node)
+
+    cluster.join = forgetful
+
+
+def ghosts_in_the_group() -> None:
+    """The same, and the name of the group outlives the memory of sessions: ghosts take their share of it."""
+    old_session_left_behind()
+    module = import_module("app.cluster.redis")
+    lua = module._lua
+
+    def lasting(name: str) -> str:
+        return str(lua(name)).replace("redis.call('PEXPIRE', KEYS[1], ARGV[3])", "")
+
+    module._lua = lasting  # type: ignore[attr-defined]
+
+
+def only_leases_tell() -> None:
+    """A session that has lost its connection waits until the lease of its node has run out."""
+    cluster = _class("app.cluster.redis.RedisCluster")
+    claim = cluster.claim
+
+    async def patient(self: Any, orphan: Any, right: timedelta, **_lost: Any) -> Any:
+        return await claim(self, orphan, right)
+
+    cluster.claim = patient
+
+
+def wills_unheard() -> None:
+    """Nobody acts on what the broker says of dead sessions."""
+    _class("app.callbacks.adopter.Adopter").heard = lambda _self, _notice: None
+
+
+def canary_always_well() -> None:
+    """Canaries die and nobody says so."""
+    _class("app.callbacks.canary.Canary").health = "ok"
+
+
+def canary_never_forgives() -> None:
+    """A node that has missed canaries once is unready for ever."""
+    import_module("app.callbacks.canary").MEMORY_SECONDS = 1e9  # type: ignore[attr-defined]
+
+
+def waits_when_taken_over() -> None:
+    """A node whose session was taken over waits until it may have it back."""
+
+    async def taken_over(_self: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    _class("app.mqtt.paho.PahoMqttClient").taken_over = taken_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +293,13 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(outcome_overwritten, "R15", ("answer_differs", "outcome_changed", "disagree")),
             Mutant(oldest_waiter_wins, "R16", ("wrong_answer",)),
             Mutant(index_never_ends, "R18", ("keys_left",)),
+            Mutant(old_session_left_behind, "R24", ("ghosts",)),
+            Mutant(ghosts_in_the_group, "R25", ("after_unanswered",)),
+            Mutant(only_leases_tell, "R26", ("after_unanswered", "answer_lost", "not_back")),
+            Mutant(wills_unheard, "R3", ("p99_ms",)),
+            Mutant(canary_always_well, "R27", ("unnoticed",)),
+            Mutant(canary_never_forgives, "R27", ("recovered_s",)),
+            Mutant(waits_when_taken_over, "R28", ("not_begun_again",)),
         )
     }
 )

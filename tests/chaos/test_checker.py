@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chaos.checker import INVARIANTS, KINDS, Report, Verdict, check, main
-from app.chaos.history import (
+from app.rig.chaos.checker import INVARIANTS, KINDS, Report, Verdict, check, main
+from app.rig.chaos.history import (
     AnswerAcked,
     Answered,
     End,
@@ -332,7 +332,7 @@ def test_memory_grows_with_commands_and_not_with_events() -> None:
 def test_the_program_prints_the_verdict_and_exits_with_it(tmp_path: Path) -> None:
     def run(*arguments: str) -> tuple[int, str, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "app.chaos.checker", *arguments], capture_output=True, text=True, check=False
+            [sys.executable, "-m", "app.rig.chaos.checker", *arguments], capture_output=True, text=True, check=False
         )
         return done.returncode, done.stdout, done.stderr
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.chaos.history import (
+from app.rig.chaos.history import (
     AnswerAcked,
     Answered,
     End,

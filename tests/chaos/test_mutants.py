@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.chaos.options import ChaosOptions
-from app.chaos.run import run_scenario
+from app.rig.chaos.options import ChaosOptions
+from app.rig.chaos.run import run_scenario
 from tests.chaos.mutants import MUTANTS
 
-pytestmark = [pytest.mark.mutants, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.mutants
 
 
 @pytest.mark.parametrize("name", MUTANTS)

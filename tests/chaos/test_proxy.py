@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.chaos.proxy import HELD_BYTES, Direction, FaultProxy
+from app.rig.chaos.proxy import HELD_BYTES, Direction, FaultProxy
 from tests.waiting import eventually
 
 MILLISECONDS = timedelta(milliseconds=1)
@@ -147,17 +147,24 @@ async def test_latency_delays_each_direction_on_its_own_and_keeps_the_order(prox
 
 
 async def test_jitter_comes_from_the_seed(target: Target) -> None:
+    loop = asyncio.get_running_loop()
+    most = timedelta(seconds=2)
+    arrived: list[int] = []
+
     async def seconds(seed: int) -> float:
-        loop = asyncio.get_running_loop()
         async with FaultProxy("127.0.0.1", target.port, seed=seed) as proxy, connected(proxy) as (reader, writer):
-            proxy.latency(timedelta(), jitter=400 * MILLISECONDS, direction=Direction.UP)
+            proxy.latency(timedelta(), jitter=most, direction=Direction.UP)
             started = loop.time()
             await ask(reader, writer, b"x")
+            arrived.append(seed)
             return loop.time() - started
 
-    for seed in (1, 3):
-        expected = 0.4 * random.Random(seed).random()
-        assert expected <= await seconds(seed) < expected + 0.2
+    seeds = (2, 1)
+    expected = [most.total_seconds() * random.Random(seed).random() for seed in seeds]
+    assert expected[0] > expected[1] + 1
+    took = await asyncio.gather(*(seconds(seed) for seed in seeds))
+    assert all(least <= one for least, one in zip(expected, took, strict=True))
+    assert arrived == [1, 2], "the one with the longer delay came first"
 
 
 async def test_heal_delivers_at_once_what_was_to_come_later(proxy: FaultProxy) -> None:
@@ -186,8 +193,8 @@ async def test_a_blackhole_down_swallows_the_reply_to_what_arrived(proxy: FaultP
         await ask(reader, writer, b"before")
         proxy.blackhole(Direction.DOWN)
         writer.write(b"!")
+        await eventually(lambda: target.received == b"before!")
         await nothing_comes(reader)
-        assert target.received == b"before!"
 
 
 async def test_a_blackhole_up_still_lets_the_target_speak(proxy: FaultProxy, target: Target) -> None:
@@ -207,6 +214,7 @@ async def test_neither_end_nor_reset_passes_a_blackhole(proxy: FaultProxy, targe
         proxy.blackhole()
         one[1].close()
         target.connections[1].transport.abort()
+        await eventually(lambda: target.ended == 1)
         await nothing_comes(two[0])
         assert target.ended == 1, "only the one that was aborted there"
         proxy.heal()

@@ -11,20 +11,18 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
-from app.bench.rights import DEVICE_USER, NODE_USER, PASSWORD, RIG_USER
-from app.chaos.history import HistoryWriter
-from app.chaos.measuring import REFUSED
-from app.chaos.options import ChaosOptions
-from app.chaos.recorder import Recorder
-from app.chaos.rig import Rig, rig_of
-from app.chaos.run import prepare
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from app.rig.chaos.history import HistoryWriter
+from app.rig.chaos.options import ChaosOptions
+from app.rig.chaos.recorder import Recorder
+from app.rig.chaos.rig import Rig, rig_of
+from app.rig.chaos.run import prepare
+from app.rig.chaos.shared_figures import REFUSED
+from app.rig.rights import DEVICE_USER, NODE_USER, PASSWORD, RIG_USER
 from tests.services import require_programs
-
-pytestmark = pytest.mark.timeout(120)
 
 COMMAND, ANSWER = "homing/SN000001/command", "homing/SN000001/response"
 

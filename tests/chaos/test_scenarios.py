@@ -6,20 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from app.chaos.options import ChaosOptions
-from app.chaos.run import run_scenario
-from app.chaos.scenarios import SCENARIOS
-from tests.services import require_programs
-
-pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(autouse=True)
-def services() -> None:
-    require_programs()
+from app.rig.chaos.options import ChaosOptions
+from app.rig.chaos.run import run_scenario
+from app.rig.chaos.scenarios import SCENARIOS
+from app.rig.chaos.stepped import MISSING, library
+from tests.services import require_programs, without_program
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_scenario(name: str, tmp_path: Path) -> None:
+    require_programs()
+    if SCENARIOS[name].steps and library() is None:
+        without_program(MISSING)
     result = await run_scenario(ChaosOptions(scenario=name, short=True, out=tmp_path))
     assert result.passed, (result.history.parent / "report.txt").read_text()

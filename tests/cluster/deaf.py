@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from app.callbacks.delivery import Delivery
+from app.callbacks.waker import Waker
 from app.cli import main
 from app.core.routing import Outcome
 
 
-def lose(_delivery: Delivery, _command_id: str, _outcome: Outcome | None) -> None:
+def lose(_waker: Waker, _command_id: str, _outcome: Outcome | None) -> None:
     """As if Pub/Sub had dropped it."""
 
 
 if __name__ == "__main__":
-    Delivery.wake = lose  # type: ignore[assignment,method-assign]  # this is the fault that the test injects
+    Waker.wake = lose  # type: ignore[assignment,method-assign]  # this is the fault that the test injects
     main()

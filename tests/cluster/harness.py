@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from redis import Redis as RedisClient
 
+from app.core import keys
 from app.core.messages import Publication
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, ServiceProcess
+from tests.waiting import PATIENCE
 
 Json = dict[str, Any]
 
@@ -55,7 +59,7 @@ class NodeProcess(ServiceProcess):
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=1) as response:  # noqa: S310 - our own http URL
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=PATIENCE) as response:  # noqa: S310 - our own http URL
                 return bool(response.status == 200)
         except (urllib.error.URLError, OSError):
             return False
@@ -69,13 +73,21 @@ class Cluster:
     broker: MosquittoProcess
     nodes: list[NodeProcess]
 
+    def end_lease(self, node_id: str) -> None:
+        """As if the time of a dead or frozen node's lease were over; nobody has to wait for that."""
+        with RedisClient.from_url(self.redis.url) as redis:
+            redis.delete(keys.lease(node_id))
+
     def counters(self, name: str) -> list[int]:
         """A counter of every node."""
-        values = []
-        for node in self.nodes:
-            with urllib.request.urlopen(f"{node.url}/v1/nodes", timeout=5) as response:  # noqa: S310
-                values.append(json.load(response)["self"]["counters"].get(name, 0))
-        return values
+        return [self.reported(node.node_id)["counters"].get(name, 0) for node in self.nodes]
+
+    def reported(self, node_id: str) -> Json:
+        """What a node says of itself."""
+        (url,) = (node.url for node in self.nodes if node.node_id == node_id)
+        with urllib.request.urlopen(f"{url}/v1/nodes", timeout=PATIENCE) as response:  # noqa: S310
+            said: Json = json.load(response)["self"]
+            return said
 
 
 @contextmanager
@@ -86,7 +98,9 @@ def cluster_of(
     with ExitStack() as stack:
         nodes = [NodeProcess(f"n{i + 1}", redis, broker, module=module, **env) for i in range(size)]
         for node in nodes:
-            stack.enter_context(node)
+            stack.push(node)
+        with ThreadPoolExecutor(size) as together:
+            list(together.map(NodeProcess.start, nodes))
         yield Cluster(redis, broker, nodes)
         assert not (refused := redis.refusals()), refused
 
@@ -173,7 +187,7 @@ class Caller:
         params: Json,
         *,
         method: str = "cover_open",
-        timeout: str = "20s",
+        timeout: str = "60s",
         **headers: str,
     ) -> tuple[int, Json]:
         """Send a command to node number `node`; the status and the body of the answer."""
@@ -204,7 +218,7 @@ class Caller:
         await asyncio.gather(*(worker() for _ in range(in_flight)))
         return tally
 
-    async def final(self, node: int, command_id: str, within: timedelta) -> Json:
+    async def final(self, node: int, command_id: str, within: timedelta = timedelta(seconds=PATIENCE)) -> Json:
         """Ask a node for a command until it has an outcome."""
         async with asyncio.timeout(within.total_seconds()):
             while True:
@@ -219,5 +233,5 @@ class Caller:
 async def caller(cluster: Cluster) -> AsyncIterator[Caller]:
     """A client for these nodes."""
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=2 * PATIENCE)) as session:
         yield Caller(session, cluster)

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,10 +18,11 @@ import psutil  # type: ignore[import-untyped] # it has no types
 import pyarrow.parquet as pq
 import pytest
 
-from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, free_port, wait_until
+from app.rig.ports import lasting_port
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, wait_until
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 20.0
 AS_DEVICES = {"HOMING_MQTT_USERNAME": "", "HOMING_MQTT_PASSWORD": ""}
 """For a fleet, which may not do what nodes do, and the other way round."""
 
@@ -73,7 +73,6 @@ class Place:
             "HOMING_MQTT_PASSWORD": NODE_PASSWORD,
             "HOMING_PROFILE": "dji",
             "HOMING_CLUSTER_DRAIN_DELAY": "0s",
-            "HOMING_CLUSTER_LEASE": "3s",
         }
 
     def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -121,7 +120,7 @@ def alone(tmp_path: Path, redis_server: RedisProcess, mosquitto: MosquittoProces
 
 
 def nodes_at(url: str) -> list[str]:
-    with urlopen(f"{url}/v1/nodes", timeout=5) as answer:  # noqa: S310 - our own http URL
+    with urlopen(f"{url}/v1/nodes", timeout=PATIENCE) as answer:  # noqa: S310 - our own http URL
         return sorted(node["node_id"] for node in json.load(answer)["nodes"])
 
 
@@ -166,7 +165,7 @@ def test_a_second_node_with_the_same_id_refuses_to_start(place: Place) -> None:
     with place.start("serve", "--port", "0", "--node-id", "twin") as first:
         first.wait_for("node_ready")
         second = place.run("serve", "--port", "0", "--node-id", "twin")
-        assert second.returncode == 1
+        assert second.returncode == 2
         assert second.stderr.splitlines()[-1] == (
             "homing: a live node is called 'twin' already: give this one another HOMING_NODE_ID"
         )
@@ -242,14 +241,14 @@ def test_ports_for_workers_need_workers(alone: Place) -> None:
 
 def workers_at(port: int) -> set[str]:
     """Who answers there, asked several times."""
-    texts = [urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode() for _ in range(5)]
+    texts = [urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE).read().decode() for _ in range(5)]
     return {name for text in texts for name in re.findall(r'homing_build_info\{.*node_id="([^"]+)"', text)}
 
 
 def free_ports(count: int) -> int:
     """The first of so many free ports in a row."""
     while True:
-        first = free_port()
+        first = lasting_port()
         with ExitStack() as stack:
             try:
                 for port in range(first, first + count):
@@ -273,7 +272,7 @@ def test_workers_that_cannot_start_stop_all(place: Place) -> None:
     with place.start("serve", "--port", "0", "--node-id", "w-2") as taken:
         taken.wait_for("node_ready")
         ended = place.run("serve", "--port", "0", "--workers", "2", "--node-id", "w")
-        assert ended.returncode == 1
+        assert ended.returncode == 2
         assert "a live node is called 'w-2' already" in ended.stderr
         assert "Traceback" not in ended.stderr
 
@@ -312,6 +311,50 @@ def test_the_doctor_finds_what_is_wrong(tmp_path: Path) -> None:
     assert rows["store", "persistence"] == rows["broker", "Receive Maximum"] == "warn"
 
 
+def test_the_doctor_refuses_what_serve_refuses(tmp_path: Path) -> None:
+    clustered = (
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        str(lasting_port()),
+    )  # else port + 10,000
+    with MosquittoProcess() as mosquitto, RedisProcess(*clustered) as redis:
+        place = Place(tmp_path, redis, mosquitto)
+        seen, served = place.run("doctor", COLUMNS="250"), place.run("serve", "--port", "0")
+    assert (seen.returncode, served.returncode) == (1, 2)
+    assert rows_of(seen.stdout)["store", "mode"] == "fail"
+    assert "Redis Cluster" in served.stderr
+
+
+def test_the_doctor_names_the_primary_of_a_replica(tmp_path: Path) -> None:
+    with (
+        MosquittoProcess() as mosquitto,
+        RedisProcess() as primary,
+        RedisProcess("--replicaof", f"127.0.0.1 {primary.port}") as redis,
+    ):
+        seen = Place(tmp_path, redis, mosquitto).run("doctor", COLUMNS="250")
+    assert seen.returncode == 1
+    assert rows_of(seen.stdout)["store", "role"] == "fail"
+    assert f"a replica of 127.0.0.1:{primary.port}, which takes no writes" in seen.stdout
+
+
+@pytest.mark.parametrize(
+    ("rest", "sentence"),
+    [
+        ("/abc", "has a path that is no database number"),
+        ("/0?decode_responses=True", "has 'decode_responses' behind its '?', which is not allowed"),
+    ],
+)
+@pytest.mark.parametrize("verb", [["serve", "--port", "0"], ["doctor"]], ids=["serve", "doctor"])
+def test_a_url_that_would_be_misread_is_a_wrong_setting(
+    alone: Place, verb: list[str], rest: str, sentence: str
+) -> None:
+    seen = alone.run(*verb, HOMING_STORE_URL=f"redis://127.0.0.1:1{rest}")
+    assert seen.returncode == 2
+    assert f"HOMING_STORE_URL: {sentence}" in seen.stderr
+    assert "Traceback" not in seen.stderr
+
+
 def test_the_doctor_finds_nobody_there(alone: Place) -> None:
     seen = alone.run("doctor", HOMING_STORE_URL="redis://127.0.0.1:1/0", HOMING_MQTT_URL="mqtt://127.0.0.1:1")
     assert (seen.returncode, seen.stderr) == (1, "")
@@ -340,7 +383,7 @@ def test_the_demo_takes_another_port_when_its_own_is_taken(place: Place) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_demo_ends_quietly_and_quickly(alone: Place, number: signal.Signals) -> None:
+def test_the_demo_ends_quietly(alone: Place, number: signal.Signals) -> None:
     demo = subprocess.Popen(
         _command(["demo", "--port", "0"]),
         env=alone.env | {"PYTHONUNBUFFERED": "1"},
@@ -351,8 +394,6 @@ def test_the_demo_ends_quietly_and_quickly(alone: Place, number: signal.Signals)
     )
     assert demo.stdout is not None
     assert any("Ctrl-C" in line for line in demo.stdout)
-    began = time.monotonic()
     demo.send_signal(number)
     _, said = demo.communicate(timeout=PATIENCE)
     assert (demo.returncode, said) == (0, "")
-    assert time.monotonic() - began < 3.0

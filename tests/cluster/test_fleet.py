@@ -17,9 +17,7 @@ from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
 from app.simulator import FleetOptions, FleetStats, run_simulation
 from tests.services import MosquittoProcess
-from tests.waiting import eventually
-
-TIMEOUT = 10.0
+from tests.waiting import PATIENCE, eventually
 
 
 class Caller:
@@ -32,7 +30,7 @@ class Caller:
     async def start(self) -> None:
         filters = ["thing/product/+/services_reply", "thing/product/+/events"]
         await self._client.start([Subscription(one) for one in filters], self._hear)
-        await asyncio.wait_for(self._client.wait_connected(), TIMEOUT)
+        await asyncio.wait_for(self._client.wait_connected(), PATIENCE)
 
     async def stop(self) -> None:
         await self._client.stop()
@@ -42,7 +40,7 @@ class Caller:
         await self._client.publish(Publication(f"thing/product/{device}/services", json.dumps(body).encode()))
 
     async def next(self) -> tuple[str, Any]:
-        return await asyncio.wait_for(self.heard.get(), TIMEOUT)
+        return await asyncio.wait_for(self.heard.get(), PATIENCE)
 
     def _hear(self, delivery: Delivery) -> None:
         delivery.acknowledge()
@@ -57,7 +55,7 @@ async def fleet_and_caller(
     fleet = asyncio.create_task(run_simulation(options, url, version=version, stats=stats, ready=ready))
     caller = Caller(url, f"caller-{version}")
     try:
-        await asyncio.wait_for(ready.wait(), TIMEOUT)
+        await asyncio.wait_for(ready.wait(), PATIENCE)
         await caller.start()
         yield caller, stats
     finally:
@@ -111,6 +109,6 @@ async def test_the_fleet_comes_back_after_its_broker() -> None:
                     await caller.command("DOCK2", "again", "cover_open")
                 return not caller.heard.empty()
 
-            await eventually(answered, 20)
+            await eventually(answered)
             assert (await caller.next())[1]["tid"] == "again"
             assert stats.received >= 1

@@ -6,23 +6,23 @@ import asyncio
 import json
 import urllib.request
 from collections import Counter
+from collections.abc import Iterable
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from app.latency.arrow import SCHEMA
 from tests.cluster.harness import Caller, Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 ROUND = 600
 
 
-@pytest.mark.timeout(120)
 async def test_a_killed_node_loses_its_open_interval_and_nothing_that_was_closed(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     with (
@@ -34,22 +34,25 @@ async def test_a_killed_node_loses_its_open_interval_and_nothing_that_was_closed
             broker,
             HOMING_LATENCY_LOG_DIR=str(folder),
             HOMING_LATENCY_LOG_INTERVAL="1s",
-            HOMING_CLUSTER_LEASE="1s",
         ) as cluster,
     ):
         async with devices(broker, at_once), caller(cluster) as client:
             answered = await answers(client, range(ROUND), nodes=3)
-            await eventually(lambda: named(folder, "n2"), 10)
-            loading = asyncio.create_task(answers(client, range(ROUND, 3 * ROUND), nodes=3, may_fail=True))
-            await eventually(lambda: temporary(folder, "n2"), 10)
+            await eventually(lambda: named(folder, "n2"))
+            over = asyncio.Event()
+            numbers = takewhile(lambda _: not over.is_set(), count(ROUND))
+            loading = asyncio.create_task(answers(client, numbers, nodes=3, may_fail=True))
+            await eventually(lambda: temporary(folder, "n2"))
             victim = cluster.nodes[1]
             victim.kill()
             closed = {path: path.read_bytes() for path in named(folder)}
             left = temporary(folder, "n2")
+            cluster.end_lease("n2")
+            over.set()
             answered |= await loading
-            await eventually(lambda: same(client), 15)
+            await eventually(lambda: same(client))
             cluster.nodes.pop(1)
-            answered |= await answers(client, range(3 * ROUND, 4 * ROUND), nodes=2)
+            answered |= await answers(client, range(ROUND), nodes=2)
             queues = reported(cluster)["queues"]
             counters = reported(cluster)["counters"]
         assert queues["latency_records"]["bound"] == 50_000
@@ -69,7 +72,7 @@ async def test_a_killed_node_loses_its_open_interval_and_nothing_that_was_closed
         # The next start of the dead node removes what it left behind; the others never look at it.
         assert all(path.exists() for path in left)
         victim.start()
-        await eventually(lambda: reported(Cluster(server, broker, [victim]))["state"] == "ready", 10)
+        await eventually(lambda: reported(Cluster(server, broker, [victim]))["state"] == "ready")
         async with caller(Cluster(server, broker, [victim])) as alone, devices(broker, at_once):
             await answers(alone, range(20), nodes=1)
         victim.stop()
@@ -81,7 +84,7 @@ def at_once(device: Device, command: Json) -> None:
     device.answer(command)
 
 
-async def answers(client: Caller, numbers: range, *, nodes: int, may_fail: bool = False) -> dict[str, str]:
+async def answers(client: Caller, numbers: Iterable[int], *, nodes: int, may_fail: bool = False) -> dict[str, str]:
     """Home node by id of the commands that were answered."""
     found: dict[str, str] = {}
     left = iter(numbers)
@@ -108,7 +111,7 @@ async def same(client: Caller) -> bool:
 
 
 def reported(cluster: Cluster) -> Any:  # noqa: ANN401 - JSON
-    with urllib.request.urlopen(f"{cluster.nodes[0].url}/v1/nodes", timeout=5) as response:  # noqa: S310
+    with urllib.request.urlopen(f"{cluster.nodes[0].url}/v1/nodes", timeout=PATIENCE) as response:  # noqa: S310
         return json.load(response)["self"]
 
 
@@ -149,8 +152,8 @@ def check(rows: list[Json], answered: dict[str, str]) -> None:
         allowed = {"error_code", "progressed_at", "acknowledged_at", "publish_us"}
         assert complete <= allowed | ({"record_us"} if row["forwarded"] else set())
         assert row["registered_at"] <= row["recorded_at"] <= row["deadline_at"]
-        # Estimates on one machine: good to a few milliseconds, however busy it is.
-        assert (row["recorded_at"] - row["received_at"]).total_seconds() > -0.05
-        assert (row["received_at"] - row["registered_at"]).total_seconds() > -0.05
+        # Estimates: good to half of the shortest round trip so far, on a machine that may be busy.
+        assert (row["recorded_at"] - row["received_at"]).total_seconds() > -1
+        assert (row["received_at"] - row["registered_at"]).total_seconds() > -1
         assert 0 < row["register_us"] + row["respond_us"] + row["deliver_us"] <= row["total_us"] + 3
     assert forwarded > 0

@@ -13,8 +13,7 @@ import pytest
 from app.core.messages import Publication
 from tests.cluster.harness import Device, Json, NodeProcess, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess, wait_until
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import PATIENCE
 
 CANARY = "CANARY-7b1f"
 NOISY = {"HOMING_LOG_FORMAT": "json", "HOMING_LOG_LEVEL": "debug"}
@@ -129,5 +128,5 @@ def test_S7_services_that_refuse_a_password_do_not_get_it_into_the_log() -> None
             stack.callback(node.kill)
             node._process = node._launch(node._command())  # not `start`: it never becomes ready
         for node in nodes:
-            assert wait_until(lambda one=node: "node_waits" in one.log_text, 20)  # type: ignore[misc]
+            assert wait_until(lambda one=node: "node_waits" in one.log_text, PATIENCE)  # type: ignore[misc]
             assert CANARY not in node.log_text

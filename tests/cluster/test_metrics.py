@@ -13,9 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster.harness import Caller, Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
 from tests.unit.test_monitoring import LIBRARY, dashboard_queries, metrics_in, recorded, rules
-from tests.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import PATIENCE, eventually
 
 COMMANDS = 900
 SILENT = 15
@@ -45,7 +43,7 @@ class Sums:
         self.families: set[str] = set()
         self._samples: list[tuple[str, dict[str, str], float]] = []
         for node in cluster.nodes:
-            with urllib.request.urlopen(f"{node.url}/metrics", timeout=5) as response:  # noqa: S310 - our own http URL
+            with urllib.request.urlopen(f"{node.url}/metrics", timeout=PATIENCE) as response:  # noqa: S310 - our own http URL
                 text = response.read().decode()
             for family in text_string_to_metric_families(text):
                 self.families.add(family.name)
@@ -63,7 +61,7 @@ async def test_the_sums_are_what_the_client_did(cluster: Cluster) -> None:
     async with devices(cluster.broker, answer_but_the_silent), caller(cluster) as client:
         tally = await client.many(COMMANDS, 32)
         timed_out = await asyncio.gather(
-            *(client.command(n, f"SN-S{n}", {}, method="silent", timeout="200ms") for n in range(SILENT))
+            *(client.command(n, f"SN-S{n}", {}, method="silent", timeout="1s") for n in range(SILENT))
         )
         for number in range(CANCELLED):  # each by another node than its home
             _, sent = await client.command(number, "SN-C", {}, method="silent", Prefer="respond-async")
@@ -96,7 +94,7 @@ async def test_the_sums_are_what_the_client_did(cluster: Cluster) -> None:
     assert 2 * everything < calls
     assert 0 < trips == sums.of("homing_store_wait_seconds_count") < calls
     spent = sums.of("homing_command_seconds_sum", outcome="timed_out")
-    assert 0.2 * SILENT <= spent < 5 * SILENT
+    assert SILENT <= spent < 100 * SILENT, "in seconds"
 
 
 async def test_dashboard_and_rules_find_what_they_ask_for_in_a_node_under_load(cluster: Cluster) -> None:

@@ -8,12 +8,10 @@ from collections.abc import Iterator
 import pytest
 from redis.asyncio import Redis
 
-from app.callbacks.dispatcher import MOST_REFUSED
+from app.mqtt.inbox import MOST_REFUSED
 from tests.cluster.harness import Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
 
 SPOILT = 300
 """More than the Receive Maximum of a node: unacknowledged, they would leave it deaf."""
@@ -38,13 +36,13 @@ async def test_refused_responses_do_not_make_a_node_deaf(cluster: Cluster) -> No
         await asyncio.gather(
             *(client.command(0, f"SN{n}", {"n": n}, timeout="60s", Prefer="respond-async") for n in range(SPOILT))
         )
-        await eventually(lambda: len(held) == SPOILT, 10)
+        await eventually(lambda: len(held) == SPOILT)
         await _spoil_records(cluster)
         for command in held:
             device.answer(command)
-        await eventually(lambda: sum(cluster.counters("drop.store_refused")) == SPOILT - MOST_REFUSED, 10)
+        await eventually(lambda: sum(cluster.counters("drop.store_refused")) == SPOILT - MOST_REFUSED)
         answers = await asyncio.gather(
-            *(client.command(0, f"OTHER{n}", {"n": n}, method="cover_close", timeout="5s") for n in range(SPOILT))
+            *(client.command(0, f"OTHER{n}", {"n": n}, method="cover_close") for n in range(SPOILT))
         )
     assert [status for status, _ in answers] == [200] * SPOILT
 

@@ -15,8 +15,6 @@ from redis.asyncio import Redis
 from tests.cluster.harness import Cluster, Device, Json, NodeProcess, caller, devices
 from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess
 
-pytestmark = pytest.mark.timeout(120)
-
 NEXT_USER, NEXT_PASSWORD = "homing-2", "the-next-one"
 
 

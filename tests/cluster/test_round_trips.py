@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
-import pytest
 from redis.asyncio import Redis
 
 from tests.cluster.harness import Device, Json, caller, cluster_of, devices
@@ -13,7 +10,6 @@ from tests.services import MosquittoProcess, RedisProcess
 COUNT = 500
 
 
-@pytest.mark.timeout(120)
 async def test_a_command_costs_two_round_trips_to_redis() -> None:
     def at_once(device: Device, command: Json) -> None:
         device.answer(command)
@@ -26,15 +22,14 @@ async def test_a_command_costs_two_round_trips_to_redis() -> None:
     ):
         redis = Redis.from_url(server.url)
         async with devices(broker, at_once), caller(cluster) as client:
-            began = time.monotonic()
             before = await _scripts(redis), await _reads(redis)
             tally = await client.many(COUNT, 32)
             scripts, reads = await _scripts(redis) - before[0], await _reads(redis) - before[1]
         await redis.aclose()
-        renewals = len(cluster.nodes) * (int(time.monotonic() - began) + 1)  # of the leases, once a second
     assert tally.states == {"succeeded": COUNT}
     assert tally.forwarded > 0
-    assert 2 * COUNT <= scripts <= 2 * COUNT + renewals
+    # Leases are renewed meanwhile, for as long as it takes; a third step would be as many again as there are commands.
+    assert 2 * COUNT <= scripts < 2.5 * COUNT
     # Nothing else was asked, and what queued up travelled together: fewer packets than steps.
     assert reads < 2 * COUNT
 

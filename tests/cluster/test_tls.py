@@ -13,13 +13,12 @@ import pytest
 from app.core.errors import StoreUnavailableError
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from app.store.redis_doctor import inspect
+from app.rig.ports import lasting_port
+from app.store.redis.doctor import inspect
 from app.system import SystemClock
 from tests.cluster.harness import Device, Json, caller, cluster_of, devices
-from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, find_binary, free_port
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, find_binary
 from tests.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ async def test_commands_over_tls_to_broker_and_store(certificates: Certificates)
     def at_once(device: Device, command: Json) -> None:
         device.answer(command)
 
-    mqtt_port, redis_port = free_port(), free_port()
+    mqtt_port, redis_port = lasting_port(), lasting_port()
     with (
         MosquittoProcess(*broker_lines(certificates, mqtt_port)) as broker,
         RedisProcess(*redis_options(certificates, redis_port)) as redis,
@@ -90,7 +89,7 @@ async def test_commands_over_mutual_tls_where_the_certificate_names_the_user(cer
     def at_once(device: Device, command: Json) -> None:
         device.answer(command)
 
-    mqtt_port, redis_port = free_port(), free_port()
+    mqtt_port, redis_port = lasting_port(), lasting_port()
     mutual = ("require_certificate true", "use_identity_as_username true")
     files = f"ssl_certfile={certificates.node_certificate}&ssl_keyfile={certificates.node_key}"
     with (
@@ -123,7 +122,7 @@ async def test_commands_over_mutual_tls_where_the_certificate_names_the_user(cer
 
 
 async def test_a_broker_that_no_authority_vouches_for_is_refused(certificates: Certificates) -> None:
-    port = free_port()
+    port = lasting_port()
     with MosquittoProcess(*broker_lines(certificates, port)):
         counters: Counter[str] = Counter()
         options = MqttOptions.from_url(f"mqtts://127.0.0.1:{port}", client_id="careful")

@@ -19,10 +19,10 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from tests.services import DEPLOY, NODE_USER
+from tests.waiting import PATIENCE
 
 ROOT: Final = Path(__file__).parents[2]
 IMAGE: Final = "homing:dev"
-READY_SECONDS: Final = 30.0
 PASSWORD: Final = "for-tests-only"
 """Not that of the files in deploy/, into which it has to be put."""
 SERVICES: Final = {
@@ -74,7 +74,7 @@ def compose_command() -> list[str]:
 def status_of(url: str) -> tuple[int, str]:
     """HTTP status and body of a GET; 0 when nobody answers."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - our own http URL
+        with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - our own http URL
             return response.status, response.read().decode()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()
@@ -82,7 +82,7 @@ def status_of(url: str) -> tuple[int, str]:
         return 0, str(error)
 
 
-def until_status(url: str, wanted: int, within: float = READY_SECONDS) -> str:
+def until_status(url: str, wanted: int, within: float = PATIENCE) -> str:
     """Wait until a URL answers with this status; the body."""
     deadline = time.monotonic() + within
     while True:

@@ -16,10 +16,12 @@ import aiohttp
 import docker
 import pytest
 
+from app.rig.ports import lasting_port
 from tests.containers.engine import IMAGE, ROOT, compose_command, require_images, until_status
-from tests.services import free_port, wait_until
+from tests.services import wait_until
+from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 NEXT_IMAGE = "homing:next"
 COMPOSE_FILE = ROOT / "deploy" / "compose.yaml"
@@ -62,7 +64,7 @@ class Stack:
 def stack() -> Iterator[Stack]:
     command = compose_command()
     require_images()
-    ports = {name: str(free_port()) for name in ("HOMING_PORT", "HOMING_PORT_1", "HOMING_PORT_2", "HOMING_PORT_3")}
+    ports = {name: str(lasting_port()) for name in ("HOMING_PORT", "HOMING_PORT_1", "HOMING_PORT_2", "HOMING_PORT_3")}
     running = Stack(
         command,
         f"homing-test-{os.getpid()}",
@@ -99,7 +101,9 @@ def test_the_latency_log_is_written_to_its_volume(stack: Stack) -> None:
     node = docker.from_env().containers.get(stack.compose("ps", "-q", "node-1").strip())
     search = "import pathlib; print(*pathlib.Path('/var/lib/homing/latency').rglob('*.parquet'))"
 
-    assert wait_until(lambda: bool(node.exec_run(["python", "-c", search]).output.split()), timeout=20, interval=0.2)
+    assert wait_until(
+        lambda: bool(node.exec_run(["python", "-c", search]).output.split()), timeout=PATIENCE, interval=0.2
+    )
 
 
 def test_S9_nodes_and_devices_have_the_rights_they_need_and_nobody_else_has_any(stack: Stack) -> None:

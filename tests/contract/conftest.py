@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.store.base import StateStore
+from app.store.state import StateStore
 from tests.contract.store_backends import (
     Backend,
     MemoryBackend,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from datetime import timedelta
 from itertools import count
 from typing import Protocol
@@ -15,10 +14,10 @@ from app.core.command import CommandState
 from app.core.identifiers import command_id
 from app.core.routing import Outcome
 from app.core.wakeup import decode_wake_up
-from app.store.base import StateStore
-from app.store.memory import MemoryStateStore
-from app.store.redis import RedisStateStore
-from app.system import SystemClock
+from app.store.memory.store import MemoryStateStore
+from app.store.redis.store import RedisStateStore
+from app.store.state import StateStore
+from tests.stores import redis_store
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(milliseconds=30)
@@ -100,7 +99,7 @@ class RedisBackend:
         await self.woken()
 
     async def open(self) -> StateStore:
-        store = RedisStateStore(self._node_url, clock=SystemClock(), counters=Counter())
+        store = redis_store(self._node_url)
         self._stores.append(store)
         await store.start()
         return store
@@ -188,6 +187,7 @@ def answer(
     expectation: int = 0,
     topic: str | None = None,
     device: str | None = None,
+    profile: str = "",
 ) -> Answer:
     """What the device answers to the command on one of its topics."""
     place = registered.expectations[expectation]
@@ -200,4 +200,5 @@ def answer(
         state=state,
         result=result,
         error=error,
+        profile=profile,
     )

@@ -13,7 +13,7 @@ from app.core.callback import Answer, Correlation, Registration
 from app.core.command import OPEN_STATES, Command, CommandState
 from app.core.reception import Reception, reception_of
 from app.core.routing import Outcome, Recorded
-from app.store.base import Finished, Joined, Registered
+from app.store.commands import Finished, Joined, Registered
 
 S = CommandState
 ORDER_OF_STATES = [S.PENDING, S.SENT, S.ACKNOWLEDGED, S.RUNNING]
@@ -63,6 +63,7 @@ class Row:
     by: str | None = None
     reception: Reception | None = None
     progress: bytes | None = None
+    sender: str | None = None
     late: dict[str, Any] | None = None
     freed: set[str] = field(default_factory=set)
     """Topics by order that the command does not keep occupied after its outcome."""
@@ -97,6 +98,8 @@ class Model:
         for row in reversed(self.rows.values()):
             old = row.registration
             if new.idempotency_key and (old.device_id, old.idempotency_key) == (new.device_id, new.idempotency_key):
+                if row.state is S.UNSENT:
+                    break
                 return self._join(row, new)
         if self._busy(new):
             return "DeviceBusyError"
@@ -131,6 +134,9 @@ class Model:
         topics = [one.topic for one in row.registration.expectations]
         if row.registration.device_id != answer.device_id or answer.topic not in topics:
             return ("mismatch", identity, None, ())
+        if answer.profile not in ("", row.registration.profile):
+            by_id = answer.correlation is Correlation.ID
+            return ("mismatch", identity, None, ()) if by_id else ("unknown", None, None, ())
         if row.open and answer.state is S.RUNNING:
             row.state, row.progress = S.RUNNING, answer.result
             return ("progress", identity, None, waiting)
@@ -156,23 +162,29 @@ class Model:
             return self.rows.get(self.values.get((answer.topic, answer.value), ""))
         return next((row for row in self.rows.values() if row.occupies(answer.topic)), None)
 
-    def finish(self, identity: str, end: CommandState, error: bytes | None) -> Plain:
+    def finish(self, identity: str, end: CommandState, error: bytes | None, finisher: str = "") -> Plain:
         row = self.rows.get(identity)
         if row is None:
             return "CommandNotFoundError"
         if not row.open:
             return ("lost", row.outcome())
-        if end is S.UNSENT and row.state in (S.ACKNOWLEDGED, S.RUNNING):
+        if end is S.UNSENT and (row.state in (S.ACKNOWLEDGED, S.RUNNING) or row.sender not in (None, finisher)):
             return "IllegalTransitionError"
         row.state, row.error = end, error
         if end not in (S.TIMED_OUT, S.CANCELLED) or not row.registration.quarantine:
             row.freed.update(one.topic for one in row.registration.expectations)
         return ("won", row.outcome())
 
-    def mark(self, identity: str, state: CommandState) -> None:
+    def mark(self, identity: str, state: CommandState, sender: str | None) -> bool:
         row = self.rows.get(identity)
-        if row is not None and row.open and ORDER_OF_STATES.index(row.state) < ORDER_OF_STATES.index(state):
-            row.state = state
+        if row is None or not row.open:
+            return False
+        if row.state is state and sender is not None and row.sender == sender:
+            return True
+        if ORDER_OF_STATES.index(row.state) >= ORDER_OF_STATES.index(state):
+            return False
+        row.state, row.sender = state, sender or row.sender
+        return True
 
     def outcomes(self, identities: list[str]) -> Plain:
         found: list[Plain] = []

@@ -7,7 +7,7 @@ from datetime import timedelta
 from app.core.command import CommandState
 from app.core.identifiers import PARTITIONS
 from app.core.routing import Outcome
-from app.store.base import StateStore
+from app.store.state import StateStore
 
 ALL_PARTITIONS = range(PARTITIONS)
 NO_GRACE = timedelta()

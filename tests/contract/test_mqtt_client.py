@@ -13,13 +13,16 @@ from paho.mqtt import publish
 
 from app.core.errors import BrokerUnavailableError, InvalidInputError
 from app.core.messages import Publication, ReceivedMessage
-from app.mqtt.base import Delivery, MqttClient, Subscription
-from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
+from app.mqtt.base import Delivery, MqttClient, SessionDrain, Subscription
+from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
+from app.mqtt.paho_drain import PahoSessionDrain
 from tests.services import MosquittoProcess
+from tests.waiting import PATIENCE
 
-PATIENCE = 10.0
+IDLE = timedelta(seconds=1)
+"""As long as in life: a busy broker may take a moment for what it holds."""
 
 
 class Inbox:
@@ -69,10 +72,17 @@ class Bench:
         if self.implementation == "loopback":
             client = LoopbackMqttClient(self._loopback, client_id, self.counters)
         else:
-            url = self._find_broker().url
-            client = PahoMqttClient(MqttOptions.from_url(url, client_id=client_id, version=self.version), self.counters)
+            client = PahoMqttClient(self._options(client_id), self.counters)
         self.clients.append(client)
         return client
+
+    def drain(self, client_id: str) -> SessionDrain:
+        if self.implementation == "loopback":
+            return LoopbackSessionDrain(self._loopback, client_id, self.counters)
+        return PahoSessionDrain(self._options(client_id), self.counters)
+
+    def _options(self, client_id: str) -> MqttOptions:
+        return MqttOptions.from_url(self._find_broker().url, client_id=client_id, version=self.version)
 
     async def started(self, handler: Inbox, *filters: str, client_id: str = "") -> MqttClient:
         client = self.client(client_id)
@@ -188,6 +198,22 @@ async def test_a_kept_session_collects_messages(bench: Bench) -> None:
     inbox = Inbox()
     await bench.started(inbox, bench.topic("#"), client_id=bench.prefix)
     assert [message.payload for message in await inbox.wait_for(1)] == [b"published while away"]
+
+
+async def test_a_session_that_was_left_is_emptied_and_ended(bench: Bench) -> None:
+    first = await bench.started(Inbox(), bench.topic("#"), client_id=bench.prefix)
+    await first.stop(keep_session=True)
+    other = await bench.started(Inbox())
+    await other.publish(Publication(bench.topic("a"), b"parked"))
+    drained = Inbox()
+    assert await bench.drain(bench.prefix).drain([bench.topic("#")], drained, IDLE) == 1
+    assert drained.payloads == [b"parked"]
+
+    await other.publish(Publication(bench.topic("a"), b"for nobody"))
+    inbox = Inbox()
+    await bench.started(inbox, bench.topic("#"), client_id=bench.prefix)
+    await other.publish(Publication(bench.topic("a"), b"new"))
+    assert [message.payload for message in await inbox.wait_for(1)] == [b"new"]
 
 
 async def test_an_exception_in_the_handler_does_not_end_the_link(bench: Bench) -> None:

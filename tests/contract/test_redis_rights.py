@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import AuthenticationError
 
-from app.cluster.base import NodeInfo
+from app.cluster.directory import NodeInfo
 from app.cluster.redis import RedisCluster
+from app.cluster.wakeups import Hearing
 from app.core.command import CommandState
 from app.core.errors import UnavailableError
 from app.core.identifiers import partition_of
-from app.store.base import Query
-from app.store.redis import RedisStateStore
-from app.store.redis_doctor import inspect
-from app.store.redis_rights import CHANNELS, COMMANDS, KEYS
-from app.system import SystemClock
+from app.store.commands import Query
+from app.store.redis.doctor import inspect
+from app.store.redis.rights import CHANNELS, COMMANDS, KEYS
+from app.store.redis.store import RedisStateStore
+from app.system import SystemClock, new_charter
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, RedisProcess
-from tests.waiting import eventually
+from tests.stores import redis_store
+from tests.waiting import PATIENCE, eventually
 
 RULES = next(
     line.split()[2:]
@@ -40,6 +43,34 @@ def test_the_acl_of_redis_is_what_the_doctor_asks_for() -> None:
         [*(f"+{one}" for one in COMMANDS), *(f"~{one}" for one in KEYS), *(f"&{one}" for one in CHANNELS)]
     )
     assert [rule for rule in RULES if rule not in GRANTS][2:] == ["resetkeys", "resetchannels", "-@all"]
+
+
+class ShippedRedis(RedisProcess):
+    """A Redis with deploy/redis/users.acl as it is."""
+
+    def _command(self) -> Sequence[str]:
+        command = super()._command()
+        (self.folder / "users.acl").write_text((DEPLOY / "redis" / "users.acl").read_text())
+        return command
+
+
+async def test_what_nodes_wrote_is_there_after_a_restart_and_only_who_logs_in_reads_it() -> None:
+    """Redis loads its AOF as the default user: what scripts wrote is dropped where that user has no rights."""
+    with ShippedRedis() as server:
+        store = redis_store(server.node_url)
+        await store.start()
+        command = registration("SN1")
+        await store.register(command)
+        await store.close()
+        await asyncio.to_thread(server.restart)
+        store = redis_store(server.node_url)
+        await store.start()
+        [read] = await store.get([command.command_id])
+        await store.close()
+        async with Redis(port=server.port) as anybody:
+            with pytest.raises(AuthenticationError):
+                await anybody.ping()
+    assert read is not None
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +98,7 @@ def url_of(server: RedisProcess) -> str:
 
 async def everything(url: str) -> None:
     """All that nodes do to Redis, down to the rare branches of the scripts."""
-    store = RedisStateStore(url, clock=SystemClock(), counters=Counter())
+    store = redis_store(url)
     await store.start()
     try:
         await of_commands(store)
@@ -104,12 +135,12 @@ async def of_nodes(url: str) -> None:
     members = [
         RedisCluster(
             url,
-            lease=timedelta(seconds=1.5),
+            lease=timedelta(seconds=5),
             session_life=MINUTE,
             clock=SystemClock(),
             counters=Counter(),
-            on_wake=lambda *_: None,
-            on_resubscribed=heard.set,
+            new_charter=new_charter,
+            hearing=Hearing(lambda *_: None, heard.set, lambda _: None),
             on_failure=lambda _: None,
         )
         for _ in range(2)
@@ -117,7 +148,7 @@ async def of_nodes(url: str) -> None:
     member, other = members
     try:
         await member.join(living)
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), PATIENCE)
         await member.still_member(living.client_id)
         await member.nodes()
         dead = NodeInfo("n2", "02", "homing-n2-02", 0.0, ("x",))
@@ -127,7 +158,10 @@ async def of_nodes(url: str) -> None:
         await member.claim(orphan, MINUTE)
         await member.adopted(orphan)
         await eventually(lambda: member.listening)
-        await asyncio.sleep(1.1)  # a heartbeat: PUBLISH to our own channel
+        subscribed_at = member._listener._heard_at
+        await eventually(lambda: member._listener._heard_at > subscribed_at)  # a heartbeat: PUBLISH to our own channel
+        await member.carry("n2", "a canary")
+        await member.join(NodeInfo("n1", "03", "homing-n1-03", 0.0, ("x",)), replaces=living)
         await member.drain()
     finally:
         for one in members:
@@ -136,7 +170,7 @@ async def of_nodes(url: str) -> None:
 
 async def test_S9_the_grants_are_enough(server: RedisProcess, admin: Redis) -> None:
     await allow(admin, *GRANTS)
-    await asyncio.wait_for(everything(url_of(server)), 20)
+    await asyncio.wait_for(everything(url_of(server)), PATIENCE)
     assert await admin.acl_log() == []
 
 
@@ -151,7 +185,7 @@ async def test_S9_each_grant_is_needed_and_the_doctor_names_the_one_that_lacks(
 
     work = asyncio.create_task(everything(url_of(server)))
     try:
-        await eventually(refused, 15)
+        await eventually(refused)
     finally:
         work.cancel()
         with suppress(asyncio.CancelledError, UnavailableError, ValueError, TimeoutError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -14,7 +15,8 @@ from app.core.errors import (
 )
 from app.core.identifiers import partition_of
 from app.core.routing import Recorded, Verdict
-from app.store.base import Query, StateStore
+from app.store.commands import Query
+from app.store.state import StateStore
 from tests.contract.store_backends import (
     MINUTE,
     MOMENT,
@@ -25,6 +27,9 @@ from tests.contract.store_backends import (
     registration,
 )
 from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE, state_of, swept
+
+SHORT = timedelta(seconds=1)
+"""A retention that ends during the test, and not between two of its steps."""
 
 
 class TestSweep:
@@ -113,11 +118,11 @@ class TestExpiry:
         assert (await store.respond(answer(wanted), "node-a")).verdict is Verdict.WON
 
     async def test_the_retention_begins_anew_with_the_outcome(self, backend: Backend, store: StateStore) -> None:
-        wanted = registration(timeout=MOMENT, retention=10 * MOMENT)
+        wanted = registration(timeout=MOMENT, retention=timedelta(seconds=3))
         await store.register(wanted)
-        await backend.advance(7 * MOMENT)
+        await backend.advance(timedelta(seconds=2))
         assert (await store.respond(answer(wanted), "node-a")).verdict is Verdict.WON
-        await backend.advance(7 * MOMENT)
+        await backend.advance(timedelta(seconds=2))
         assert await state_of(store, wanted.command_id) is CommandState.SUCCEEDED
 
     async def test_F36_after_the_last_ttl_nothing_remains(self, backend: Backend, store: StateStore) -> None:
@@ -129,7 +134,7 @@ class TestExpiry:
                 *places,
                 key=f"k{i}" if i % 2 else None,
                 timeout=MOMENT,
-                retention=3 * MOMENT,
+                retention=SHORT,
                 quarantine=2 * MOMENT,
             )
             await store.register(one)
@@ -141,7 +146,7 @@ class TestExpiry:
         assert await backend.size() > 0
         await backend.advance(2 * MOMENT)
         await swept(store)  # and nobody ever sweeps again
-        await backend.advance(5 * MOMENT)
+        await backend.advance(SHORT + 2 * MOMENT)
         assert await backend.size() == 0
 
     async def test_F36_without_any_sweep_nothing_remains_either(self, backend: Backend, store: StateStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 
@@ -15,7 +16,8 @@ from app.core.errors import (
 )
 from app.core.identifiers import partition_of
 from app.core.routing import Outcome
-from app.store.base import Finished, Query, Registered, StateStore
+from app.store.commands import Finished, Query, Registered
+from app.store.state import StateStore
 from tests.contract.store_backends import (
     Backend,
     answer,
@@ -100,6 +102,34 @@ class TestMark:
         await store.register(wanted)
         await store.mark(wanted.command_id, CommandState.ACKNOWLEDGED)
         assert await state_of(store, wanted.command_id) is CommandState.ACKNOWLEDGED
+
+    async def test_of_several_nodes_one_takes_over_to_send(self, store: StateStore, other_node: StateStore) -> None:
+        wanted = registration()
+        await store.register(wanted)
+        stores = (store, other_node)
+        claims = await asyncio.gather(
+            *(stores[i % 2].mark(wanted.command_id, CommandState.SENT, f"node-{i}") for i in range(6))
+        )
+        assert sorted(claims) == [False] * 5 + [True]
+        winner = f"node-{claims.index(True)}"
+        assert await store.mark(wanted.command_id, CommandState.SENT, winner)  # the first reply was lost
+        assert not await store.mark(wanted.command_id, CommandState.SENT)
+        with pytest.raises(IllegalTransitionError):  # its home was only slow, and finds that it never sent it
+            await store.finish(wanted.command_id, CommandState.UNSENT, "node-a")
+        assert (await store.finish(wanted.command_id, CommandState.UNSENT, winner)).won
+        assert not await store.mark(wanted.command_id, CommandState.SENT, winner)
+
+    async def test_what_was_sent_or_ended_is_taken_over_by_nobody(self, store: StateStore) -> None:
+        for state in (CommandState.SENT, CommandState.ACKNOWLEDGED):
+            wanted = registration()
+            await store.register(wanted)
+            assert await store.mark(wanted.command_id, state)
+            assert not await store.mark(wanted.command_id, CommandState.SENT, "node-b")
+        cancelled = registration()
+        await store.register(cancelled)
+        await store.finish(cancelled.command_id, CommandState.CANCELLED, "node-a")
+        assert not await store.mark(cancelled.command_id, CommandState.SENT, "node-b")
+        assert not await store.mark(new_id("dock-1"), CommandState.SENT, "node-b")
 
     async def test_the_unknown_is_ignored(self, backend: Backend, store: StateStore) -> None:
         for unknown in (new_id("dock-1"), "no command id"):

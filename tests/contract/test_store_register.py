@@ -1,4 +1,4 @@
-"""What `register` promises, for every state store: the sentences of the port (app/store/base.py)."""
+"""What `register` promises, for every state store: the sentences of the port (app/store/commands.py)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from datetime import timedelta
 
 import pytest
 
+from app.core.callback import Registration
 from app.core.command import CommandState
 from app.core.errors import (
     DeviceBusyError,
     IdempotencyMismatchError,
 )
 from app.core.routing import Recorded, Verdict
-from app.store.base import Joined, Registered, StateStore
+from app.store.commands import Joined, Registered
+from app.store.state import StateStore
 from tests.contract.store_backends import (
     MINUTE,
     MOMENT,
@@ -140,6 +142,65 @@ class TestIdempotencyKey:
         await store.respond(answer(first), "node-a")
         await backend.advance(2 * MOMENT)
         assert isinstance(await store.register(registration(key="k", fingerprint="g")), Registered)
+
+
+class TestKeyOfAnUnsentCommand:
+    async def unsent(self, store: StateStore) -> Registration:
+        first = registration(key="k", fingerprint="f")
+        await store.register(first)
+        await store.finish(first.command_id, CommandState.UNSENT, "node-a")
+        return first
+
+    async def test_it_is_free_and_then_stands_for_the_next(self, store: StateStore, other_node: StateStore) -> None:
+        first = await self.unsent(store)
+        second = registration(key="k", fingerprint="f", home="node-b")
+        assert isinstance(await other_node.register(second), Registered)
+        third = await store.register(registration(key="k", fingerprint="f"))
+        assert isinstance(third, Joined)
+        assert third.command.id == second.command_id
+        assert await state_of(store, first.command_id) is CommandState.UNSENT
+
+    async def test_a_different_command_may_have_it(self, store: StateStore) -> None:
+        await self.unsent(store)
+        assert isinstance(await store.register(registration(key="k", fingerprint="g")), Registered)
+
+    async def test_of_five_tries_at_once_one_registers_and_four_join(
+        self, store: StateStore, other_node: StateStore
+    ) -> None:
+        await self.unsent(store)
+        tries = [registration(key="k", fingerprint="f", home=f"node-{i}") for i in range(5)]
+        replies = await asyncio.gather(*((store, other_node)[i % 2].register(one) for i, one in enumerate(tries)))
+        assert sorted(type(one).__name__ for one in replies) == ["Joined"] * 4 + ["Registered"]
+
+    async def test_the_end_of_its_first_command_leaves_it_to_the_next(
+        self, backend: Backend, store: StateStore
+    ) -> None:
+        first = registration(key="k", retention=MOMENT)
+        await store.register(first)
+        await store.finish(first.command_id, CommandState.UNSENT, "node-a")
+        second = registration(key="k")
+        await store.register(second)
+        await backend.advance(2 * MOMENT)
+        assert await store.get([first.command_id]) == [None]
+        joined = await store.register(registration(key="k"))
+        assert isinstance(joined, Joined)
+        assert joined.command.id == second.command_id
+
+    async def test_a_late_answer_stays_with_the_command_that_it_names(self, store: StateStore) -> None:
+        first = await self.unsent(store)
+        second = registration(key="k", fingerprint="f")
+        await store.register(second)
+        late = await store.respond(answer(first), "node-a")
+        assert (late.verdict, late.command_id) == (Verdict.LATE, first.command_id)
+        assert await state_of(store, second.command_id) is CommandState.PENDING
+        assert (await store.respond(answer(second), "node-a")).verdict is Verdict.WON
+
+    @pytest.mark.parametrize("end", [CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.SUCCEEDED])
+    async def test_every_other_end_is_replayed(self, store: StateStore, end: CommandState) -> None:
+        first = registration(key="k")
+        await store.register(first)
+        await store.finish(first.command_id, end, "node-a")
+        assert isinstance(await store.register(registration(key="k")), Joined)
 
 
 class TestBusyDevice:

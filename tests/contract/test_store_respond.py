@@ -1,4 +1,4 @@
-"""What `respond` promises, for every state store: the sentences of the port (app/store/base.py)."""
+"""What `respond` promises, for every state store: the sentences of the port (app/store/commands.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from app.core.errors import (
 )
 from app.core.reception import Reception
 from app.core.routing import Outcome, Recorded, Verdict
-from app.store.base import Finished, Registered, StateStore
+from app.store.commands import Finished, Registered
+from app.store.state import StateStore
 from tests.contract.store_backends import (
     Backend,
     answer,
@@ -248,6 +249,21 @@ class TestRespond:
         garbage = answer(registration())
         garbage.value = value
         assert await store.respond(garbage, "node-a") == Recorded(Verdict.UNKNOWN)
+
+    @pytest.mark.parametrize(
+        ("place", "verdict"),
+        [(None, Verdict.MISMATCH), (by_value("flight-7"), Verdict.UNKNOWN), (by_order(), Verdict.UNKNOWN)],
+        ids=["id", "value", "order"],
+    )
+    async def test_only_the_commands_own_profile_may_read_its_answer(
+        self, store: StateStore, place: Expectation | None, verdict: Verdict
+    ) -> None:
+        wanted = registration("dock-1", *([place] if place else []))
+        await store.register(wanted)
+        foreign = await store.respond(answer(wanted, CommandState.FAILED, profile="another"), "node-b")
+        assert foreign.verdict is verdict
+        assert await state_of(store, wanted.command_id) is CommandState.PENDING
+        assert (await store.respond(answer(wanted, profile="dji"), "node-b")).verdict is Verdict.WON
 
     async def test_a_command_with_an_id_is_never_matched_by_order(self, store: StateStore) -> None:
         wanted = registration()

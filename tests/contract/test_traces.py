@@ -7,7 +7,7 @@ from dataclasses import replace
 from app.core.callback import Correlation, Expectation
 from app.core.command import CommandState
 from app.core.routing import Verdict
-from app.store.base import StateStore
+from app.store.state import StateStore
 from tests.contract.store_backends import Backend, answer, by_order, by_value, registration, topic_of
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from app.cli.server import GRACE_SECONDS
-from app.node import STOP_BUDGET
+from app.services import STOP_SECONDS
 from app.settings import load_settings
 from tests.deploy.test_kubernetes import known_variables
 
@@ -61,7 +61,7 @@ def test_S9_nodes_log_in_and_all_passwords_can_be_replaced(services: dict[str, d
 
 def test_a_node_has_the_time_that_it_takes_to_stop(services: dict[str, dict[str, Any]]) -> None:
     drain = load_settings(_env_file=None).cluster.drain_delay.total_seconds()
-    assert float(services["node-1"]["stop_grace_period"].removesuffix("s")) >= drain + GRACE_SECONDS + STOP_BUDGET
+    assert float(services["node-1"]["stop_grace_period"].removesuffix("s")) >= drain + GRACE_SECONDS + STOP_SECONDS
 
 
 def test_nothing_runs_as_root_or_can_write_to_its_root_file_system(services: dict[str, dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from dotenv import dotenv_values
 
 from app import __version__, metrics
 from app.cli.server import GRACE_SECONDS
-from app.main import build_application
-from app.node import STOP_BUDGET
+from app.main import Homing, open_adapters
 from app.profiles.loader import load_profiles
+from app.services import STOP_SECONDS
 from app.settings import PREFIX, Settings, load_settings
 from tests.deploy.rendering import KUBERNETES, Manifest, render
 
@@ -181,7 +182,8 @@ def test_probes_ask_paths_and_ports_that_the_api_has(
         update={"store": Settings(_env_file=None).store.model_copy(update={"url": "memory://"})}
     )
     plain = alone.model_copy(update={"mqtt": type(alone.mqtt)()})
-    paths = {getattr(route, "path", "") for route in build_application(plain, lambda _error: None).routes}
+    adapters = open_adapters(plain, Counter(), lambda _error: None)
+    paths = set(Homing(plain, adapters, lambda _error: None).application.openapi()["paths"])
     (container,) = node_pod(rendered(overlay))["containers"]
     (port,) = container["ports"]
 
@@ -206,7 +208,7 @@ def test_a_pod_has_the_time_that_a_node_takes_to_stop(
     pre_stop = float(program.removeprefix("import time; time.sleep(").removesuffix(")"))
     drain = settings_of(overlay).cluster.drain_delay.total_seconds()
 
-    assert pod["terminationGracePeriodSeconds"] >= pre_stop + drain + GRACE_SECONDS + STOP_BUDGET
+    assert pod["terminationGracePeriodSeconds"] >= pre_stop + drain + GRACE_SECONDS + STOP_SECONDS
     readiness = pod["containers"][0]["readinessProbe"]
     assert drain + pre_stop > readiness["periodSeconds"] * readiness["failureThreshold"] + readiness["timeoutSeconds"]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+from app.callbacks.observer import Observer
 from app.cluster.local import LocalCluster
 from app.commands.invoker import CommandRequest
 from app.core.callback import Registration
@@ -18,18 +20,24 @@ from app.core.messages import Publication
 from app.core.profile import ResponseReader
 from app.core.routing import Outcome
 from app.core.topics import share
-from app.main import Adapters, compose
+from app.core.wakekey import WakeKey
 from app.mqtt import base as mqtt
 from app.mqtt.base import Subscription
-from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
-from app.node import Parts
+from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.observability import Counters
+from app.parts import Adapters, Parts, compose
 from app.profiles.loader import load_profiles
 from app.settings import load_settings
-from app.store.base import Joined, Registered
-from app.store.memory import MemoryStateStore
+from app.store.commands import Joined, Registered
+from app.store.memory.store import MemoryStateStore
+from app.system import new_charter
+from tests.waiting import PATIENCE
 
 PROFILES = load_profiles()
+WAKE_KEY = WakeKey(b"the cluster's")
+
+AS_LONG_AS_IT_TAKES = timedelta(seconds=PATIENCE)
+"""For callers who wait in real time for what is on its way already."""
 
 
 class ManualClock:
@@ -54,14 +62,15 @@ class Member:
     def __init__(self, node_id: str, parts: Parts) -> None:
         self.node_id = node_id
         self.parts = parts
-        self.registry = parts.registry
-        self.dispatcher = parts.dispatcher
-        self.delivery = parts.delivery
+        self.open_commands = parts.open_commands
+        self.waiters = parts.waiters
+        self.inbox = parts.membership.inbox
+        self.waker = parts.waker
         self.expirer = parts.expirer
         self.invoker = parts.invoker
         self.journal = parts.journal
         self.counters = parts.counters
-        self.client = parts.mqtt
+        self.client = parts.membership.mqtt
 
 
 @dataclass
@@ -78,15 +87,16 @@ class Assembly:
     def wake(self, node_id: str, outcome: Outcome) -> None:
         self.wake_ups.append((node_id, outcome))
         if not self.lost_wake_ups:
-            member = next(one for one in self.members if one.node_id == node_id)
-            member.delivery.wake(outcome.command_id, outcome)
+            for member in self.members:
+                if member.node_id == node_id:  # not so when it is one that died before the test began
+                    member.waker.wake(outcome.command_id, outcome)
 
 
 StoreFactory = Callable[[ManualClock, Callable[[str, Outcome], None]], MemoryStateStore]
 
 
 def plain_store(clock: ManualClock, wake: Callable[[str, Outcome], None]) -> MemoryStateStore:
-    return MemoryStateStore(clock, wake=wake)
+    return MemoryStateStore(clock, wake=wake, wake_key=WAKE_KEY)
 
 
 class SlowToRegister(MemoryStateStore):
@@ -99,13 +109,19 @@ class SlowToRegister(MemoryStateStore):
 
 
 def slow_to_register(clock: ManualClock, wake: Callable[[str, Outcome], None]) -> MemoryStateStore:
-    return SlowToRegister(clock, wake=wake)
+    return SlowToRegister(clock, wake=wake, wake_key=WAKE_KEY)
 
 
 async def assemble(
-    size: int = 1, make_store: StoreFactory = plain_store, interval: float = 0.01, log_dir: str = ""
+    size: int = 1,
+    make_store: StoreFactory = plain_store,
+    interval: float = 0.01,
+    log_dir: str = "",
+    profiles_dir: Path | None = None,
+    logging: Callable[[str], bool] = lambda _node_id: True,
+    observers: Sequence[Observer] = (),
 ) -> Assembly:
-    """`size` connected nodes called n1, n2, …, with a latency log where it is given a place."""
+    """`size` connected nodes called n1, n2, …; those that are `logging` have a latency log, where it has a place."""
     clock = ManualClock()
     broker = LoopbackBroker()
     assembly: Assembly
@@ -115,12 +131,16 @@ async def assemble(
 
     store = make_store(clock, wake)
     ulids = count(1)
-    members = [_member(f"n{i + 1}", store, broker, clock, ulids, interval, log_dir) for i in range(size)]
+    places = {f"n{i + 1}": log_dir if logging(f"n{i + 1}") else "" for i in range(size)}
+    members = [
+        _member(node_id, store, broker, clock, ulids, interval, place, profiles_dir, observers)
+        for node_id, place in places.items()
+    ]
     assembly = Assembly(store, broker, clock, members)
-    reader = ResponseReader(PROFILES.values())
+    reader = ResponseReader((PROFILES if profiles_dir is None else load_profiles(profiles_dir)).values())
     for member in members:
         subscriptions = [Subscription(share("homing", one)) for one in reader.filters()]
-        await member.client.start(subscriptions, member.dispatcher.handle)
+        await member.client.start(subscriptions, member.inbox.handle)
         await member.client.wait_connected()
     return assembly
 
@@ -133,6 +153,8 @@ def _member(
     ulids: count[int],
     interval: float,
     log_dir: str,
+    profiles_dir: Path | None,
+    observers: Sequence[Observer],
 ) -> Member:
     counters: Counters = Counter()
     settings = load_settings(
@@ -141,14 +163,18 @@ def _member(
         command={"max_pending": 100, "max_waiters": 50},
         cluster={"sweep_interval": timedelta(seconds=interval)},
         latency={"log_dir": log_dir},
+        profiles={"dir": profiles_dir},
     )
     adapters = Adapters(
         clock=clock,
         new_ulid=lambda: f"{next(ulids):026}",
         counters=counters,
         store=store,
-        open_cluster=lambda _delivery: LocalCluster(),
+        wake_key=WAKE_KEY,
+        observers=observers,
+        open_cluster=lambda _delivery: LocalCluster(new_charter()),
         open_mqtt=lambda _client_id, _still_ours: LoopbackMqttClient(broker, node_id, counters),
+        open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
     )
     return Member(node_id, compose(settings, adapters))
 

@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,14 @@ ROOT = Path(__file__).parent.parent.parent
 
 LAYERS = (
     {"core"},
-    {"settings", "observability", "measures", "tasks"},
-    {"tracing"},
-    {"store", "mqtt", "cluster", "profiles", "latency", "system"},
+    {"settings", "system", "observability", "measures", "tasks"},
+    {"tracing", "services"},
+    {"store", "mqtt", "profiles", "latency"},
+    {"cluster"},
     {"callbacks"},
-    {"commands"},
+    {"commands", "observers"},
     {"node"},
-    {"metrics"},
+    {"metrics", "parts"},
     {"api"},
     {"main"},
     {"cli"},
@@ -29,26 +31,49 @@ LAYERS = (
 
 TOOLS = {
     "analysis": {"core", "latency", "settings", "observability"},
-    "bench": {"core", "settings", "observability", "store", "mqtt", "profiles", "system", "simulator"},
-    "chaos": {"core", "mqtt", "system", "simulator", "bench"},
+    "rig": {"core", "settings", "observability", "store", "mqtt", "profiles", "system", "simulator"},
     "simulator": {"core", "settings", "observability", "store", "mqtt", "profiles", "system"},
 }
-"""Parts that stand beside the layers, with all that each may import. `cli` imports them."""
+"""Parts that stand beside the layers, with all that each may import. `cli` imports them, and no other part does."""
 
-SYSTEM_READERS = {"node", "main", "cli", *TOOLS}
+RIGS = {"bench", "chaos"}
+"""Folders of `app/rig/`. They do not know each other; what both use lies beside them and knows neither."""
+
+SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
+
+PORTS = {
+    "store": {"commands", "state", "rules"},
+    "cluster": {"cluster", "directory", "membership", "orphans", "wakeups"},
+    "mqtt": {"base", "inbox"},
+}
+"""What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
+
+PORT_USERS = {"callbacks", "commands", "node", "metrics", "api"}
+"""Who knows ports only: an engine or an adapter reaches them through the constructor."""
+
+ENGINES = {
+    "app.store.memory": ("app/store/memory/*", "app/store/engine.py"),
+    "app.store.redis": (
+        *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
+        *("app/cli/diagnosis.py", "app/rig/rights.py"),  # what is seen of a Redis, and the rights it has to give
+    ),
+    "app.cluster.local": ("app/cluster/engine.py",),
+    "app.cluster.redis": ("app/cluster/engine.py",),
+}
+"""Where an engine may be imported: in its own folder and by who chooses it."""
 
 CORE_BANS = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
 """Parts of the standard library that decide nothing: they wait, read, write or surprise."""
 
 CLI = ("app/cli.py", "app/cli/*")
 DRIVERS = {
-    "aiohttp": (*CLI, "app/bench/*", "app/chaos/*", "app/simulator/*"),
+    "aiohttp": (*CLI, "app/rig/*", "app/simulator/*"),
     "amqtt": ("app/mqtt/embedded.py",),
-    "fastapi": ("app/api/*", "app/main.py", "app/bench/*"),
-    "hiredis": ("app/store/redis*.py", "app/store/combiner.py"),
-    "paho": ("app/mqtt/paho*.py", "app/bench/*"),
-    "psutil": (*CLI, "app/bench/*", "app/chaos/*"),
+    "fastapi": ("app/api/*", "app/main.py", "app/rig/bench/*"),
+    "hiredis": ("app/store/redis/*",),
+    "paho": ("app/mqtt/paho*.py", "app/rig/bench/*"),
+    "psutil": (*CLI, "app/rig/*"),
     "fsspec": ("app/latency/*", "app/analysis/*"),
     "jinja2": ("app/analysis/*",),
     "opentelemetry": ("app/tracing.py",),
@@ -56,13 +81,13 @@ DRIVERS = {
     "pyarrow": ("app/latency/*", "app/analysis/*"),
     "pydantic_settings": ("app/settings.py",),
     "pyspark": ("app/analysis/*",),
-    "redis": ("app/store/redis*.py", "app/store/combiner.py", "app/cluster/*", "app/chaos/*"),
-    "rich": (*CLI, "app/bench/*", "app/simulator/*"),
-    "starlette": ("app/api/*", "app/main.py", "app/bench/*"),
+    "redis": ("app/store/redis/*", "app/rig/chaos/*"),
+    "rich": (*CLI, "app/rig/bench/*", "app/simulator/*"),
+    "starlette": ("app/api/*", "app/main.py", "app/rig/bench/*"),
     "typer": CLI,
     "ulid": ("app/system.py",),
-    "uvicorn": ("app/main.py", *CLI, "app/bench/*"),
-    "uvloop": ("app/main.py", *CLI, "app/bench/*"),
+    "uvicorn": ("app/main.py", *CLI, "app/rig/bench/*"),
+    "uvloop": ("app/main.py", *CLI, "app/rig/bench/*"),
     # Only the tests have these.
     "duckdb": (),
     "playwright": (),
@@ -86,6 +111,12 @@ def may_import(part: str) -> set[str]:
     return below | set(TOOLS) if part == "cli" else below
 
 
+def rig_of(path: str) -> str | None:
+    """The folder of app/rig that a module lies in; None beside them."""
+    folders = Path(path).parts
+    return folders[2] if len(folders) > 2 and folders[:2] == ("app", "rig") and folders[2] in RIGS else None
+
+
 def imported_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield line and full name of everything imported, also inside functions and under TYPE_CHECKING."""
     for node in ast.walk(tree):
@@ -104,14 +135,33 @@ def why_not(path: str, part: str, name: str) -> str | None:
     if not top:
         return "imports are absolute"
     if top == "app":
-        target = rest.partition(".")[0]
-        if target in ALL_PARTS - may_import(part) - {part}:
-            return f"{part} may import {', '.join(sorted(may_import(part))) or 'no other part'}"
-        return "core imports itself and the standard library" if part == "core" and target != "core" else None
+        return why_not_ours(path, part, rest.partition(".")[0], name)
     if part == "core" and (top not in sys.stdlib_module_names or top in CORE_BANS):
         return "core is the standard library without I/O, clocks and chance"
     if top in DRIVERS and not any(fnmatch(path, place) for place in DRIVERS[top]):
         return f"{top} belongs into {', '.join(DRIVERS[top]) or 'tests'}"
+    return None
+
+
+def why_not_ours(path: str, part: str, target: str, name: str) -> str | None:
+    """As `why_not`, for a name in another part of app, `target`."""
+    if target == "rig" and part == "rig" and (rig := rig_of(name.replace(".", "/"))) and rig != rig_of(path):
+        return f"{rig} is known to nobody else in app/rig; what both rigs use lies beside them"
+    if target in ALL_PARTS - may_import(part) - {part}:
+        return f"{part} may import {', '.join(sorted(may_import(part))) or 'no other part'}"
+    if part == "core" and target != "core":
+        return "core imports itself and the standard library"
+    return why_no_engine(path, part, name)
+
+
+def why_no_engine(path: str, part: str, name: str) -> str | None:
+    """Say why the module at `path` must not import this part of an engine; None when it is a port, or it may."""
+    _, target, module = (*name.split("."), "", "")[:3]
+    if part in PORT_USERS and target in PORTS and module not in PORTS[target]:
+        return f"{part} knows the ports of {target} only: {', '.join(sorted(PORTS[target]))}"
+    for engine, places in ENGINES.items():
+        if f"{name}.".startswith(f"{engine}.") and not any(fnmatch(path, place) for place in places):
+            return f"{engine} belongs into {', '.join(places)}"
     return None
 
 
@@ -138,29 +188,72 @@ def test_the_application_keeps_the_import_rules() -> None:
     assert not found, "\n".join(found)
 
 
+def test_the_page_of_the_architecture_shows_these_layers() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where things are")[2]
+    shown = [set(line.split(", ")) for line in page.partition("```\n")[2].partition("\n```")[0].splitlines()]
+    there = {path.stem for path in (ROOT / "app").iterdir()}
+    assert shown == [layer & there for layer in reversed(LAYERS) if layer & there]
+
+
+def test_the_rules_allow_no_circle() -> None:
+    order = tuple(TopologicalSorter({part: may_import(part) for part in ALL_PARTS}).static_order())  # raises CycleError
+    assert set(order) == ALL_PARTS
+
+
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("app/core/routing.py", "from app.store.base import StateStore"),
+        ("app/core/routing.py", "from app.store.state import StateStore"),
         ("app/core/routing.py", "import asyncio"),
+        ("app/callbacks/delivery.py", "from app.store.redis.store import RedisStateStore"),
+        ("app/callbacks/delivery.py", "from app.store.memory import store"),
+        ("app/callbacks/delivery.py", "from app.store import engine"),
+        ("app/callbacks/delivery.py", "import app.store"),
+        ("app/commands/sweeper.py", "from app.cluster.redis import RedisCluster"),
+        ("app/commands/invoker.py", "from app.mqtt.paho import PahoMqttClient"),
+        ("app/node.py", "from app.store.engine import open_engine"),
+        ("app/api/commands.py", "from app.store.memory.store import MemoryStateStore"),
+        ("app/api/cluster.py", "from app.cluster.local import LocalCluster"),
+        ("app/main.py", "from app.store.redis.store import RedisStateStore"),
+        ("app/main.py", "from app.cluster import local"),
+        ("app/cli/doctor.py", "from app.store.redis import doctor"),
+        ("app/store/redis/store.py", "from app.store.memory.records import Table"),
+        ("app/store/commands.py", "from app.store.redis.records import Entry"),
+        ("app/store/engine.py", "from app.cluster.directory import NodeInfo"),
+        ("app/store/engine.py", "import redis.asyncio"),
+        ("app/cluster/redis.py", "from redis.asyncio import Redis"),
+        ("app/cluster/local.py", "from app.store.redis.plain import PlainRedis"),
+        ("app/commands/invoker.py", "import paho.mqtt.client"),
         ("app/core/routing.py", "from time import monotonic"),
         ("app/core/routing.py", "import orjson"),
         ("app/core/routing.py", "from app import __version__"),
         ("app/core/routing.py", "from . import errors"),
-        ("app/store/memory.py", "from app.mqtt.base import MqttClient"),
-        ("app/store/memory.py", "from app import mqtt"),
-        ("app/store/memory.py", "import app.mqtt.base"),
-        ("app/store/memory.py", "import redis.asyncio"),
-        ("app/store/memory.py", "from app.system import SystemClock"),
+        ("app/store/memory/store.py", "from app.mqtt.base import MqttClient"),
+        ("app/store/memory/store.py", "from app import mqtt"),
+        ("app/store/memory/store.py", "import app.mqtt.base"),
+        ("app/store/memory/store.py", "import redis.asyncio"),
+        ("app/store/memory/store.py", "from app.system import SystemClock"),
         ("app/mqtt/loopback.py", "import paho.mqtt.client"),
-        ("app/callbacks/registry.py", "from app.commands.invoker import Invoker"),
+        ("app/callbacks/waiters.py", "from app.commands.invoker import Invoker"),
+        ("app/callbacks/waiters.py", "from app.observers.journal import Journal"),
+        ("app/observers/spans.py", "from app.commands.publisher import TraceCarrier"),
         ("app/commands/invoker.py", "def f():\n    from app.node import Node"),
         ("app/commands/invoker.py", "if TYPE_CHECKING:\n    from app.api import schemas"),
         ("app/commands/invoker.py", "from fastapi import HTTPException"),
-        ("app/api/schemas.py", "from app.bench import load"),
+        ("app/api/schemas.py", "from app.rig.bench import BenchOptions"),
         ("app/api/schemas.py", "from app.system import new_ulid"),
         ("app/simulator/fleet.py", "from app.node import Node"),
         ("app/cli/serve.py", "import pytest"),
+        ("app/store/state.py", "from app.cluster.cluster import Cluster"),
+        ("app/callbacks/registry.py", "from app.observers import spans"),
+        ("app/cluster/cluster.py", "from app.callbacks.waiters import Waiters"),
+        ("app/node.py", "from app.rig.programs import find_binary"),
+        ("app/rig/chaos/rig.py", "from app.cli.serve import serve"),
+        ("app/rig/chaos/rig.py", "from app.main import compose"),
+        ("app/rig/chaos/rig.py", "from app.rig.bench.processes import Running"),
+        ("app/rig/chaos/rig.py", "from app.rig import bench"),
+        ("app/rig/bench/run.py", "from app.rig.chaos.proxy import FaultProxy"),
+        ("app/rig/programs.py", "from app.rig.bench.options import BenchError"),
         ("app/__init__.py", "from app.core import errors"),
         ("app/somewhere/new.py", ""),
     ],
@@ -177,13 +270,27 @@ def test_a_planted_breach_is_found(path: str, source: str) -> None:
             "app/core/routing.py",
             "from __future__ import annotations\nfrom app.core.errors import HomingError\nimport json",
         ),
-        ("app/store/redis.py", "from redis.asyncio import Redis\nfrom app.core.errors import StoreUnavailableError"),
+        (
+            "app/store/redis/store.py",
+            "from redis.asyncio import Redis\nfrom app.core.errors import StoreUnavailableError",
+        ),
         ("app/mqtt/paho.py", "from paho.mqtt.client import Client\nfrom app.settings import MqttSettings"),
-        ("app/callbacks/registry.py", "from app.store.base import StateStore\nfrom app.core.clock import Clock"),
+        ("app/callbacks/waiters.py", "from app.store.state import StateStore\nfrom app.core.clock import Clock"),
         ("app/api/schemas.py", "from fastapi import FastAPI\nfrom app.commands.invoker import Invoker\nimport app"),
+        (
+            "app/callbacks/delivery.py",
+            "from app.store.commands import CommandStore\nfrom app.mqtt.base import Delivery",
+        ),
+        ("app/commands/sweeper.py", "from app.cluster.directory import Directory\nfrom app.store import rules"),
+        ("app/main.py", "from app.store.engine import open_engine\nfrom app.cluster.engine import open_cluster"),
+        ("app/cluster/engine.py", "from app.cluster.local import LocalCluster\nfrom app.store.engine import kind_of"),
         ("app/main.py", "from app.system import SystemClock\nfrom app import __version__\nimport uvicorn"),
-        ("app/cli.py", "from app.bench import load\nfrom app.main import create_app\nimport typer, aiohttp"),
-        ("app/bench/reference.py", "import paho.mqtt.client\nfrom fastapi import FastAPI"),
+        (
+            "app/cli.py",
+            "from app.rig.bench import BenchOptions\nfrom app.main import create_app\nimport typer, aiohttp",
+        ),
+        ("app/rig/chaos/rig.py", "from app.rig import programs\nfrom app.rig.chaos.load import Load"),
+        ("app/rig/bench/reference.py", "import paho.mqtt.client\nfrom fastapi import FastAPI"),
     ],
 )
 def test_what_the_rules_allow_passes(path: str, source: str) -> None:

@@ -12,6 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "exception": "error"}
 
+ENTRY = re.compile(
+    r"(?P<name>[a-z_]+)` \((?P<levels>[a-z, ]+)(?:; (?P<fields>[^)]+))?\): (?P<meaning>.+) \*To do:\* (?P<advice>.+)"
+)
+"""An event in docs/operations.md: what it means, and what to do."""
+
 
 @dataclass
 class Event:
@@ -70,12 +75,17 @@ def events_in_code() -> dict[str, Event]:
 def events_in_docs() -> dict[str, Event]:
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     section = text.partition("\n## Logs\n")[2].partition("\n## ")[0]
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")
-    ]
-    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
-    assert all(len(row) == 5 and row[3] and row[4] for row in rows)
-    return {row[0].strip("`"): Event(set(row[1].split(", ")), set(re.findall("`([^`]+)`", row[2]))) for row in rows}
+    listed = section.split("\n- `")[1:]
+    assert all(one.count("*To do:*") == 1 for one in listed)
+    found = [ENTRY.fullmatch(" ".join(one.partition("\n\n")[0].split())) for one in listed]
+    entries = [one for one in found if one is not None]
+    assert len(entries) == len(listed), [text for text, one in zip(listed, found, strict=True) if one is None]
+    names = [one["name"] for one in entries]
+    assert names == sorted(set(names))
+    return {
+        one["name"]: Event(set(one["levels"].split(", ")), set(re.findall("`([^`]+)`", one["fields"] or "")))
+        for one in entries
+    }
 
 
 def test_the_documented_events_are_those_in_the_code() -> None:

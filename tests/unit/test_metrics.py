@@ -5,27 +5,38 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.callbacks.pending import Pending
 from app.core.command import CommandState
 from app.core.errors import BrokerUnavailableError
-from app.measures import OTHER_PROFILE, SECONDS, Histogram, Measures
-from app.metrics import FAMILIES, Exposition
-from app.node import Health, Node, NodeState
-from tests.unit.assembly import Assembly, Lamp, assemble, at_once, never, request, slow_to_register
+from app.measures import SECONDS, Histogram
+from app.metrics import FAMILIES, Exposition, NodeMetrics
+from app.node import Health, NodeState
+from app.observability import Counters
+from app.observers.measures import OTHER_PROFILE, CommandMeasures
+from app.services import Services
+from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Assembly, Lamp, assemble, at_once, never, request, slow_to_register
+from tests.waiting import PATIENCE
 
-SECOND = timedelta(seconds=1)
 WELL = Health(NodeState.READY, {"store": "ok", "mqtt": "ok", "cluster": "ok"})
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def scrape(assembly: Assembly, member: int = 0, health: Health = WELL) -> Samples:
-    node = Node(assembly.members[member].parts, on_failure=_raise)
-    text, _ = Exposition(node).render("", health)
+    parts = assembly.members[member].parts
+    metrics = NodeMetrics(
+        node_id=parts.membership.info.node_id,
+        measures=parts.measures,
+        open_commands=parts.open_commands,
+        waiters=parts.waiters,
+        queues=Services(parts.services, _raise).queues,
+        counters=parts.counters,
+    )
+    text, _ = Exposition(metrics).render("", health)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -57,9 +68,11 @@ def test_the_buckets_are_about_evenly_spaced_on_a_logarithmic_scale() -> None:
 
 
 def test_a_profile_that_nobody_knows_makes_no_series() -> None:
-    measures = Measures(["dji"])
-    measures.finished("of an earlier start", CommandState.SUCCEEDED, total=1.0)
-    measures.finished("of another one", CommandState.SUCCEEDED, total=1.0)
+    measures = CommandMeasures(["dji"], "n1", Counters())
+    for profile in ("of an earlier start", "of another one"):
+        ended = Pending(0.0)
+        ended.profile, ended.state = profile, CommandState.SUCCEEDED
+        measures.closed(ended)
     assert measures.commands[OTHER_PROFILE, "succeeded"] == 2
     assert {profile for profile, _ in measures.commands} == {"dji", OTHER_PROFILE}
 
@@ -69,7 +82,9 @@ async def test_a_command_is_counted_with_all_its_hops() -> None:
     await Lamp(assembly.broker, at_once).start()
     home = assembly.members[0]
     for _ in range(3):
-        assert (await (await home.invoker.invoke(request(), park=True)).wait(SECOND)).state is CommandState.SUCCEEDED
+        assert (
+            await (await home.invoker.invoke(request(), park=True)).wait(AS_LONG_AS_IT_TAKES)
+        ).state is CommandState.SUCCEEDED
     samples = scrape(assembly)
     assert value(samples, "homing_commands_total", profile="homing", outcome="succeeded") == 3
     assert value(samples, "homing_command_seconds_count", profile="homing", outcome="succeeded") == 3
@@ -88,7 +103,7 @@ async def test_hops_are_measured_on_the_clock_of_the_node() -> None:
     await _until(lambda: bool(lamp.received))
     assembly.clock.advance(0.7)
     lamp.say(lamp.received[0])
-    await invocation.wait(SECOND)
+    await invocation.wait(AS_LONG_AS_IT_TAKES)
     samples = scrape(assembly)
     assert value(samples, "homing_response_seconds_sum", forwarded="false") == pytest.approx(0.7)
     assert value(samples, "homing_response_seconds_bucket", forwarded="false", le="0.5") == 0
@@ -100,7 +115,7 @@ async def test_forwarded_responses_are_measured_apart() -> None:
     assembly = await assemble(2)
     await Lamp(assembly.broker, at_once).start()
     for _ in range(4):  # the broker gives them to both nodes in turn
-        await (await assembly.members[0].invoker.invoke(request(), park=True)).wait(SECOND)
+        await (await assembly.members[0].invoker.invoke(request(), park=True)).wait(AS_LONG_AS_IT_TAKES)
     home, other = scrape(assembly, 0), scrape(assembly, 1)
     assert value(home, "homing_response_seconds_count", forwarded="true") == 2
     assert value(home, "homing_response_seconds_count", forwarded="false") == 2
@@ -121,7 +136,7 @@ async def test_a_command_that_times_out_has_no_response_to_measure() -> None:
     assert value(samples, "homing_queue_size", queue="pending") == 1
     assert value(samples, "homing_queue_bound", queue="pending") == 100
     await home.expirer.end(invocation.command.id, CommandState.TIMED_OUT)
-    await invocation.wait(SECOND)
+    await invocation.wait(AS_LONG_AS_IT_TAKES)
     samples = scrape(assembly)
     assert value(samples, "homing_commands_total", profile="homing", outcome="timed_out") == 1
     for forwarded in ("false", "true"):
@@ -136,7 +151,7 @@ async def test_a_cancelled_command_is_counted_once_whoever_cancels_it() -> None:
     for canceller in (home, other):
         invocation = await home.invoker.invoke(request(), park=True)
         assert (await canceller.invoker.cancel(invocation.command.id)).won
-        await invocation.wait(SECOND)
+        await invocation.wait(AS_LONG_AS_IT_TAKES)
     counted = [
         amount
         for member in (0, 1)
@@ -206,7 +221,7 @@ async def test_the_number_of_series_does_not_grow_with_devices_methods_or_comman
     async def send(count: int) -> int:
         for number in range(count):
             asked = request(f"method_{number}", device_id=f"lamp-{number}")
-            await (await home.invoker.invoke(asked, park=True)).wait(SECOND)
+            await (await home.invoker.invoke(asked, park=True)).wait(AS_LONG_AS_IT_TAKES)
         return len(scrape(assembly))
 
     few = await send(1)
@@ -218,7 +233,7 @@ async def test_every_family_has_its_samples_under_its_name_and_labels() -> None:
     counters = assembly.members[0].counters
     counters.update({"latency.written": 1, "brand.new": 1, "refused.limit-reached": 1})
     await Lamp(assembly.broker, at_once).start()
-    await (await assembly.members[0].invoker.invoke(request(), park=True)).wait(SECOND)
+    await (await assembly.members[0].invoker.invoke(request(), park=True)).wait(AS_LONG_AS_IT_TAKES)
     found: dict[str, set[str]] = {}
     for name, labels in scrape(assembly):
         found.setdefault(name, set()).update({label for label, _ in labels} - {"le"})
@@ -238,6 +253,6 @@ async def test_every_family_has_its_samples_under_its_name_and_labels() -> None:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - everything is in this process
             await asyncio.sleep(0)

@@ -14,6 +14,7 @@ import yaml
 
 from app.metrics import FAMILIES
 from tests.services import find_binary
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -100,9 +101,10 @@ def test_every_family_is_in_the_dashboard_or_a_rule_or_is_plainly_informative() 
         if not asked & {family.shown, *(f"{family.name}_{part}" for part in ("bucket", "sum", "count"))}
     }
     assert unused == {
-        *("homing_build_info", "homing_commands_joined_total", "homing_lease_renewals_failed_total"),
+        *("homing_build_info", "homing_canary_total", "homing_commands_joined_total"),
+        *("homing_commands_repeated_total", "homing_lease_renewals_failed_total"),
         *("homing_mqtt_connections_total", "homing_mqtt_reading_paused_total", "homing_node_state"),
-        "homing_store_scripts_reloaded_total",
+        *("homing_store_scripts_reloaded_total", "homing_http_connections_opened_total"),
     }
 
 
@@ -164,7 +166,7 @@ def test_the_panels_do_not_overlap() -> None:
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [find_binary("promtool", package="prometheus"), *arguments]
-    return subprocess.run(command, cwd=PROMETHEUS, capture_output=True, text=True, check=False, timeout=50)
+    return subprocess.run(command, cwd=PROMETHEUS, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def test_promtool_finds_every_alert_fire_when_it_should() -> None:

@@ -5,28 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from app.cluster.base import NodeInfo
+from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.core.errors import NodeDrainingError, NodeIdTakenError, StoreUnavailableError, UnavailableError
-from app.main import Adapters, compose
-from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
+from app.core.messages import Publication
+from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node, NodeState
+from app.parts import Adapters, compose
+from app.services import Services
 from app.settings import load_settings
-from app.store.memory import MemoryStateStore
-from app.system import SystemClock, new_ulid
-from tests.waiting import eventually
+from app.store.memory.store import MemoryStateStore
+from app.system import SystemClock, new_charter, new_ulid
+from tests.waiting import PATIENCE, eventually
 
 
 class Lease(LocalCluster):
     """A cluster whose lease a test can take away."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(new_charter())
         self.joined: list[NodeInfo] = []
+        self.claimed: list[NodeInfo] = []
         self.lost = asyncio.Event()
         self.refusal: UnavailableError | None = None
         self.frozen = False
@@ -41,6 +45,10 @@ class Lease(LocalCluster):
 
     async def fenced(self) -> None:
         await self.lost.wait()
+
+    async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
+        self.claimed.append(orphan)
+        return False
 
     async def drain(self) -> None:
         await self._answer()
@@ -61,6 +69,11 @@ class Link(LoopbackMqttClient):
     """A client that connects when it may."""
 
     allowed = True
+    deaf = False
+
+    def publish(self, publication: Publication) -> asyncio.Future[None]:
+        """What it publishes comes back to nobody, as on a broker that knows no shared subscriptions."""
+        return super().publish(replace(publication, topic="elsewhere") if self.deaf else publication)
 
     def connect(self) -> None:
         if self.allowed:
@@ -81,8 +94,10 @@ class Rig:
             store=MemoryStateStore(clock),
             open_cluster=lambda _delivery: self.cluster,
             open_mqtt=lambda _client_id, _still_ours: self.link,
+            open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
         )
-        self.node = Node(compose(load_settings(_env_file=None), adapters), self.failures.append)
+        parts = compose(load_settings(_env_file=None), adapters)
+        self.node = Node(parts.membership, Services(parts.services, self.failures.append))
 
     def ready(self) -> bool:
         return self.node.state is NodeState.READY
@@ -100,6 +115,36 @@ async def test_F15_a_node_that_lost_its_lease_goes_on_as_another_incarnation() -
     assert rig.link.client_id == rig.node.info.client_id != first.client_id
     await rig.node.stop()
     assert rig.failures == []
+
+
+async def test_F53_a_node_whose_session_was_taken_over_goes_on_as_another_incarnation_at_once() -> None:
+    rig = Rig()
+    await rig.node.start()
+    await eventually(rig.ready)
+    first = rig.node.info
+    rig.link.take_over()
+    await eventually(lambda: len(rig.cluster.joined) == 2 and rig.ready())
+    assert rig.link.client_id == rig.node.info.client_id != first.client_id
+    await eventually(lambda: rig.cluster.claimed == [first])
+    await rig.node.stop()
+    assert rig.failures == []
+
+
+async def test_a_node_is_not_ready_before_its_canaries_come_back() -> None:
+    rig = Rig()
+    rig.link.deaf = True
+    await rig.node.start()
+    await eventually(rig.ready)
+    health = await rig.node.health()
+    assert not health.ready
+    assert "has come back yet" in health.checks["canary"]
+    rig.link.deaf = False
+
+    async def ready() -> bool:
+        return (await rig.node.health()).ready
+
+    await eventually(ready)
+    await rig.node.stop()
 
 
 async def test_F15_a_lease_may_be_lost_before_there_is_a_connection() -> None:
@@ -120,7 +165,7 @@ async def test_a_node_whose_store_is_away_waits_for_it_and_takes_no_commands() -
     rig.cluster.refusal = StoreUnavailableError("away")
     await rig.node.start()
     with pytest.raises(UnavailableError, match="starting"):
-        _ = rig.node.invoker
+        rig.node.admit()
     rig.cluster.refusal = None
     await eventually(rig.ready)
     await rig.node.stop()
@@ -145,12 +190,12 @@ async def test_F53_a_node_id_that_is_taken_meanwhile_ends_the_node() -> None:
 
 
 async def test_a_node_stops_in_time_though_the_cluster_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.node.STOP_BUDGET", 0.2)
+    monkeypatch.setattr("app.services.STOP_SECONDS", 0.2)
     rig = Rig()
     await rig.node.start()
     await eventually(rig.ready)
     rig.cluster.frozen = True
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE):
         await rig.node.stop()
     assert rig.node.state is NodeState.STOPPED
 
@@ -159,12 +204,12 @@ async def test_F70_a_draining_node_serves_on_until_it_is_closed() -> None:
     rig = Rig()
     await rig.node.start()
     await eventually(rig.ready)
-    draining = asyncio.create_task(rig.node.drain(timedelta(seconds=0.2)))
+    draining = asyncio.create_task(rig.node.drain(timedelta(seconds=0.5)))
     await asyncio.sleep(0)
     assert rig.node.state is NodeState.DRAINING
-    assert rig.node.invoker is not None
+    rig.node.admit()
     assert not (await rig.node.health()).ready
     await draining
     with pytest.raises(NodeDrainingError):
-        _ = rig.node.invoker
+        rig.node.admit()
     await rig.node.stop()

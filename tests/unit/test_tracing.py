@@ -9,14 +9,18 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from app.callbacks.traced import TracedMqtt
+from app.callbacks.observer import Observers
+from app.commands.publisher import Publisher
+from app.core.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, ConfigurationError
-from app.core.messages import Publication
 from app.main import mqtt_options
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from app.observability import Counters
+from app.observers.spans import Spans
 from app.settings import Settings, TracingSettings, load_settings
+from app.system import SystemClock
 from app.tracing import QUEUE, Tracing, context_of, endpoint_of, same_trace
+from tests.unit.assembly import PROFILES
 from tests.waiting import eventually
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -78,19 +82,44 @@ async def test_the_callers_decision_counts_more_than_the_ratio() -> None:
 
 async def test_a_publish_that_is_refused_ends_its_span() -> None:
     async with tracer(Counters()) as (tracing, kept):
-        client = TracedMqtt(LoopbackMqttClient(LoopbackBroker(), "c", Counters()), tracing)
-        with pytest.raises(BrokerUnavailableError):
-            _puback = client.publish(Publication("a", b""))
-        await client.start([], lambda delivery: delivery.acknowledge())
-        await eventually(lambda: client.connected)
-        publication = Publication("a", b"")
-        await client.publish(publication)
-        await client.stop()
+        spans, clock = Spans(tracing, SystemClock()), SystemClock()
+        refused_by, taken_by = (LoopbackMqttClient(LoopbackBroker(), "c", Counters()) for _ in range(2))
+        await taken_by.start([], lambda delivery: delivery.acknowledge())
+        await eventually(lambda: taken_by.connected)
+        observers = Observers(Counters(), [spans])
+        command = a_command(clock)
+        with pytest.raises(BrokerUnavailableError) as caught:
+            publisher(refused_by, observers, spans).publish(command)
+        for tell in observers.unsent:
+            tell(command.id, caught.value)
+        publication, puback = publisher(taken_by, observers, spans).publish(command)
+        await puback
+        await taken_by.stop()
         await asyncio.sleep(0)
-    refused, sent = kept.spans
-    assert (refused.status.is_ok, sent.status.is_ok) == (False, True)
-    assert sent.context is not None
-    assert format(sent.context.span_id, "016x") in dict(publication.user_properties)["traceparent"]
+    refused, published = kept.spans
+    assert (refused.status.is_ok, published.status.is_ok) == (False, True)
+    assert published.context is not None
+    traceparent = dict(publication.user_properties)["traceparent"]
+    assert format(published.context.span_id, "016x") in traceparent
+
+
+def publisher(mqtt: LoopbackMqttClient, observers: Observers, spans: Spans) -> Publisher:
+    return Publisher(mqtt=mqtt, profiles=PROFILES, observers=observers, carrier=spans)
+
+
+def a_command(clock: SystemClock) -> Command:
+    now = round(clock.wall() * 1_000_000)
+    return Command(
+        id="042-00000000000000000000000001",
+        device_id="lamp-1",
+        method="blink",
+        params=b"{}",
+        profile="homing",
+        state=CommandState.PENDING,
+        home_node="n1",
+        created_at=now,
+        deadline=now + 1_000_000,
+    )
 
 
 def test_what_is_no_context_belongs_to_no_trace() -> None:

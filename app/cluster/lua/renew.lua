@@ -5,6 +5,6 @@
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then return 0 end
 if redis.call('HGET', KEYS[2], ARGV[2]) ~= ARGV[1] then return 0 end
+redis.call('PEXPIRE', KEYS[2], ARGV[4]) -- needs no memory, and what follows it in a script runs also at maxmemory
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
-redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return 1

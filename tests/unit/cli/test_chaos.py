@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chaos.scenarios import SCENARIOS
+from app.rig.chaos import stepped
+from app.rig.chaos.scenarios import SCENARIOS
 from tests.unit.cli.conftest import Homing
 
 
@@ -33,6 +34,7 @@ def test_the_list_has_every_scenario_and_its_figures(homing: Homing) -> None:
         (("-s", "R3", "--schedule", "bad"), "schedule: bad line 2: '5 explode n1' is no fault; needed is: when"),
         (("-s", "R3", "--schedule", "foreign"), "schedule: kill of 'n7'; allowed: n1, n2, n3, broker"),
         (("-s", "R3", "--schedule", "blackhole"), "schedule: blackhole of 'n1'; allowed: no target here"),
+        (("-s", "R3", "--schedule", "clock"), "schedule: clock_forward of 'redis'; allowed: no target here"),
         (("-s", "R3", "--out", "bad"), "out: bad is no folder"),
     ],
 )
@@ -40,6 +42,7 @@ def test_what_cannot_be_run_is_refused(homing: Homing, arguments: tuple[str, ...
     Path("bad").write_text("# a comment\n5 explode n1\n")
     Path("foreign").write_text("1 kill n7\n")
     Path("blackhole").write_text("1 blackhole n1 5\n")
+    Path("clock").write_text("1 clock_forward redis 5\n")
     code, out, err = homing("chaos", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"homing: {sentence}")
@@ -53,3 +56,10 @@ def test_a_missing_service_is_named(homing: Homing, monkeypatch: pytest.MonkeyPa
     code, _, err = homing("chaos", "-s", "R1")
     assert code == 2
     assert err.startswith(f"homing: {binary} is not installed")
+
+
+def test_a_missing_libfaketime_is_named(homing: Homing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepped, "library", lambda: None)
+    code, _, err = homing("chaos", "-s", "R26")
+    assert code == 2
+    assert err.startswith("homing: libfaketime.so.1 is not installed")

@@ -6,9 +6,9 @@ from typing import Any
 
 from app.core.command import CommandState
 from app.core.errors import StoreUnavailableError
-from app.store.base import Finished
-from app.store.memory import MemoryStateStore
-from tests.unit.assembly import Lamp, assemble, never, request
+from app.store.commands import Finished
+from app.store.memory.store import MemoryStateStore
+from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Lamp, assemble, never, request
 
 SECOND = timedelta(seconds=1)
 
@@ -20,12 +20,12 @@ async def test_a_command_times_out_at_its_deadline_and_tells_its_caller() -> Non
     running = asyncio.create_task(member.expirer.run())
     assembly.clock.advance(9.9)
     await _turn(member.expirer)
-    assert member.registry.pending_count == 1
+    assert len(member.open_commands) == 1
     assembly.clock.advance(0.2)
     await _turn(member.expirer)
-    command = await invocation.wait(SECOND)
+    command = await invocation.wait(AS_LONG_AS_IT_TAKES)
     assert command.state is CommandState.TIMED_OUT
-    assert member.registry.pending_count == 0
+    assert len(member.open_commands) == 0
     running.cancel()
 
 
@@ -45,7 +45,7 @@ async def test_F8_a_deadline_that_comes_second_takes_the_winners_outcome() -> No
     running = asyncio.create_task(member.expirer.run())
     assembly.clock.advance(11)
     await _turn(member.expirer)
-    states = [(await invocation.wait(SECOND)).state for invocation in invocations]
+    states = [(await invocation.wait(AS_LONG_AS_IT_TAKES)).state for invocation in invocations]
     assert states == [CommandState.SUCCEEDED] * 2
     running.cancel()
 
@@ -70,7 +70,7 @@ async def test_a_deadline_that_the_store_missed_is_recorded_when_it_is_back() ->
     assembly.store.away = False
     assembly.clock.advance(1)
     await _turn(member.expirer)
-    assert (await invocation.wait(SECOND)).state is CommandState.TIMED_OUT
+    assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.TIMED_OUT
     running.cancel()
 
 

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
-from app.cluster.base import NodeInfo
+from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.commands.sweeper import COVER, GRACE, Sweeper, share_of
 from app.core.command import CommandState
+from app.system import new_charter
 from tests.unit.assembly import assemble, request
 
 
@@ -41,8 +42,8 @@ async def test_F13_whoever_a_partition_falls_to_may_have_died_with_its_home_node
     )
     sweeper = Sweeper(
         store=assembly.store,
-        cluster=Crowd(),
-        registry=assembly.members[0].registry,
+        cluster=Crowd(new_charter()),
+        open_commands=assembly.members[0].open_commands,
         node_id="n1" if owner != "n1" else "n2",
         interval=1,
         counters=Counter(),
@@ -62,12 +63,12 @@ async def test_F13_whoever_a_partition_falls_to_may_have_died_with_its_home_node
 async def test_F13_a_dead_nodes_command_is_timed_out_after_the_grace() -> None:
     assembly = await assemble()
     invocation = await assembly.members[0].invoker.invoke(request(timeout=timedelta(seconds=1)), park=True)
-    cluster = LocalCluster()
+    cluster = LocalCluster(new_charter())
     await cluster.join(NodeInfo("n2", "i", "c", 0))
     sweeper = Sweeper(
         store=assembly.store,
         cluster=cluster,
-        registry=assembly.members[0].registry,
+        open_commands=assembly.members[0].open_commands,
         node_id="n2",
         interval=1,
         counters=Counter(),

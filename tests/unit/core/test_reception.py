@@ -22,10 +22,18 @@ def test_nothing_follows_the_name_where_nobody_wants_to_know() -> None:
     assert decode_receiver(b"") == (None, None)
 
 
-@pytest.mark.parametrize("field", [b"n1 5", b"n1 5 i", b"n1 x i 7", b"n1 5 z 7", b"n1 5 i 7 8", b"\xff"])
-def test_rubbish_is_a_value_error(field: bytes) -> None:
+@pytest.mark.parametrize("field", [b"n1 5", b"n1 5 i", b"n1 x i 7", b"n1 5 z 7"])
+def test_a_reception_that_cannot_be_read_takes_nothing_else_with_it(field: bytes) -> None:
+    assert decode_receiver(field) == ("n1", None)
+
+
+def test_what_a_later_version_adds_is_not_looked_at() -> None:
+    assert decode_receiver(b"n1 5 i 7 8 more") == ("n1", Reception(5, Correlation.ID, 7))
+
+
+def test_a_name_that_is_none_is_a_value_error() -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - of any sort: the listener counts them
-        decode_receiver(field)
+        decode_receiver(b"\xff")
 
 
 def test_a_wake_up_carries_it() -> None:

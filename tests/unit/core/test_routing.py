@@ -44,9 +44,19 @@ def test_a_wake_up_carries_the_outcome_or_the_id_alone() -> None:
     assert decode_wake_up(b"042-A") == ("042-A", None)
 
 
-@pytest.mark.parametrize(
-    "data", [b"\xff", b"042-A\0succeeded", b"042-A\0nonsense\x001\0\0\0", b"042-A\0failed\0x\0\0\0"]
-)
+@pytest.mark.parametrize("data", [b"\xff", b"042-A\0succeeded", b"042-A\0failed\0x\0\0\0"])
 def test_what_is_no_wake_up_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - which kind does not matter to anybody
         decode_wake_up(data)
+
+
+def test_what_a_later_version_adds_to_a_wake_up_is_not_looked_at() -> None:
+    data = b"042-A\0succeeded\x0017\0n2\0{}\0\0- 2 token more\0another field"
+    command_id, outcome = decode_wake_up(data)
+    assert (command_id, outcome) == ("042-A", OUTCOME)
+    assert outcome is not None
+    assert outcome.token == "token"
+
+
+def test_an_outcome_of_a_later_version_is_a_hint() -> None:
+    assert decode_wake_up(b"042-A\0paused\x0017\0n2\0{}\0\0- 2 token") == ("042-A", None)

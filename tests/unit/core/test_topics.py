@@ -331,3 +331,18 @@ def test_what_parses_is_matched_by_the_filter_and_renders_back(text: str, topic:
         return
     assert matches(template.filter(), topic)
     assert template.render(**values) == topic
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("a/{device_id}/b", "a/{device_id}/b", True),
+        ("a/{device_id}/b", "a/x/b", True),
+        ("a/{device_id}/b", "{device_id}/x/b", True),
+        ("a/{device_id}/b", "a/{device_id}/c", False),
+        ("a/{device_id}", "a/{device_id}/b", False),
+    ],
+)
+def test_templates_overlap_when_a_topic_could_be_of_both(one: str, other: str, *, expected: bool) -> None:
+    assert TopicTemplate(one).overlaps(TopicTemplate(other)) is expected
+    assert TopicTemplate(other).overlaps(TopicTemplate(one)) is expected

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from app.mqtt.packets import packet, packet_bounds
+from tests.waiting import PATIENCE
 
 CONNACK_V5 = b"\x20\x03\x00\x00\x00"
 
@@ -21,6 +22,8 @@ class FakeBroker:
         self.puback_code = puback_code
         self.answer_pings = True
         self.before_suback = b""
+        self.hangs_up_on = 0
+        """The type of a packet after which it closes the connection."""
         self.received: list[tuple[int, bytes]] = []
         self.connections = 0
         self._news = asyncio.Event()
@@ -45,7 +48,7 @@ class FakeBroker:
         self._writer.close()
 
     async def wait_for_packets(self, kind: int, number: int) -> list[bytes]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(self.packets(kind)) < number:
                 self._news.clear()
                 await self._news.wait()
@@ -83,7 +86,9 @@ class FakeBroker:
         self.received.append((first_byte, body))
         self._news.set()
         kind = first_byte & 0xF0
-        if kind == 0x10:
+        if kind == self.hangs_up_on:
+            self.hang_up()
+        elif kind == 0x10:
             self.send(self.connack)
         elif kind == 0x80:
             self.send(self.before_suback + packet(0x90, body[:2] + b"\x00" + bytes([self.suback_code])))

@@ -14,15 +14,18 @@ import pytest
 import uvloop
 from paho.mqtt import client as paho
 
-from app.core.errors import BrokerUnavailableError, PayloadTooLargeError, PublishUnconfirmedError
+from app.core.errors import BrokerUnavailableError, PacketTooLargeError, PublishUnconfirmedError, UnpublishableError
 from app.core.messages import Publication
 from app.mqtt import packets
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from app.mqtt.paho_link import SLACK
+from app.mqtt.paho_link import SLACK, PahoLink
 from tests.unit.mqtt.fake_broker import FakeBroker
+from tests.waiting import PATIENCE
 
+KEEPALIVE = timedelta(seconds=2)
+"""Short, as tests wait for it, and longer than a busy machine keeps this process from running."""
 PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 0x40, 0x80, 0xC0, 0xE0
 
 
@@ -38,7 +41,7 @@ async def connected(
     client = PahoMqttClient(options, counters, random.Random(1))
     await client.start([Subscription("response/#")], handler)
     try:
-        await asyncio.wait_for(client.wait_connected(), 10)
+        await asyncio.wait_for(client.wait_connected(), PATIENCE)
         yield client, counters
     finally:
         await client.stop()
@@ -49,7 +52,7 @@ def to_subscriber(number: int, *, qos: int = 1, topic: bytes = b"response/a", pa
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - counters have no event
             await asyncio.sleep(0.005)
 
@@ -99,7 +102,7 @@ async def test_a_refused_subscription_is_not_connected() -> None:
         await until(lambda: counters["subscribe_refused"] >= 2)
         assert not client.connected
         broker.suback_code = 0
-        await asyncio.wait_for(client.wait_connected(), 10)
+        await asyncio.wait_for(client.wait_connected(), PATIENCE)
         await client.stop()
 
 
@@ -116,7 +119,7 @@ async def test_F53_a_session_taken_over_is_not_taken_back_at_once() -> None:
     async with FakeBroker() as broker, connected(options_for(broker)) as (client, counters):
         broker.send(b"\xe0\x01\x8e")
         await until(lambda: counters["session_taken_over"] == 1)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.5)  # the first backoff would be 0.2 s at most
         assert broker.connections == 1
         assert not client.connected
 
@@ -129,6 +132,40 @@ async def test_F53_connections_that_are_closed_at_once_are_not_tried_for_ever() 
         await until(lambda: counters["session_taken_over"] == 1)
         await asyncio.sleep(0.5)
         assert broker.connections == 3
+
+
+async def test_F53_connections_that_are_closed_before_suback_count_as_well() -> None:
+    async with FakeBroker() as broker:
+        broker.hangs_up_on = SUBSCRIBE
+        counters: Counter[str] = Counter()
+        client = PahoMqttClient(options_for(broker), counters)
+        await client.start([Subscription("a")], Delivery.acknowledge)
+        await asyncio.wait_for(client.taken_over(), PATIENCE)
+        assert (broker.connections, counters["connection_failed"]) == (3, 3)
+        await client.stop()
+
+
+async def test_F53_a_connection_that_ends_between_connack_and_subscribe_is_given_up_at_once() -> None:
+    async with FakeBroker() as broker:
+        patient = replace(options_for(broker), connect_timeout=timedelta(days=1))
+        link = PahoLink(patient, None, Delivery.acknowledge, Counter())
+
+        async def taken_over_meanwhile() -> None:
+            broker.hang_up()
+            await asyncio.wait([link.ended])
+
+        with pytest.raises(ConnectionError, match="the broker closed the connection"):
+            await asyncio.wait_for(link.open([Subscription("a")], still_ours=taken_over_meanwhile), PATIENCE)
+
+
+async def test_a_broker_that_says_why_it_ends_connections_is_believed() -> None:
+    shutting_down = b"\xe0\x01\x8b"
+    async with FakeBroker() as broker, connected(options_for(broker)) as (_, counters):
+        for number in range(1, 5):
+            await until(lambda expected=number: counters["connected"] == expected)  # type: ignore[misc]
+            broker.send(shutting_down)
+        await until(lambda: counters["connected"] == 5)
+        assert counters["session_taken_over"] == 0
 
 
 @pytest.mark.parametrize(("code", "refused"), [(0x00, False), (0x10, False), (0x87, True), (0x97, True)])
@@ -184,13 +221,56 @@ async def test_F5_what_waits_for_the_window_is_never_sent_after_its_expiry() -> 
         assert counters["publish_expired"] == 1
 
 
+async def test_a_publish_that_is_cancelled_while_it_waits_is_never_sent_and_gives_back_its_room_at_once() -> None:
+    receive_maximum_1 = b"\x20\x06\x00\x00\x03\x21\x00\x01"
+    async with (
+        FakeBroker(connack=receive_maximum_1, puback_code=None) as broker,
+        connected(replace(options_for(broker), send_window=61)) as (client, counters),
+    ):
+        first = client.publish(Publication("a", b"first"))
+        cancelled = [client.publish(Publication("a", b"cancelled")) for _ in range(60)]
+        with pytest.raises(BrokerUnavailableError):
+            await client.publish(Publication("a", b"no room"))
+        for future in cancelled:
+            future.cancel()
+        await asyncio.sleep(0)
+        assert client.queues()["publishes"].size == 1
+        last = client.publish(Publication("a", b"last"))
+        await broker.wait_for_packets(0x30, 1)
+        broker.send(packets.packet(0x40, broker.packets(0x30)[0][3:5]))
+        await first
+        assert [packet[-4:] for packet in await broker.wait_for_packets(0x30, 2)] == [b"irst", b"last"]
+        assert not last.done()
+        assert counters["publish_withdrawn"] == 60
+
+
+async def test_what_waits_when_the_client_stops_was_never_sent() -> None:
+    receive_maximum_1 = b"\x20\x06\x00\x00\x03\x21\x00\x01"
+    async with FakeBroker(connack=receive_maximum_1, puback_code=None) as broker:
+        async with connected(options_for(broker)) as (client, _):
+            written = client.publish(Publication("a", b"written"))
+            waiting = client.publish(Publication("a", b"waiting"))
+            await broker.wait_for_packets(0x30, 1)
+            await client.stop(keep_session=True)
+            results = await asyncio.gather(written, waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [PublishUnconfirmedError, BrokerUnavailableError]
+        assert len(broker.packets(0x30)) == 1
+
+
+@pytest.mark.parametrize("code", [0x90, 0x99])
+async def test_a_puback_that_says_never_is_no_passing_refusal(code: int) -> None:
+    async with FakeBroker(puback_code=code) as broker, connected(options_for(broker)) as (client, _):
+        with pytest.raises(UnpublishableError, match=f"0x{code:02X}, the .* is invalid"):
+            await client.publish(Publication("a", b""))
+
+
 async def test_a_packet_over_the_brokers_limit_is_refused_and_the_link_stays() -> None:
     max_size_100 = b"\x20\x08\x00\x00\x05\x27\x00\x00\x00\x64"
     async with (
         FakeBroker(connack=max_size_100) as broker,
         connected(options_for(broker)) as (client, _),
     ):
-        with pytest.raises(PayloadTooLargeError, match="the broker takes 100"):
+        with pytest.raises(PacketTooLargeError, match="the broker takes 100"):
             await client.publish(Publication("a", b"x" * 100))
         await client.publish(Publication("a", b"x" * 50))
 
@@ -199,13 +279,13 @@ async def test_a_packet_over_the_brokers_limit_is_refused_and_the_link_stays() -
 async def test_F57_reading_stops_when_too_much_is_unacknowledged_and_goes_on_after(qos: int) -> None:
     waiting: list[Delivery] = []
     async with FakeBroker() as broker:
-        options = replace(options_for(broker), receive_maximum=10, keepalive=timedelta(seconds=1))
+        options = replace(options_for(broker), receive_maximum=10, keepalive=KEEPALIVE)
         async with connected(options, waiting.append) as (client, counters):
             flood = [to_subscriber(number, qos=qos, payload=b"x" * 1000) for number in range(1, 2001)]
             broker.send(b"".join(flood))
             await until(lambda: counters["reading_paused"] == 1)
-            # Longer than the keepalive: a broker that we do not listen to is not dead (F56).
-            await asyncio.sleep(1.5)
+            # A broker that we do not listen to is not dead (F56).
+            await asyncio.sleep(1.25 * KEEPALIVE.total_seconds())
             assert len(waiting) == 10 + SLACK + 1
             # The rest of the 2 MB waits at the broker, not in this process.
             assert client._link is not None
@@ -225,7 +305,7 @@ async def test_F57_reading_stops_when_too_much_is_unacknowledged_and_goes_on_aft
 
 async def test_a_silent_broker_is_left_after_the_keepalive() -> None:
     async with FakeBroker() as broker:
-        options = replace(options_for(broker), keepalive=timedelta(seconds=1))
+        options = replace(options_for(broker), keepalive=KEEPALIVE)
         async with connected(options) as (_, counters):
             await broker.wait_for_packets(PINGREQ, 3)
             assert counters["connection_lost"] == 0
@@ -243,13 +323,13 @@ async def test_F56_a_backlog_before_suback_that_nobody_takes_yet_does_not_end_th
         options = replace(
             options_for(broker),
             receive_maximum=10,
-            keepalive=timedelta(seconds=1),
-            connect_timeout=timedelta(seconds=0.6),
+            keepalive=KEEPALIVE,
+            connect_timeout=KEEPALIVE,
         )
         client = PahoMqttClient(options, counters)
         await client.start([Subscription("response/#")], waiting.append)
         await until(lambda: counters["reading_paused"] == 1)
-        await asyncio.sleep(1.5)  # the store is away
+        await asyncio.sleep(1.25 * KEEPALIVE.total_seconds())  # the store is away
         assert counters["connection_failed"] == 0
         while not client.connected:
             for delivery in waiting:
@@ -266,13 +346,12 @@ async def test_a_broker_that_never_answers_does_not_freeze_the_loop() -> None:
         counters: Counter[str] = Counter()
         client = PahoMqttClient(options, counters)
         await client.start([], Delivery.acknowledge)
-        longest, before = 0.0, asyncio.get_running_loop().time()
+        loop_turned = 0
         while counters["connection_failed"] < 2:
             await asyncio.sleep(0.01)
-            now = asyncio.get_running_loop().time()
-            longest, before = max(longest, now - before), now
+            loop_turned += 1
         await client.stop()
-        assert longest < 0.25
+        assert loop_turned > 10, "it turns while the client waits for an answer"
 
 
 async def test_after_unsubscribe_a_new_connection_unsubscribes_again() -> None:
@@ -361,7 +440,7 @@ def test_it_works_under_uvloop() -> None:
         async with FakeBroker() as broker, connected(options_for(broker), handler) as (client, _):
             await client.publish(Publication("a", b"1"))
             broker.send(to_subscriber(1))
-            await asyncio.wait_for(got.wait(), 10)
+            await asyncio.wait_for(got.wait(), PATIENCE)
             await broker.wait_for_packets(PUBACK, 1)
 
     run: Callable[[Awaitable[None]], None] = asyncio.Runner(loop_factory=uvloop.new_event_loop).run  # type: ignore[assignment]

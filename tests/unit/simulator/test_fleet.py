@@ -15,9 +15,11 @@ from app.core.messages import ReceivedMessage
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from app.simulator import Fleet, FleetOptions, Range, fleet
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
-SOON = Range(timedelta(milliseconds=50), timedelta(milliseconds=50))
+SOON_SECONDS = 0.5
+"""Long enough for what a test does before an answer is due, short enough to wait for."""
+SOON = Range(timedelta(seconds=SOON_SECONDS), timedelta(seconds=SOON_SECONDS))
 
 
 class StoppedClock:
@@ -45,13 +47,13 @@ class Bench:
         self.broker.publish(ReceivedMessage(f"homing/{device}/command", json.dumps(body).encode()))
 
     async def answer(self) -> dict[str, Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             body: dict[str, Any] = json.loads((await self.heard.get()).payload)
             return body
 
     async def received(self, count: int) -> None:
         """Without a pause, so that no answer leaves in between."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while self.fleet.stats.received < count:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
@@ -120,7 +122,7 @@ async def test_a_stopped_fleet_sends_nothing_more() -> None:
     async with running(devices=1, delay=SOON) as bench:
         bench.command("SN0001", "a")
         await bench.received(1)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(SOON_SECONDS + 0.1)
     assert bench.fleet.stats.published == 0
 
 
@@ -130,7 +132,7 @@ async def test_an_answer_waits_until_the_broker_is_back(monkeypatch: pytest.Monk
         bench.command("SN0001", "a")
         await bench.received(1)
         bench.broker.disconnect("simulated-SN0001")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(SOON_SECONDS + 0.1)
         assert bench.fleet.stats.published == 0
         bench.broker.restore("simulated-SN0001")
         assert (await bench.answer())["id"] == "a"

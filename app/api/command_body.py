@@ -1,0 +1,111 @@
+"""Reads what a caller asks for out of the JSON body of `POST /v1/devices/{device_id}/commands`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from app.commands.invoker import CommandRequest
+from app.core.deadlines import LearnedTimeouts
+from app.core.durations import ALLOWED, format_duration, parse_duration
+from app.core.errors import InvalidInputError
+from app.core.identifiers import validate_idempotency_key, validate_method
+from app.core.payload import JsonValue
+from app.settings import Settings
+
+MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way")
+SHORTEST_TIMEOUT: Final = timedelta(milliseconds=1)
+
+_ALLOWED: Final = f"allowed: {', '.join(MEMBERS)}"
+_MISSING: Final = object()
+
+
+class CommandBody:
+    """The bounds and defaults of a node. `learned` knows timeouts for callers who give none."""
+
+    def __init__(self, settings: Settings, learned: LearnedTimeouts) -> None:
+        self._profile = settings.profile
+        self._learned = learned
+        self._default_timeout = settings.command.default_timeout
+        self._max_timeout = settings.command.max_timeout
+
+    def read(self, device_id: str, body: JsonValue, key: bytes | None) -> CommandRequest:
+        """What a caller asks for; InvalidInputError says what is wrong with it. `key` is the idempotency key."""
+        if not isinstance(body, dict):
+            raise InvalidInputError("body", f"is {_kind(body)}; a JSON object is needed")
+        for name in body:
+            if name not in MEMBERS:
+                raise InvalidInputError(
+                    name[:64].encode("ascii", "backslashreplace").decode(), f"is unknown; {_ALLOWED}"
+                )
+        method = validate_method(_text(body, "method"))
+        profile = _text(body, "profile", self._profile)
+        given = self._timeout(body.get("timeout", _MISSING))
+        return CommandRequest(
+            device_id=device_id,
+            method=method,
+            params=body.get("params", {}),
+            timeout=given or self._usual_timeout(profile, method, device_id),
+            timeout_given=given is not None,
+            profile=profile,
+            one_way=_flag(body, "one_way"),
+            idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
+        )
+
+    def _usual_timeout(self, profile: str, method: str, device_id: str) -> timedelta:
+        """For a caller who gives none: what was learned, within the bounds, else the default."""
+        learned = self._learned.timeout(profile, method, device_id)
+        return self._default_timeout if learned is None else min(learned, self._max_timeout)
+
+    def _timeout(self, value: object) -> timedelta | None:
+        if value is _MISSING:
+            return None
+        if not isinstance(value, str):
+            hint = (
+                ": a bare number has no unit" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+            )
+            raise InvalidInputError("timeout", f"is {_kind(value)}{hint}; allowed: a string of {ALLOWED}")
+        try:
+            timeout = parse_duration(value)
+        except ValueError as error:
+            raise InvalidInputError("timeout", str(error)) from None
+        if not SHORTEST_TIMEOUT <= timeout <= self._max_timeout:
+            low, high = format_duration(SHORTEST_TIMEOUT), format_duration(self._max_timeout)
+            raise InvalidInputError("timeout", f"{value} is out of range; allowed: {low} to {high}")
+        return timeout
+
+
+def _kind(value: object) -> str:
+    """What a JSON value is, in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _text(body: Mapping[str, JsonValue], name: str, default: str | None = None) -> str:
+    value = body.get(name, _MISSING)
+    if isinstance(value, str):
+        return value
+    if value is not _MISSING:
+        raise InvalidInputError(name, f"is {_kind(value)}; a string is needed")
+    if default is None:
+        raise InvalidInputError(name, "is missing; a string is needed")
+    return default
+
+
+def _flag(body: Mapping[str, JsonValue], name: str) -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise InvalidInputError(name, f"is {_kind(value)}; true or false is needed")
+    return value

@@ -1,0 +1,58 @@
+"""Health and metrics of this node over HTTP; paths without a version, as probes and scrapers know them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi import Response as Reply
+
+from app.api import problems, schemas
+from app.api.dependencies import NodePorts
+from app.api.http import BytesResponse, headers_of
+from app.api.openapi import problems_of
+from app.api.problems import problem
+
+ALIVE: Final = b'{"status":"ok"}'
+_TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="Liveness", response_model=schemas.Alive, response_description="The process runs.")
+async def alive() -> Reply:  # noqa: D103 - that this answer is given is all it says
+    return BytesResponse(ALIVE)
+
+
+@router.get(
+    "/readyz",
+    summary="Readiness: whether callers should be sent to this node",
+    response_model=schemas.Ready,
+    response_description="It can serve.",
+    responses=problems_of(problems.NOT_READY),
+)
+async def ready(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+    health = await ports.member.health()
+    if health.ready:
+        return BytesResponse(orjson.dumps({"state": health.state, "checks": health.checks}))
+    away = [f"{name}: {said}" for name, said in health.checks.items() if said != "ok"]
+    detail = "; ".join(away) or f"this node is {health.state}"
+    return problem(problems.NOT_READY, detail, state=health.state, checks=health.checks)
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Reply,
+    response_description="All metrics of this node.",
+    responses={200: {"content": {"text/plain": _TEXT, "application/openmetrics-text": _TEXT}}},
+)
+async def metrics(request: Request, ports: NodePorts) -> Reply:
+    """In Prometheus' text format; in OpenMetrics when `Accept` names `application/openmetrics-text`.
+
+    Also of a node that is not ready.
+    """
+    accept = headers_of(request.scope).get(b"accept", b"").decode("latin-1")
+    text, content_type = ports.exposition.render(accept, await ports.member.health())
+    return BytesResponse(text, content_type=content_type.encode())

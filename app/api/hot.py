@@ -1,0 +1,145 @@
+"""`POST /v1/devices/{device_id}/commands`: the one busy call, served in front of the framework.
+
+Of what a node does for a loaded command, the layers of the framework would take more than our own code for the request
+(docs/adr/0031-one-hot-route.md has the measurement). All other routes are ordinary ones of FastAPI, in `v1/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from app.api import problems
+from app.api.command_body import CommandBody
+from app.api.http import BytesResponse, Serve, headers_of, read_body
+from app.api.parking import DismissedError, Parking
+from app.api.ports import Ports
+from app.api.preferences import Preference, read_preference
+from app.api.problems import problem
+from app.api.representation import command_json, json_or_none
+from app.commands.invoker import unsent_code
+from app.core.command import Command, CommandState
+from app.core.deadlines import LearnedTimeouts
+from app.core.identifiers import validate_device_id
+from app.core.payload import decode_json
+from app.settings import Settings
+
+PATH: Final = "/v1/devices/{device_id}/commands"
+SWEEP_GRACE: Final = timedelta(milliseconds=500)
+
+_PATH: Final = re.compile("/v1/devices/([^/]+)/commands")
+
+
+class HotRoute:
+    """`parking` holds the callers that wait; `learned` knows timeouts for those who give none."""
+
+    def __init__(self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts) -> None:
+        self._member = ports.member
+        self._invoker = ports.invoker
+        self._counters = ports.counters
+        self._parking = parking
+        self._body = CommandBody(settings, learned)
+        # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
+        # wake-up may be lost: then the sweep over parked callers finds it.
+        self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE
+        self._serve: Serve = self.serve
+        if ports.tracing is not None:
+            from app.api.traced import traced  # noqa: PLC0415 - its library is an extra
+
+            self._serve = traced(self.serve, ports.tracing, "POST", PATH)
+
+    def device_of(self, scope: Scope) -> str | None:
+        """The device that a call is for; None when the call is for another route."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return None
+        found = _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
+        return None if found is None else found[1]
+
+    async def answer(self, device_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the call, and send the response or the problem."""
+        try:
+            response = await self._serve(device_id, scope, receive)
+        except Exception as error:
+            await problems.answer_to(error, self._counters)(scope, receive, send)
+            if problems.is_mistake(error):
+                raise
+            return
+        await response(scope, receive, send)
+
+    async def serve(self, device_id: str, scope: Scope, receive: Receive) -> BytesResponse:
+        """Send the command, wait as long as the caller wants to, and say what became of it."""
+        validate_device_id(device_id)
+        headers = headers_of(scope)
+        refusal = _media_type_refusal(headers)
+        if refusal is not None:
+            return refusal
+        preference = read_preference(headers.get(b"prefer"))
+        body = decode_json(await read_body(receive, headers))
+        asked = self._body.read(device_id, body, headers.get(b"idempotency-key"))
+        longest = asked.timeout + self._grace
+        budget = longest if preference.limit is None else min(preference.limit, longest)
+        self._member.admit()
+        invocation = await self._invoker.invoke(asked, park=bool(budget))
+        command, dismissed = invocation.command, False
+        if budget and not command.state.final:
+            try:
+                command = await self._parking.wait(invocation, budget, receive)
+            except DismissedError:
+                command, dismissed = invocation.command, True
+        extra = [(b"idempotent-replayed", b"true")] if invocation.replayed else []
+        if command.state.final:
+            return _outcome(command, preference, extra)
+        if dismissed or budget < longest:
+            return _accepted(scope, command, preference, extra)
+        detail = f"command {command.id} is past its deadline and the store did not say what became of it; read it later"
+        return problem(problems.NO_OUTCOME, detail, extra, command_id=command.id)
+
+
+def _media_type_refusal(headers: Mapping[bytes, bytes]) -> BytesResponse | None:
+    """The problem with a body that is not announced as JSON.
+
+    A page in a browser can send other types to any host without asking first, so only `application/json` counts there;
+    a client that names no type must be something else than a browser, which names its `Origin`.
+    """
+    given = headers.get(b"content-type")
+    if given is None:
+        if b"origin" not in headers:
+            return None
+        return problem(problems.NOT_JSON, "a browser must send Content-Type: application/json", _ACCEPT)
+    media_type = given.partition(b";")[0].strip().lower()
+    if media_type == b"application/json" or (media_type.startswith(b"application/") and media_type.endswith(b"+json")):
+        return None
+    shown = ascii(media_type[:64].decode("latin-1"))
+    return problem(problems.NOT_JSON, f"{shown} is not JSON; allowed: application/json, application/*+json", _ACCEPT)
+
+
+_ACCEPT: Final = [(b"accept", b"application/json, application/*+json")]
+
+
+def _outcome(command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]) -> BytesResponse:
+    """Outcomes are data, so a device's refusal is 200; but with 504 nothing was answered, with 503 nothing sent."""
+    if preference.wait is not None:
+        extra.append((b"preference-applied", Preference(wait=preference.wait).applied))
+    if command.state is CommandState.TIMED_OUT:
+        detail = f"device {command.device_id} did not answer command {command.id} before its deadline"
+        return problem(problems.TIMED_OUT, detail, extra, command_id=command.id)
+    if (code := unsent_code(command)) is not None:
+        kind = problems.UNSENT_BY_CODE.get(code, problems.NOT_SENT)
+        again = "it is safe to send it again" if kind is problems.NOT_SENT else "nor will it when it is tried again"
+        detail = f"command {command.id} did not leave Homing; {again}"
+        return problem(kind, detail, extra, command_id=command.id, error=json_or_none(command.error))
+    return BytesResponse(command_json(command), headers=extra)
+
+
+def _accepted(
+    scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]
+) -> BytesResponse:
+    root: str = scope.get("root_path", "")
+    extra.append((b"location", f"{root}/v1/commands/{command.id}".encode()))
+    if preference.applied:
+        extra.append((b"preference-applied", preference.applied))
+    return BytesResponse(command_json(command), status=202, headers=extra)

@@ -1,0 +1,55 @@
+"""What the API needs of a node. It is given these, and never the node with all its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from app.cluster.directory import NodeInfo
+from app.commands.invoker import Invoker
+from app.metrics import Exposition
+from app.node import Health, NodeState
+from app.observability import Counters, Fill
+from app.store.commands import CommandReader
+
+if TYPE_CHECKING:
+    from app.tracing import Tracing  # whose library is an extra
+
+
+class Member(Protocol):
+    """This node, as a member of its cluster."""
+
+    @property
+    def info(self) -> NodeInfo:
+        """Who it is at present."""
+
+    @property
+    def state(self) -> NodeState:
+        """Where it is in its life."""
+
+    async def health(self) -> Health:
+        """Whether it can serve, and what each part it depends on says."""
+
+    def admit(self) -> None:
+        """UnavailableError while it takes no commands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Everything that routes may use; put together in `app/main.py`."""
+
+    member: Member
+    nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
+    """The live nodes of the cluster; StoreUnavailableError."""
+    invoker: Invoker
+    store: CommandReader
+    open_commands: Sized
+    """Those whose home is this node."""
+    waiters: Sized
+    """Callers that are parked here."""
+    queues: Callable[[], Mapping[str, Fill]]
+    """How full every bounded queue of this process is."""
+    counters: Counters
+    exposition: Exposition
+    tracing: Tracing | None = None

@@ -1,0 +1,1 @@
+"""The ordinary routes of version 1, one file a subject."""

@@ -1,0 +1,196 @@
+"""Commands over HTTP: send, read, list, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Response as Reply
+from pydantic import BeforeValidator
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api import problems, schemas
+from app.api.dependencies import Hot, Lists, NodePorts
+from app.api.http import BytesResponse
+from app.api.openapi import header, json_of, problems_of
+from app.api.parameters import CommandId, DeviceId, said
+from app.api.problems import BY_ERROR
+from app.api.representation import command_json, page_json
+from app.core import errors, identifiers
+from app.core.command import CommandState
+from app.core.errors import CommandFinishedError, InvalidInputError
+from app.core.identifiers import validate_device_id
+from app.store.commands import Query as Asked
+from app.store.rules import CURSOR
+
+DEFAULT_LIMIT: Final = 50
+MAX_LIMIT: Final = 200
+
+_ANSWER_HEADERS: Final = {
+    "Idempotent-Replayed": header("`true` when an earlier call with the same key began the command."),
+    "Preference-Applied": header("Which preferences decided the answer (RFC 7240)."),
+}
+_AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
+_DRAINING: Final = BY_ERROR[errors.NodeDrainingError]
+
+router = APIRouter(prefix="/v1", tags=["commands"])
+
+
+@router.post(
+    "/devices/{device_id}/commands",
+    summary="Send a command to a device",
+    response_model=schemas.Command,
+    response_description="The command and its outcome.",
+    responses={
+        200: {"headers": _ANSWER_HEADERS},
+        202: {
+            "description": "The command goes on: read it at `Location`. Also when the node is about to stop.",
+            "headers": {"Location": header("Where to read the command."), **_ANSWER_HEADERS},
+            "model": schemas.Command,
+        },
+        **problems_of(
+            problems.SLOW_BODY,
+            BY_ERROR[errors.PayloadTooLargeError],
+            problems.NOT_JSON,
+            problems.INVALID,
+            BY_ERROR[errors.UndecodableMessageError],
+            BY_ERROR[errors.UnpublishableError],
+            BY_ERROR[errors.PacketTooLargeError],
+            BY_ERROR[errors.IdempotencyMismatchError],
+            BY_ERROR[errors.CapacityError],
+            BY_ERROR[errors.DeviceBusyError],
+            _AWAY,
+            BY_ERROR[errors.BrokerUnavailableError],
+            _DRAINING,
+            problems.NOT_SENT,
+            problems.NO_OUTCOME,
+            problems.TIMED_OUT,
+        ),
+    },
+    openapi_extra={"requestBody": {"required": True, "content": json_of(schemas.CommandBody)}},
+)
+async def send(
+    request: Request,
+    device_id: DeviceId,
+    hot: Hot,
+    _headers: Annotated[schemas.SendHeaders, Header()],
+) -> Reply:
+    """Waits for the outcome, unless `Prefer` says otherwise.
+
+    Outcomes are data: a device that refuses gives `200` with `state: failed`, a command that another caller cancelled
+    meanwhile `200` with `state: cancelled`. A one-way command gives `200` with `state: succeeded` when the MQTT broker
+    has acknowledged it.
+    """
+    # Calls come here only where something stands between them and `Application.__call__`, which has the short way.
+    return await hot.serve(device_id, request.scope, request.receive)
+
+
+@router.get(
+    "/commands/{command_id}",
+    summary="Read a command, from any node",
+    response_model=schemas.Command,
+    response_description="The command as it stands.",
+    responses=problems_of(BY_ERROR[errors.CommandNotFoundError], problems.INVALID, _AWAY),
+)
+async def read(command_id: CommandId, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+    return BytesResponse(command_json(await ports.store.read(command_id)))
+
+
+def _state(text: str) -> CommandState:
+    try:
+        return CommandState(text)
+    except ValueError:
+        raise InvalidInputError("state", f"{text[:32]!a} is none; allowed: {', '.join(CommandState)}") from None
+
+
+def _limit(text: str | int) -> int:
+    if isinstance(text, int):
+        return text
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_LIMIT)) and 1 <= int(text) <= MAX_LIMIT:
+        return int(text)
+    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MAX_LIMIT}")
+
+
+_Device = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="Only those of this device.",
+        json_schema_extra=said(identifiers.DEVICE_ID),
+        examples=[schemas.DEVICE_ID],
+    ),
+]
+_State = Annotated[
+    CommandState | SkipJsonSchema[None],
+    BeforeValidator(_state),
+    Query(description="Only those in this state.", examples=["failed"]),
+]
+_Limit = Annotated[
+    int,
+    BeforeValidator(_limit),
+    Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT}, examples=[20]),
+]
+_Cursor = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="What the page before gave.",
+        json_schema_extra=said(CURSOR),
+        examples=[f"1772352000000000_{schemas.COMMAND_ID}"],
+    ),
+]
+_FILTERS: Final = ("device", "state", "limit", "cursor")
+
+
+async def _asked(
+    request: Request,
+    device: _Device = None,
+    state: _State = None,
+    limit: _Limit = DEFAULT_LIMIT,
+    cursor: _Cursor = None,
+) -> Asked:
+    """What a caller lists; nothing that a query says is passed over in silence."""
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in _FILTERS:
+            shown = name[:64].encode("ascii", "backslashreplace").decode()
+            raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(_FILTERS)}")
+        if given.count(name) > 1:
+            raise InvalidInputError(name, "is given twice; allowed: once")
+    return Asked(
+        device_id=None if device is None else validate_device_id(device), state=state, limit=limit, cursor=cursor
+    )
+
+
+@router.get(
+    "/commands",
+    summary="List commands, newest first",
+    response_model=schemas.CommandPage,
+    response_description="A page of commands.",
+    responses=problems_of(problems.INVALID, _AWAY),
+)
+async def list_commands(  # noqa: D103 - its summary says it
+    asked: Annotated[Asked, Depends(_asked)], ports: NodePorts, lists: Lists
+) -> Reply:
+    async with lists.take():
+        return BytesResponse(await page_json(await ports.store.list_commands(asked)))
+
+
+@router.delete(
+    "/commands/{command_id}",
+    summary="Cancel a command",
+    response_model=schemas.Command,
+    response_description="The cancelled command.",
+    responses=problems_of(
+        BY_ERROR[errors.CommandNotFoundError],
+        BY_ERROR[errors.CommandFinishedError],
+        problems.INVALID,
+        _AWAY,
+        _DRAINING,
+    ),
+)
+async def cancel(command_id: CommandId, ports: NodePorts) -> Reply:
+    """Its callers are told at once. The device is not: it may still act, and its response is `late`."""
+    ports.member.admit()
+    finished = await ports.invoker.cancel(command_id)
+    if not finished.won:
+        raise CommandFinishedError(command_id, finished.outcome.state)
+    return BytesResponse(command_json(await ports.store.read(command_id)))

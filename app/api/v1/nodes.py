@@ -1,0 +1,48 @@
+"""The cluster over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+from fastapi import Response as Reply
+
+from app.api import schemas
+from app.api.dependencies import NodePorts
+from app.api.http import BytesResponse
+from app.api.openapi import problems_of
+from app.api.problems import BY_ERROR
+from app.api.representation import instant
+from app.cluster.directory import NodeInfo
+from app.core import errors
+
+router = APIRouter(prefix="/v1", tags=["cluster"])
+
+
+@router.get(
+    "/nodes",
+    summary="The cluster as this node sees it",
+    response_model=schemas.Nodes,
+    response_description="Live nodes, and more about this one.",
+    responses=problems_of(BY_ERROR[errors.StoreUnavailableError]),
+)
+async def nodes(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+    this = {
+        "state": ports.member.state,
+        "pending": len(ports.open_commands),
+        "waiters": len(ports.waiters),
+        "queues": {name: fill._asdict() for name, fill in sorted(ports.queues().items())},
+        "counters": dict(sorted(ports.counters.items())),
+    }
+    own = ports.member.info.incarnation
+    return BytesResponse(orjson.dumps({"nodes": [_shown(one, own) for one in await ports.nodes()], "self": this}))
+
+
+def _shown(one: NodeInfo, own: str) -> dict[str, Any]:
+    return {
+        "node_id": one.node_id,
+        "incarnation": one.incarnation,
+        "started_at": instant(round(one.started_at * 1_000_000)),
+        "self": one.incarnation == own,
+    }

@@ -1,0 +1,150 @@
+"""Settles responses: match -> record -> wake, and only then PUBACK."""
+
+from __future__ import annotations
+
+import asyncio
+
+from app.callbacks.floods import Floods
+from app.callbacks.observer import Observers
+from app.callbacks.open_commands import OpenCommands
+from app.core.callback import Answer, Correlation
+from app.core.clock import Clock
+from app.core.errors import InvalidInputError, StoreRefusedError, StoreUnavailableError
+from app.core.identifiers import validate_command_id, validate_device_id
+from app.core.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, Verdict, route
+from app.latency.clock import StoreClock
+from app.mqtt.inbox import Arrival
+from app.store.commands import CommandWriter
+
+
+class Answers:
+    """While the store is away, responses stay unacknowledged, so that the broker keeps them."""
+
+    def __init__(
+        self,
+        *,
+        store: CommandWriter,
+        open_commands: OpenCommands,
+        node_id: str,
+        clock: Clock,
+        observers: Observers,
+        store_clock: StoreClock | None = None,
+    ) -> None:
+        """With a `store_clock` responses are recorded with their reception, see app/core/reception.py."""
+        self._store = store
+        self._open_commands = open_commands
+        self._node_id = node_id
+        self._clock = clock
+        self._observers = observers
+        self._store_clock = store_clock
+        self._floods = Floods(clock)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._settling: set[asyncio.Task[None]] = set()
+
+    def take(self, arrival: Arrival, answer: Answer) -> None:
+        """Begin to settle a response. Returns at once."""
+        try:
+            answer = _well_named(answer) if answer.others else _checked(answer)
+        except InvalidInputError:
+            self._drop("foreign_id")
+            arrival.settle()
+            return
+        if self._floods.holds_back(answer.device_id):
+            self._drop("flood", answer.device_id)
+            arrival.settle()
+            return
+        if self._store_clock is not None:
+            received_at, size = self._store_clock.store_time(arrival.at), len(arrival.message.payload)
+            for reading in (answer, *answer.others):
+                reading.received_at, reading.size = received_at, size
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        task = self._loop.create_task(self._settle(arrival, answer))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _settle(self, arrival: Arrival, answer: Answer) -> None:
+        try:
+            recorded = await self._store.respond(answer, self._node_id)
+            if answer.others:
+                recorded, answer = await self._read_by_its_own(recorded, answer)
+            now = self._clock.monotonic()
+            self._act(recorded, answer, arrival.at, now)
+            for tell in self._observers.recorded:
+                tell(recorded, answer, arrival.at, now)
+            arrival.settle()
+        except StoreRefusedError:
+            if arrival.refuse():
+                self._tell_unrecorded(answer)
+            else:
+                self._drop("store_refused", answer.device_id)
+                arrival.settle()
+        except StoreUnavailableError:
+            self._tell_unrecorded(answer)
+            arrival.leave()
+        except BaseException:
+            arrival.leave()  # a mistake of ours holds up none behind it
+            raise
+
+    async def _read_by_its_own(self, recorded: Recorded, answer: Answer) -> tuple[Recorded, Answer]:
+        """Where several profiles have the topic: what the store makes of the reading of the command's own one."""
+        for other in answer.others:
+            if recorded.verdict not in (Verdict.UNKNOWN, Verdict.MISMATCH):
+                break
+            further = await self._store.respond(other, self._node_id)
+            if further.verdict is not Verdict.UNKNOWN or recorded.verdict is Verdict.UNKNOWN:
+                recorded, answer = further, other
+        return recorded, answer
+
+    def _act(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
+        match route(recorded, self._node_id):
+            case DeliverLocally(outcome):
+                won = recorded.verdict is Verdict.WON
+                self._open_commands.complete(outcome, now - arrived_at if won else None)
+                if not won:
+                    self._drop(recorded.verdict.value, answer.device_id, outcome.command_id)
+            case Progressed(command_id):
+                self._open_commands.progressed(command_id)
+            case Drop(reason):
+                self._drop(reason, answer.device_id, recorded.command_id)
+                if recorded.verdict is Verdict.UNKNOWN:
+                    self._floods.unknown(answer.device_id)
+            case Forwarded() if self._store_clock is not None and recorded.outcome is not None:
+                # Of a command whose home is here the store has told its time when it was registered.
+                self._store_clock.learn(arrived_at, now, recorded.outcome.finished_at)
+            case Forwarded() | Annexed():
+                """Others see to it, or it is only kept."""
+
+    def _drop(self, reason: str, device_id: str | None = None, command_id: str | None = None) -> None:
+        for tell in self._observers.dropped:
+            tell(reason, device_id=device_id, command_id=command_id)
+
+    def _tell_unrecorded(self, answer: Answer) -> None:
+        for tell in self._observers.unrecorded:
+            tell(answer)
+
+
+def _well_named(answer: Answer) -> Answer:
+    """The first of the readings whose ids can be ids of ours, with the others; InvalidInputError when there is none."""
+    readings = [one for one in (answer, *answer.others) if _has_our_ids(one)]
+    if not readings:
+        return _checked(answer)
+    answer, *others = readings
+    answer.others = tuple(others)
+    return answer
+
+
+def _has_our_ids(answer: Answer) -> bool:
+    try:
+        _checked(answer)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def _checked(answer: Answer) -> Answer:
+    """InvalidInputError when its ids can be none of ours."""
+    validate_device_id(answer.device_id)
+    if answer.correlation is Correlation.ID:
+        validate_command_id(answer.value)
+    return answer

@@ -1,0 +1,38 @@
+"""Devices that answer what nobody has asked, and so often that looking each of it up would hold up all others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from app.core.clock import Clock
+
+MOST_A_SECOND: Final = 200
+"""So many unknown responses of one device are looked up within a second; a restarted device repeats a few."""
+MOST_DEVICES: Final = 10_000
+"""Of whom this is kept at a time."""
+
+
+class Floods:
+    """Counts unknown responses by device, in windows of a second. Who goes over the limit waits for the next one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._unknown: Counter[str] = Counter()
+        self._ends_at = 0.0
+        self._flooding = False
+
+    def unknown(self, device_id: str) -> None:
+        """Note a response that fits no command on record."""
+        now = self._clock.monotonic()
+        if now >= self._ends_at:
+            self._unknown.clear()
+            self._flooding = False
+            self._ends_at = now + 1.0
+        if device_id in self._unknown or len(self._unknown) < MOST_DEVICES:
+            self._unknown[device_id] += 1
+            self._flooding = self._flooding or self._unknown[device_id] >= MOST_A_SECOND
+
+    def holds_back(self, device_id: str) -> bool:
+        """Whether what this device says now is dropped unread. Costs next to nothing while nobody floods."""
+        return self._flooding and self._unknown[device_id] >= MOST_A_SECOND and self._clock.monotonic() < self._ends_at

@@ -1,0 +1,270 @@
+"""What `homing doctor` makes of what it saw: no I/O, so that every diagnosis can be tested."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from app.mqtt.paho_probe import PARKED_MESSAGES, SHARED_MESSAGES, BrokerFacts
+from app.store.redis.doctor import RedisFacts
+
+SLOW_BROKER_MS: Final = 20.0
+"""Nagle's algorithm with delayed TCP ACKs costs 40 ms."""
+SLOW_REDIS_MS: Final = 5.0
+FULL: Final = 0.8
+"""Share of maxmemory from which on it is time to act."""
+SMALL_RECEIVE_MAXIMUM: Final = 20
+
+
+class Level(StrEnum):
+    """How bad it is; `fail` makes the exit code 1."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One line of the report; `advice` says what to change, where something should be."""
+
+    level: Level
+    part: str
+    subject: str
+    seen: str
+    advice: str = ""
+
+
+def about_memory_store() -> Diagnosis:
+    """On `memory://`."""
+    return Diagnosis(
+        Level.OK,
+        "store",
+        "kind",
+        "memory:// (one node alone, nothing survives its end)",
+        "For several nodes, or commands that survive a restart: HOMING_STORE_URL=redis://host:6379/0.",
+    )
+
+
+def about_redis(facts: RedisFacts) -> Iterator[Diagnosis]:
+    """On a Redis."""
+    yield _redis_rights(facts)
+    yield _redis_version(facts)
+    if facts.role != "master":
+        yield _redis(
+            Level.FAIL,
+            "role",
+            f"a replica of {facts.primary or 'another'}, which takes no writes",
+            "Let HOMING_STORE_URL name the primary.",
+        )
+    if facts.mode == "cluster":
+        yield _redis(Level.FAIL, "mode", "Redis Cluster", "Homing speaks to one server; use a standalone one.")
+    yield _redis_eviction(facts)
+    yield _redis_memory(facts)
+    yield _redis_persistence(facts)
+    yield _works(facts.scripts_work, "scripts", "they work", "they are refused", "Allow EVALSHA and SCRIPT LOAD.")
+    yield _works(
+        facts.wake_ups_work,
+        "Pub/Sub",
+        "a wake-up came back",
+        "no wake-up came back",
+        "Allow SUBSCRIBE and PUBLISH on mqtt:node:*; without them each forward waits for the sweep.",
+    )
+    slow = facts.ping_ms > SLOW_REDIS_MS
+    yield _redis(
+        Level.WARN if slow else Level.OK,
+        "latency",
+        f"{facts.ping_ms:.2f} ms",
+        "Each command takes two round trips: bring nodes and Redis closer together." if slow else "",
+    )
+
+
+def about_broker(facts: BrokerFacts, version: str) -> Iterator[Diagnosis]:
+    """On an MQTT broker, asked in the MQTT version of the settings."""
+    if facts.protocol_refused:
+        other = "3.1.1" if version == "5" else "5"
+        yield _broker(Level.FAIL, "protocol", f"it does not speak MQTT {version}", f"HOMING_MQTT_VERSION={other}")
+        return
+    yield _broker(Level.OK, "protocol", f"MQTT {version}")
+    yield _broker_version(facts)
+    if facts.maximum_qos == 0:
+        yield _broker(Level.FAIL, "QoS", "only QoS 0", "Homing needs QoS 1: allow it (max_qos 1 or 2).")
+        return
+    yield _broker(Level.OK, "QoS", f"up to {facts.maximum_qos}")
+    yield _topics(facts, version)
+    if not facts.publish_works:
+        yield _broker(
+            Level.FAIL,
+            "messages",
+            "our own message did not come back",
+            "Let this user publish and read homing-doctor/#.",
+        )
+        return
+    yield _round_trip(facts)
+    yield _shared(facts)
+    if version == "5":
+        yield _receive_maximum(facts)
+    yield _queues(facts)
+    yield _dropped(facts)
+
+
+def _redis(level: Level, subject: str, seen: str, advice: str = "") -> Diagnosis:
+    return Diagnosis(level, "store", subject, seen, advice)
+
+
+def _works(works: bool, subject: str, good: str, bad: str, advice: str) -> Diagnosis:  # noqa: FBT001
+    return _redis(Level.OK, subject, good) if works else _redis(Level.FAIL, subject, bad, advice)
+
+
+def _redis_rights(facts: RedisFacts) -> Diagnosis:
+    if not facts.missing_rights:
+        return _redis(Level.OK, "rights", f"user {facts.user} has all it needs")
+    lacking = " ".join(facts.missing_rights)
+    return _redis(
+        Level.FAIL,
+        "rights",
+        f"user {facts.user} lacks {lacking}",
+        f"ACL SETUSER {facts.user} {lacking}; all of them are in deploy/redis/users.acl.",
+    )
+
+
+def _redis_version(facts: RedisFacts) -> Diagnosis:
+    if _numbers(facts.version) < (6, 2):
+        return _redis(Level.WARN, "version", facts.version, "Not tested: run Redis 7.0 or newer, or Valkey.")
+    return _redis(Level.OK, "version", facts.version)
+
+
+def _redis_eviction(facts: RedisFacts) -> Diagnosis:
+    policy = facts.maxmemory_policy
+    if policy != "noeviction":
+        return _redis(
+            Level.FAIL, "eviction", policy, "It removes waiting commands silently: set maxmemory-policy noeviction."
+        )
+    if facts.evicted_keys:
+        return _redis(Level.WARN, "eviction", f"{policy}, but {facts.evicted_keys} keys were evicted before")
+    return _redis(Level.OK, "eviction", policy)
+
+
+def _redis_memory(facts: RedisFacts) -> Diagnosis:
+    used = f"{facts.used_memory / 2**20:.1f} MiB"
+    if not facts.maxmemory:
+        return _redis(Level.OK, "memory", f"{used} used, no limit")
+    seen = f"{used} of {facts.maxmemory / 2**20:.0f} MiB used"
+    if facts.used_memory > FULL * facts.maxmemory:
+        return _redis(Level.WARN, "memory", seen, "When it is full, new commands are refused: raise maxmemory.")
+    return _redis(Level.OK, "memory", seen)
+
+
+def _redis_persistence(facts: RedisFacts) -> Diagnosis:
+    if facts.append_only:
+        if facts.append_fsync == "no":
+            return _redis(Level.WARN, "persistence", "append-only file, fsync no", "Set appendfsync everysec.")
+        return _redis(Level.OK, "persistence", f"append-only file, fsync {facts.append_fsync or 'not shown'}")
+    advice = "Set appendonly yes and appendfsync everysec, or a restart forgets commands."
+    if facts.snapshots is None:
+        return _redis(Level.WARN, "persistence", "no append-only file", advice)
+    return _redis(Level.WARN, "persistence", "snapshots only" if facts.snapshots else "none", advice)
+
+
+def _broker(level: Level, subject: str, seen: str, advice: str = "") -> Diagnosis:
+    return Diagnosis(level, "broker", subject, seen, advice)
+
+
+def _broker_version(facts: BrokerFacts) -> Diagnosis:
+    if facts.version is None:
+        return _broker(Level.OK, "version", "not told ($SYS/broker/version)")
+    found = re.fullmatch(r"mosquitto version (\d+\.\d+\.\d+)\S*", facts.version)
+    numbers = _numbers(found[1]) if found else ()
+    if not numbers or numbers >= (2, 0, 13):
+        return _broker(Level.OK, "version", facts.version)
+    if numbers >= (2, 0, 12):
+        return _broker(
+            Level.WARN,
+            "version",
+            facts.version,
+            "It replays retained messages to shared subscriptions (Homing ignores them): run 2.0.18 or newer.",
+        )
+    return _broker(
+        Level.WARN,
+        "version",
+        facts.version,
+        "It loses a durable client's shared subscriptions on reconnect (Homing subscribes anew each time): "
+        "run 2.0.18 or newer.",
+    )
+
+
+def _topics(facts: BrokerFacts, version: str) -> Diagnosis:
+    if facts.refused_topics:
+        lacking = ", ".join(facts.refused_topics)
+        return _broker(Level.FAIL, "rights", f"refused: {lacking}", "Grant what deploy/mosquitto/acl grants the nodes.")
+    return _broker(Level.OK, "rights", "not told (MQTT 3.1.1)" if version != "5" else "commands may be published")
+
+
+def _round_trip(facts: BrokerFacts) -> Diagnosis:
+    milliseconds = facts.round_trip_ms or 0.0
+    if milliseconds > SLOW_BROKER_MS:
+        return _broker(
+            Level.WARN,
+            "round trip",
+            f"{milliseconds:.1f} ms",
+            "Mosquitto: set_tcp_nodelay true. Else: mind the distance.",
+        )
+    return _broker(Level.OK, "round trip", f"{milliseconds:.2f} ms")
+
+
+def _shared(facts: BrokerFacts) -> Diagnosis:
+    subject = "shared subscriptions"
+    alone = "Without them only one node can run: use a broker that has them ($share), or HOMING_STORE_URL=memory://."
+    if not facts.shared_available or facts.subscribe_refused:
+        return _broker(Level.FAIL, subject, "refused", alone)
+    one, other = facts.shared_received
+    total, seen = one + other, f"{SHARED_MESSAGES} messages went {one} : {other}"
+    if total > SHARED_MESSAGES:
+        return _broker(Level.FAIL, subject, f"{seen}: every member gets everything", alone)
+    if total < SHARED_MESSAGES:
+        return _broker(Level.FAIL, subject, f"{seen}: {SHARED_MESSAGES - total} are missing", alone)
+    if not one or not other:
+        return _broker(
+            Level.WARN, subject, seen, "All went to one node: choose a round-robin or random strategy in the broker."
+        )
+    return _broker(Level.OK, subject, seen)
+
+
+def _receive_maximum(facts: BrokerFacts) -> Diagnosis:
+    seen = f"{facts.receive_maximum} commands may be on their way to it"
+    if facts.receive_maximum <= SMALL_RECEIVE_MAXIMUM:
+        return _broker(
+            Level.WARN, "Receive Maximum", seen, "More wait their turn. Mosquitto: max_inflight_messages 1000."
+        )
+    return _broker(Level.OK, "Receive Maximum", seen)
+
+
+def _queues(facts: BrokerFacts) -> Diagnosis:
+    if facts.parked is None or facts.parked >= PARKED_MESSAGES:
+        return _broker(Level.OK, "queues", f"{PARKED_MESSAGES} messages waited for an absent client")
+    return _broker(
+        Level.FAIL,
+        "queues",
+        f"only {facts.parked} of {PARKED_MESSAGES} messages waited for an absent client, the others are lost",
+        "Mosquitto: max_queued_messages 100000, see deploy/mosquitto.conf.",
+    )
+
+
+def _dropped(facts: BrokerFacts) -> Diagnosis:
+    if facts.dropped is None:
+        return _broker(Level.OK, "dropped messages", "not told ($SYS/broker/publish/messages/dropped)")
+    if facts.dropped:
+        return _broker(
+            Level.WARN,
+            "dropped messages",
+            f"{facts.dropped} since it started",
+            "It acknowledged them and threw them away: raise its queue limits, then restart it to begin at 0.",
+        )
+    return _broker(Level.OK, "dropped messages", "none")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

@@ -1,0 +1,15 @@
+"""How many files and connections this process may have open."""
+
+from __future__ import annotations
+
+import resource
+
+
+def allow_open_files(wanted: int) -> int:
+    """How many may be open; raises the limit for that as far as the system lets us, if it is lower than `wanted`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed

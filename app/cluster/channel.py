@@ -1,0 +1,37 @@
+"""What nodes say on each other's channels: wake-ups, and which canary has come in elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.cluster.wakeups import Hearing
+from app.core.wakeup import decode_wake_up
+from app.observability import Counters
+
+_CARRIED: Final = b"\0canary "
+"""In front of the secret of a canary that came in at another node; a wake-up never begins with NUL."""
+
+
+def carried(secret: str) -> bytes:
+    """What tells a node that a canary of it has come in."""
+    return _CARRIED + secret.encode("ascii")
+
+
+class ChannelReader:
+    """Tells `hearing` what was heard; what is neither is counted."""
+
+    def __init__(self, hearing: Hearing, counters: Counters) -> None:
+        self._hearing = hearing
+        self._counters = counters
+
+    def read(self, data: bytes) -> None:
+        """Take one message of our channel."""
+        if data.startswith(_CARRIED):
+            self._hearing.carried(data.removeprefix(_CARRIED).decode("ascii", "replace"))
+            return
+        try:
+            command_id, outcome = decode_wake_up(data)
+        except ValueError:
+            self._counters["drop.bad_wake_up"] += 1
+            return
+        self._hearing.wake(command_id, outcome)

@@ -1,0 +1,14 @@
+"""All that the nodes of a cluster share besides their commands: what a node is put together with."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.cluster.directory import Directory
+from app.cluster.membership import Membership
+from app.cluster.orphans import Orphans
+from app.cluster.wakeups import WakeUps
+
+
+class Cluster(Membership, Directory, Orphans, WakeUps, Protocol):
+    """Membership, sessions to adopt, and wake-ups, which one adapter offers."""

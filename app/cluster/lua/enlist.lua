@@ -1,0 +1,10 @@
+-- Keep the directory of node ids, from which nodes that left nothing behind drop out.
+-- KEYS  1 directory
+-- ARGV  1 node id  2 how long something of it may remain (ms)
+-- Repeating it changes nothing but the times. A removal first, so that Redis runs the rest also at maxmemory.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
+redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1

@@ -1,0 +1,46 @@
+"""A node's right to its id: a lease that is renewed, lost, handed on or given up."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.cluster.directory import NodeInfo
+from app.core.charter import Charter
+
+
+class Membership(Protocol):
+    """Of this node. Calls raise StoreUnavailableError when the cluster's memory does not answer."""
+
+    async def charter(self) -> Charter:
+        """What the nodes of this cluster share; made now when the cluster's memory has none."""
+
+    async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
+        """Take the lease of the node id, renew it in the background, and begin to listen.
+
+        A lease that another incarnation holds is waited for as long as a crashed one could still hold it, and then
+        NodeIdTakenError is raised; one that `replaces` holds is taken over at once, and the session of `replaces`
+        becomes an orphan, if it is not one already.
+        """
+
+    async def fenced(self) -> None:
+        """Return when this incarnation must not act any more: another one may `join`.
+
+        So when its lease is lost for good, and when the charter is another one than at the last call of `charter`.
+        """
+
+    async def still_member(self, client_id: str) -> None:
+        """Return once the lease is known to be that of the node with this MQTT session at this moment.
+
+        Waits for ever when it is lost for good: also when it has gone to the next incarnation of this node, as the
+        session of the one before is adopted, and opened again it would collect responses that nobody looks for.
+        """
+
+    async def drain(self) -> None:
+        """Let the others know that this node is about to stop."""
+
+    async def leave(self, *, session_kept: bool = False) -> None:
+        """Give up the lease, if it is still ours, and stop listening."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anybody can adopt a session that is kept when the last node leaves."""

@@ -1,0 +1,35 @@
+"""What nodes tell each other over their channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.core.routing import Outcome
+
+WakeUpHandler = Callable[[str, Outcome | None], None]
+"""Called with a command id and, where the wake-up had room for it, its outcome."""
+
+CarriedHandler = Callable[[str], None]
+"""Called with the secret of a canary of this node that came in at another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """Who is told what comes over the channel of this node. `resubscribed`: what came until now may have been lost."""
+
+    wake: WakeUpHandler
+    resubscribed: Callable[[], None]
+    carried: CarriedHandler
+
+
+class WakeUps(Protocol):
+    """A wake-up is a hint: it may be lost, so the store is read as well."""
+
+    @property
+    def listening(self) -> bool:
+        """True while wake-ups can arrive and the lease is being renewed, as far as the last heartbeat tells."""
+
+    async def carry(self, node_id: str, secret: str) -> None:
+        """Tell a node that a canary of it came in here."""

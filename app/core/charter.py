@@ -1,0 +1,31 @@
+"""What the nodes of one cluster share and nobody else knows: the name of their share group, and a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Final
+
+_SIGNATURE_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Charter:
+    """Made by the first node of a cluster and kept in its store; new whenever the store has lost its memory.
+
+    `group` is the part of the share group's name that nobody can guess: whoever subscribes under that name takes a
+    share of all responses away (MQTT 5, section 4.8.2). `key` is secret, too.
+    """
+
+    group: str = field(repr=False)
+    key: bytes = field(repr=False)
+
+    def sign(self, purpose: str, text: str) -> str:
+        """A code that only nodes of this cluster can make: 16 hexadecimal digits."""
+        body = f"{purpose}\0{text}".encode()
+        return blake2b(body, digest_size=_SIGNATURE_BYTES, key=self.key[: blake2b.MAX_KEY_SIZE]).hexdigest()
+
+    def signed(self, purpose: str, text: str, code: str) -> bool:
+        """Whether this code was made by `sign` for this text."""
+        return compare_digest(self.sign(purpose, text).encode(), code.encode())

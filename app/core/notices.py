@@ -1,0 +1,54 @@
+"""What the nodes of a cluster tell each other over the broker: that a session has lost its connection, or is back.
+
+`<word> <node id> <incarnation> <signature>`, with blanks between. The broker sends the first as the will of a session
+(MQTT 5, section 3.1.2.5); a node sends the second itself. It is a hint: who acts on it asks the store first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from app.core.charter import Charter
+
+NOTICES: Final = "homing-cluster"
+"""The first level of the topics of all clusters."""
+
+_PURPOSE: Final = "notice"
+
+
+class Word(StrEnum):
+    """What is told of a session."""
+
+    LOST = "lost"
+    BACK = "back"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What is told of the session of an incarnation."""
+
+    word: Word
+    node_id: str
+    incarnation: str
+
+
+def notice_topic(charter: Charter) -> str:
+    """Where the nodes of this cluster tell each other. It says nothing of the group or the key."""
+    return f"{NOTICES}/{charter.sign('topic', '')}"
+
+
+def encode_notice(notice: Notice, charter: Charter) -> bytes:
+    """The payload."""
+    text = f"{notice.word} {notice.node_id} {notice.incarnation}"
+    return f"{text} {charter.sign(_PURPOSE, text)}".encode()
+
+
+def decode_notice(payload: bytes, charter: Charter) -> Notice:
+    """Read a payload; ValueError when it is none, or not of a node of this cluster."""
+    text, _, signature = payload.decode("ascii").rpartition(" ")
+    if not charter.signed(_PURPOSE, text, signature):
+        raise ValueError("not signed by this cluster")
+    word, node_id, incarnation = text.split(" ")
+    return Notice(Word(word), node_id, incarnation)

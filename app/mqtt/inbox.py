@@ -1,0 +1,96 @@
+"""What the broker delivered and has no PUBACK yet, in the order in which it came.
+
+Handlers settle side by side and in any order; PUBACKs go out in the order of arrival [MQTT-4.6.0-2]. How many
+deliveries are under way is bounded by the client's Receive Maximum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from app.core.clock import Clock
+from app.core.messages import ReceivedMessage
+from app.mqtt.base import Delivery
+
+MOST_REFUSED: Final = 64
+"""Messages that stay with the broker as nobody takes them: more would use up the Receive Maximum."""
+
+
+class Arrival:
+    """A delivery in its place in the order. Whoever takes it calls one of `settle`, `leave` and `refuse`, once."""
+
+    __slots__ = ("_inbox", "at", "delivery", "message", "settled")
+
+    def __init__(self, delivery: Delivery, at: float, inbox: Inbox) -> None:
+        self.delivery = delivery
+        self.message: ReceivedMessage = delivery.message
+        self.at = at
+        """When it came, on the monotonic clock."""
+        self.settled = False
+        self._inbox = inbox
+
+    def settle(self) -> None:
+        """It is dealt with: its PUBACK goes out as soon as all before it are settled."""
+        self.settled = True
+        self._inbox.acknowledge()
+
+    def leave(self) -> None:
+        """Without PUBACK the next connection gets it again; it holds up none behind it."""
+        self._inbox.forget(self)
+
+    def refuse(self) -> bool:
+        """Leave it where no later try is likely to help; false when too many are left already, and nothing is done."""
+        return self._inbox.refuse(self)
+
+
+class Inbox:
+    """Hands each delivery to `take`, which settles it now or later."""
+
+    def __init__(self, take: Callable[[Arrival], None], clock: Clock) -> None:
+        self._take = take
+        self._clock = clock
+        self._arrived: deque[Arrival] = deque()
+        self._refused = 0
+        self._emptied: asyncio.Event | None = None
+
+    def handle(self, delivery: Delivery) -> None:
+        """Begin with a delivery. Called on the event loop for each one; returns at once."""
+        arrival = Arrival(delivery, self._clock.monotonic(), self)
+        self._arrived.append(arrival)
+        try:
+            self._take(arrival)
+        except BaseException:
+            self.forget(arrival)  # the client sees to it, and the others must not wait for it
+            raise
+
+    async def drained(self) -> None:
+        """Return when every delivery so far is settled, or left to the broker."""
+        while self._arrived:
+            self._emptied = self._emptied or asyncio.Event()
+            await self._emptied.wait()
+
+    def acknowledge(self) -> None:
+        """Send the PUBACKs whose turn it is."""
+        arrived = self._arrived
+        while arrived and arrived[0].settled:
+            arrived.popleft().delivery.acknowledge()
+        if self._emptied is not None and not arrived:
+            self._emptied.set()
+            self._emptied = None
+
+    def forget(self, arrival: Arrival) -> None:
+        """Let it hold up nobody; harmless when it has its PUBACK."""
+        if arrival in self._arrived:
+            self._arrived.remove(arrival)
+            self.acknowledge()
+
+    def refuse(self, arrival: Arrival) -> bool:
+        """See `Arrival.refuse`."""
+        if self._refused >= MOST_REFUSED:
+            return False
+        self._refused += 1
+        self.forget(arrival)
+        return True

@@ -1,0 +1,104 @@
+"""What is measured and counted of commands. `app/metrics.py` reads it when somebody asks for `/metrics`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from app.callbacks.observer import Observer, Way
+from app.callbacks.pending import Pending
+from app.core.callback import Answer, Registration
+from app.core.command import CommandState
+from app.core.routing import Outcome, Recorded, Verdict
+from app.measures import Histogram, StoreMeasures
+from app.observability import Counters
+
+OTHER_PROFILE: Final = "other"
+"""Stands for profiles that this node does not know: a command of an earlier start, with other settings."""
+
+_BY_WAY: Final = {Way.INLINE: "wakeup.delivered", Way.FETCHED: "wakeup.fetched", Way.RESYNC: "sweep.delivered"}
+_BY_VERDICT: Final = {Verdict.LATE: "response.late", Verdict.PROGRESS: "response.progress"}
+
+
+class CommandMeasures(Observer):
+    """Durations are in seconds, in histograms; what is only counted goes under its name into the node's counters.
+
+    `store` are the measures of the store's round trips, for whoever reads both.
+    """
+
+    def __init__(
+        self, profiles: Iterable[str], node_id: str, counters: Counters, store: StoreMeasures | None = None
+    ) -> None:
+        names = (*sorted(profiles), OTHER_PROFILE)
+        outcomes = [state for state in CommandState if state.final]
+        self._node_id = node_id
+        self._counters = counters
+        self.store = store or StoreMeasures()
+        self.commands: Counter[tuple[str, ...]] = Counter({(name, state): 0 for name in names for state in outcomes})
+        """Ended commands by profile and outcome: each once, by whoever writes its record."""
+        self.total = {key: Histogram() for key in self.commands}
+        """By profile and outcome: from the call to the hand-over, or to the wake-up when nobody was parked."""
+        self.register = Histogram()
+        """From the call to the store's reply."""
+        self.publish = Histogram()
+        """From handing the command over to its PUBACK."""
+        self.respond = {forwarded: Histogram() for forwarded in (False, True)}
+        """By whether it was forwarded: from handing the command over to the wake-up."""
+        self.record = Histogram()
+        """On the receiving node: from the response to the store's reply."""
+        self.deliver = Histogram()
+        """From the wake-up to the hand-over to a parked caller."""
+
+    def joined(self, registration: Registration, opened_at: float) -> None:
+        self._counters["command.joined"] += 1
+
+    def unsent(self, command_id: str, error: BaseException) -> None:
+        self._counters["publish.refused"] += 1
+
+    def unconfirmed(self, command_id: str) -> None:
+        self._counters["publish.unconfirmed"] += 1
+
+    def unpromised(self, topic: str) -> None:
+        self._counters["response.qos0"] += 1
+
+    def recorded(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
+        """What is good for nothing is told as dropped, too, and counted there."""
+        self.record.observe(now - arrived_at)
+        if recorded.verdict is Verdict.WON:
+            self._counters["response.local" if self._node_id in recorded.waiting else "response.forwarded"] += 1
+        elif (name := _BY_VERDICT.get(recorded.verdict)) is not None:
+            self._counters[name] += 1
+
+    def unrecorded(self, answer: Answer) -> None:
+        self._counters["response.not_recorded"] += 1
+
+    def brought(self, outcome: Outcome, way: Way) -> None:
+        self._counters[_BY_WAY[way]] += 1
+
+    def closed(self, pending: Pending) -> None:
+        """What was begun by an earlier start of this node is counted, and not measured."""
+        key: tuple[str, ...] = (pending.profile, pending.state)
+        if key not in self.total:
+            key = (OTHER_PROFILE, pending.state)
+        self.commands[key] += 1
+        sent, closed, delivered = pending.published_at, pending.closed_at, pending.delivered_at
+        if closed is None or pending.registered_at is None:
+            return
+        self.register.observe(pending.registered_at - pending.opened_at)
+        if sent is not None:
+            if pending.acknowledged_at is not None:
+                self.publish.observe(pending.acknowledged_at - sent)
+            if pending.received_by is not None:
+                self.respond[pending.received_by != self._node_id].observe(closed - sent)
+        if delivered is not None:
+            self.deliver.observe(delivered - closed)
+        self.total[key].observe((closed if delivered is None else delivered) - pending.opened_at)
+
+    def foreign(self, outcome: Outcome) -> None:
+        """The home died, or forgot the command as it could not be sent.
+
+        Not what a caller cancelled here: its home counts that.
+        """
+        if outcome.state is not CommandState.CANCELLED:
+            self.commands[OTHER_PROFILE, outcome.state] += 1

@@ -1,0 +1,324 @@
+"""Puts the parts of a node together, on adapters that somebody else has chosen; nothing is connected yet."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from app.callbacks.adopter import Adopter
+from app.callbacks.answers import Answers
+from app.callbacks.canary import Canary
+from app.callbacks.dispatcher import Dispatcher
+from app.callbacks.observer import Observer, Observers
+from app.callbacks.open_commands import OpenCommands
+from app.callbacks.sessions import OwnTopics, Sessions
+from app.callbacks.waiters import Waiters
+from app.callbacks.waker import Waker
+from app.cluster.cluster import Cluster
+from app.cluster.directory import NodeInfo
+from app.cluster.wakeups import Hearing
+from app.commands.expirer import Expirer
+from app.commands.invoker import Invoker
+from app.commands.left import LeftCommands
+from app.commands.publisher import Publisher
+from app.commands.repeater import Repeater
+from app.commands.sweeper import Sweeper
+from app.core.callback import Answer
+from app.core.clock import Clock, IdFactory
+from app.core.errors import ConfigurationError
+from app.core.notices import Notice
+from app.core.profile import ResponseReader
+from app.core.topics import canary_topics
+from app.core.wakekey import WakeKey
+from app.latency.factory import open_log
+from app.latency.log import LatencyLog
+from app.measures import StoreMeasures
+from app.mqtt.base import MqttClient, SessionDrain
+from app.mqtt.inbox import Inbox
+from app.node import Membership
+from app.observability import BurstLog, Counters
+from app.observers.drops import Drops
+from app.observers.journal import Journal
+from app.observers.measures import CommandMeasures
+from app.profiles.loader import load_profiles
+from app.services import Service
+from app.settings import Settings
+from app.store.engine import kind_of
+from app.store.state import StateStore
+from app.system import new_secret, new_wake_key
+
+if TYPE_CHECKING:
+    from app.observers.spans import Spans
+    from app.tracing import Tracing  # whose library is an extra
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """What a node stands on. Tests put other ones in place and leave the rest as it is."""
+
+    clock: Clock
+    new_ulid: IdFactory
+    counters: Counters
+    store: StateStore
+    open_cluster: Callable[[Hearing], Cluster]
+    open_mqtt: Callable[[str, Callable[[str], Awaitable[None]]], MqttClient]
+    """Makes the client of an MQTT client id, with what to await before each of its connections."""
+    open_drain: Callable[[str], SessionDrain]
+    """Makes what empties and ends the session of an MQTT client id."""
+    store_measures: StoreMeasures = field(default_factory=StoreMeasures)
+    new_secret: Callable[[], str] = new_secret
+    wake_key: WakeKey = field(default_factory=new_wake_key)
+    """The same as the store's, or no wake-up is believed."""
+    observers: Sequence[Observer] = ()
+    """Who wants to know what happens to commands, besides metrics, log and traces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a node consists of; nothing of it is connected yet."""
+
+    membership: Membership
+    services: Sequence[Service]
+    """In the order in which they start."""
+    open_commands: OpenCommands
+    waiters: Waiters
+    waker: Waker
+    invoker: Invoker
+    expirer: Expirer
+    repeater: Repeater
+    journal: Journal | None
+    counters: Counters
+    measures: CommandMeasures
+    tracing: Tracing | None
+
+
+def compose(settings: Settings, adapters: Adapters) -> Parts:
+    """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit."""
+    clock, counters, store = adapters.clock, adapters.counters, adapters.store
+    profiles = load_profiles(settings.profiles.dir)
+    if settings.profile not in profiles:
+        raise ConfigurationError(
+            f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
+        )
+    reader = ResponseReader(profiles.values())
+    filters = reader.filters()
+    own_topics: OwnTopics = {}
+
+    def heard(notice: Notice) -> None:
+        adopter.heard(notice)
+
+    sessions = Sessions(
+        group=settings.mqtt.share_group if kind_of(settings.store.url).shared else None,
+        prefix=settings.mqtt.share_group,
+        filters=filters,
+        own_topics=own_topics,
+        heard=heard,
+        new_ulid=adapters.new_ulid,
+        new_secret=adapters.new_secret,
+        clock=clock,
+        counters=counters,
+    )
+    info = sessions.incarnation(settings.node.id or f"node-{adapters.new_ulid()[-10:].lower()}")
+    tracing = open_tracing(settings, info, counters)
+    measures = CommandMeasures(profiles, info.node_id, counters, adapters.store_measures)
+    log = _latency_log(settings, adapters, info)
+
+    def gone(node_id: str) -> bool:
+        return cluster.leased is not None and node_id not in cluster.leased
+
+    journal = None if log is None else _journal(settings, adapters, info, log, gone)
+    spans = None if tracing is None else _spans(tracing, clock)
+    everyone: list[Observer | None] = [*adapters.observers, measures, Drops(BurstLog(counters, clock)), spans, journal]
+    observers = Observers(counters, [one for one in everyone if one is not None])
+    waiters = Waiters(clock, observers, most=settings.command.max_waiters)
+    open_commands = OpenCommands(clock, waiters, observers, most=settings.command.max_pending)
+    interval = settings.cluster.sweep_interval.total_seconds()
+    waker = Waker(
+        store=store,
+        open_commands=open_commands,
+        waiters=waiters,
+        clock=clock,
+        interval=interval,
+        wake_key=adapters.wake_key,
+        observers=observers,
+    )
+
+    def resubscribed() -> None:
+        waker.resync()
+        canary.forget()
+
+    def carried(secret: str) -> None:
+        canary.returned(secret)
+
+    hearing = Hearing(waker.wake, resubscribed, carried)
+    cluster = adapters.open_cluster(hearing)
+    mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
+    expirer = Expirer(store=store, open_commands=open_commands, clock=clock, node_id=info.node_id)
+    publisher = Publisher(mqtt=mqtt, profiles=profiles, observers=observers, carrier=spans)
+    invoker = Invoker(
+        store=store,
+        publisher=publisher,
+        open_commands=open_commands,
+        waiters=waiters,
+        profiles=profiles,
+        new_ulid=adapters.new_ulid,
+        node_id=info.node_id,
+        retention=settings.store.retention,
+        expirer=expirer,
+        observers=observers,
+    )
+    answers = Answers(
+        store=store,
+        open_commands=open_commands,
+        node_id=info.node_id,
+        clock=clock,
+        observers=observers,
+        store_clock=None if log is None else log.store_clock,
+    )
+    dispatcher = Dispatcher(reader=reader, takers={Answer: answers.take}, observers=observers, own=own_topics)
+    inbox = Inbox(dispatcher.take, clock)
+    sweeper = Sweeper(
+        store=store,
+        cluster=cluster,
+        open_commands=open_commands,
+        node_id=info.node_id,
+        interval=interval,
+        counters=counters,
+    )
+
+    repeater = Repeater(
+        store=store,
+        publisher=publisher,
+        profiles=profiles,
+        expirer=expirer,
+        clock=clock,
+        node_id=info.node_id,
+        counters=counters,
+        observers=observers,
+    )
+
+    adopter = _adopter(adapters, cluster, inbox, repeater, mqtt, interval)
+    canary = Canary(
+        mqtt=mqtt,
+        cluster=cluster,
+        node_id=info.node_id,
+        topics=canary_topics(filters),
+        strained=lambda: cluster.strained or adopter.busy,
+        new_secret=adapters.new_secret,
+        clock=clock,
+        counters=counters,
+    )
+    own_topics.update(dict.fromkeys(canary.topics, canary.arrived))
+    membership = Membership(
+        info=info,
+        sessions=sessions,
+        wake_key=adapters.wake_key,
+        store=store,
+        cluster=cluster,
+        mqtt=mqtt,
+        inbox=inbox,
+        adopter=adopter,
+        canary=canary,
+        left=LeftCommands(
+            store=store, open_commands=open_commands, expirer=expirer, repeater=repeater, node_id=info.node_id
+        ),
+    )
+    # Started in this order and stopped in the opposite one: what the last wake-ups bring is in the journal.
+    services = [
+        Service("traces", close=None if tracing is None else tracing.close),
+        Service("store", close=store.close, queues=store.queues),
+        Service("mqtt", queues=mqtt.queues),
+        *([] if journal is None else [Service("journal", journal.run, close=journal.close, queues=journal.queues)]),
+        Service("commands", drain=invoker.drained, queues=lambda: open_commands.queues() | waiters.queues()),
+        Service("expirer", expirer.run),
+        Service("waker", waker.run),
+        Service("sweeper", sweeper.run),
+        Service("adopter", adopter.run),
+        Service("canary", canary.run),
+    ]
+    return Parts(
+        membership=membership,
+        services=services,
+        open_commands=open_commands,
+        waiters=waiters,
+        waker=waker,
+        invoker=invoker,
+        expirer=expirer,
+        repeater=repeater,
+        journal=journal,
+        counters=counters,
+        measures=measures,
+        tracing=tracing,
+    )
+
+
+def _adopter(
+    adapters: Adapters,
+    cluster: Cluster,
+    inbox: Inbox,
+    repeater: Repeater,
+    mqtt: MqttClient,
+    interval: float,
+) -> Adopter:
+    async def drain(orphan: NodeInfo, idle: timedelta) -> int:
+        found = await adapters.open_drain(orphan.client_id).drain(orphan.filters, inbox.handle, idle)
+        await cluster.nodes()  # so that `leased` is of now
+        if orphan.node_id not in (cluster.leased or ()):  # else it lives again, and looks after its commands itself
+            await repeater.take_over(orphan.node_id)
+        return found
+
+    return Adopter(
+        cluster=cluster,
+        drain=drain,
+        interval=interval,
+        counters=adapters.counters,
+        connected=lambda: mqtt.connected,
+    )
+
+
+def open_tracing(settings: Settings, info: NodeInfo, counters: Counters) -> Tracing | None:
+    """The tracer of the settings; ConfigurationError when OpenTelemetry is asked for and not installed."""
+    if not settings.tracing.endpoint:
+        return None
+    try:
+        from app.tracing import Tracing
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"HOMING_TRACING_ENDPOINT: {error.name} is not installed; traces need the extra homing[tracing]"
+        ) from None
+    return Tracing(settings.tracing, info.node_id, info.incarnation, counters)
+
+
+def _spans(tracing: Tracing, clock: Clock) -> Spans:
+    from app.observers.spans import Spans
+
+    return Spans(tracing, clock)
+
+
+def _latency_log(settings: Settings, adapters: Adapters, info: NodeInfo) -> LatencyLog | None:
+    return open_log(
+        settings.latency,
+        node_id=info.node_id,
+        incarnation=info.incarnation,
+        clock=adapters.clock,
+        store_now=adapters.store.now,
+        counters=adapters.counters,
+    )
+
+
+def _journal(
+    settings: Settings, adapters: Adapters, info: NodeInfo, log: LatencyLog, gone: Callable[[str], bool]
+) -> Journal:
+    news = settings.cluster.sweep_interval.total_seconds() + 1  # the members are read with each sweep
+    return Journal(
+        log=log,
+        store=adapters.store,
+        clock=adapters.clock,
+        node_id=info.node_id,
+        gone=gone,
+        patience=settings.cluster.lease.total_seconds() + news,
+        news=news,
+        counters=adapters.counters,
+    )

@@ -1,0 +1,111 @@
+"""The faults of a run as data: planned from the seed before it begins, printed, and read back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from app.core.errors import ConfigurationError
+
+BROKER: Final = "broker"
+REDIS: Final = "redis"
+MOST_FAULTS: Final = 1_000_000
+
+
+class Kind(StrEnum):
+    """What can be done to a target."""
+
+    KILL = "kill"
+    """SIGKILL, and started again after `seconds`; never when that is 0."""
+    FREEZE = "freeze"
+    """SIGSTOP for `seconds`."""
+    RESTART = "restart"
+    """SIGTERM; when it has ended, started again after `seconds`."""
+    CUT_PUBSUB = "cut_pubsub"
+    """CLIENT KILL TYPE pubsub."""
+    BLACKHOLE = "blackhole"
+    """Nothing passes between a node and Redis for `seconds`, and nobody is told."""
+    FLUSH = "flush"
+    """FLUSHALL."""
+    WIPE = "wipe"
+    """SIGKILL, and Redis starts without its data after `seconds`."""
+    OUTAGE = "outage"
+    """SIGTERM, and Redis starts with its data at once, but later by `seconds` as its clock tells."""
+    CLOCK_FORWARD = "clock_forward"
+    """The clock of Redis is set forward by `seconds`."""
+    CLOCK_BACK = "clock_back"
+    """The clock of Redis is set back by `seconds`."""
+    THIEF = "thief"
+    """Somebody subscribes in the group of the nodes for `seconds`, and swallows its share."""
+    TAKE_OVER = "take_over"
+    """Somebody has the client id of a node for `seconds`, and comes back whenever he is thrown out."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One entry of a schedule. `at`: seconds from the beginning of the load."""
+
+    at: float
+    kind: Kind
+    target: str
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        lasting = f" {self.seconds:g}" if self.seconds else ""
+        return f"{self.at:8.2f}  {self.kind:<10} {self.target}{lasting}"
+
+
+def targets(kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = False) -> list[str]:
+    """What this can be done to."""
+    match kind:
+        case Kind.CUT_PUBSUB | Kind.FLUSH | Kind.WIPE:
+            return [REDIS]
+        case Kind.OUTAGE | Kind.CLOCK_FORWARD | Kind.CLOCK_BACK:
+            return [REDIS] if steps else []
+        case Kind.THIEF:
+            return [BROKER]
+        case Kind.BLACKHOLE:
+            return [*nodes] if proxies else []
+        case Kind.FREEZE | Kind.TAKE_OVER:
+            return [*nodes]
+        case _:
+            return [*nodes, BROKER]
+
+
+def check(schedule: Iterable[Fault], nodes: Sequence[str], *, proxies: bool, steps: bool = False) -> None:
+    """ConfigurationError when a fault cannot be injected into such a rig."""
+    for fault in schedule:
+        allowed = targets(fault.kind, nodes, proxies=proxies, steps=steps)
+        if fault.target not in allowed:
+            raise ConfigurationError(
+                f"schedule: {fault.kind} of {fault.target[:32]!a}; allowed: {', '.join(allowed) or 'no target here'}"
+            )
+
+
+def read_schedule(path: Path) -> list[Fault]:
+    """Faults from a file, one per line as `str(fault)` gives it; ConfigurationError names the line."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"schedule: {path} cannot be read: {reason}") from None
+    if len(lines) > MOST_FAULTS:
+        raise ConfigurationError(f"schedule: {path} has {len(lines)} lines; allowed are {MOST_FAULTS}")
+    return [_fault(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line.split("#")[0].strip()]
+
+
+_LINE: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s+(\w+)\s+(\w+)(?:\s+(\d{1,6}(?:\.\d{1,3})?))?\s*", re.ASCII)
+
+
+def _fault(line: str, where: str) -> Fault:
+    found = _LINE.fullmatch(line.split("#", maxsplit=1)[0])
+    if found is None or found[2] not in [*Kind]:
+        raise ConfigurationError(
+            f"schedule: {where}: {line[:64]!a} is no fault; needed is: when (seconds), one of {', '.join(Kind)}, "
+            "a target, and for how many seconds, such as '12.5 kill n2 2'"
+        )
+    return Fault(float(found[1]), Kind(found[2]), found[3], float(found[4] or 0))

@@ -1,0 +1,83 @@
+"""The programs that a rig starts, privately: where they are, what they are told, and whether they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import app
+from app.core.errors import HomingError
+
+MOSQUITTO_SETTINGS: Final = (
+    "allow_anonymous true",
+    "set_tcp_nodelay true",
+    "max_inflight_messages 1000",
+    "max_queued_messages 100000",
+    "max_queued_bytes 268435456",
+    "message_size_limit 131072",
+    "persistence true",
+    "autosave_interval 30",
+    "persistent_client_expiration 1h",
+)
+"""What deploy/mosquitto.conf has, apart from listener and folder; a test compares."""
+
+REDIS_SETTINGS: Final = {
+    "bind": "127.0.0.1",
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "save": "",
+    "maxmemory-policy": "noeviction",
+}
+
+CONNECT_PACKET: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00"
+"""MQTT 3.1.1 without a client id; any CONNACK shows a broker."""
+
+
+class NotInstalledError(HomingError):
+    """A program that the rig needs is not on this machine."""
+
+
+def find_binary(name: str) -> str:
+    """The path of a program; NotInstalledError without it. Debian keeps some where ordinary users do not look."""
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/sbin")
+    if path is None:
+        raise NotInstalledError(f"{name} is not installed (Debian, Ubuntu: apt install redis-server mosquitto)")
+    return path
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """This environment without the user's own settings of Homing, and with this very code to import."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("HOMING_")}
+    code = str(Path(app.__file__).parent.parent)
+    paths = [code, *filter(None, [kept.get("PYTHONPATH")])]
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths), **settings}
+
+
+def http_get(path: str) -> bytes:
+    """The request for a path."""
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+
+
+async def replies(port: int, request: bytes, expected: bytes) -> bool:
+    """Whether the server on this port answers so."""
+    try:
+        return (await ask(port, request)).startswith(expected)
+    except (OSError, TimeoutError):
+        return False
+
+
+async def ask(port: int, request: bytes, until: bytes = b"") -> bytes:
+    """What a server says first, or all it says up to `until`."""
+    async with asyncio.timeout(2.0):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(request)
+            return await reader.readuntil(until) if until else await reader.read(64)
+        except asyncio.IncompleteReadError as error:
+            return error.partial
+        finally:
+            writer.close()

@@ -1,0 +1,77 @@
+"""The one place that chooses an engine by the URL of the store. Drivers are imported only where they are used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from app.core.addresses import EngineKind, engine_kind
+from app.core.clock import Clock
+from app.core.errors import ConfigurationError
+from app.core.wakekey import WakeKey
+from app.measures import StoreMeasures
+from app.store.memory.store import MemoryStateStore
+from app.store.state import StateStore
+
+if TYPE_CHECKING:
+    from app.store.redis.doctor import RedisFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The ports that a URL offers, not started yet. What it can do is asked of its `kind`."""
+
+    kind: EngineKind
+    store: StateStore
+
+
+def kind_of(url: str) -> EngineKind:
+    """Which engine the URL chooses; ConfigurationError when its scheme is not understood."""
+    try:
+        return engine_kind(url)
+    except ValueError as error:
+        raise ConfigurationError(f"the store's {error}") from None
+
+
+def open_engine(
+    url: str,
+    *,
+    clock: Clock,
+    counters: Counter[str],
+    wake_key: WakeKey,
+    new_secret: Callable[[], str],
+    budget: timedelta = timedelta(seconds=2),
+    measures: StoreMeasures | None = None,
+) -> Engine:
+    """The engine of this URL; ConfigurationError when the URL cannot be used. `budget` bounds a call of the store."""
+    kind = kind_of(url)
+    if kind is EngineKind.MEMORY:
+        return Engine(kind, MemoryStateStore(clock))
+    from app.store.redis.store import RedisStateStore  # noqa: PLC0415 - see above
+
+    store = RedisStateStore(
+        url,
+        clock=clock,
+        counters=counters,
+        wake_key=wake_key,
+        new_secret=new_secret,
+        budget=budget,
+        measures=measures,
+    )
+    return Engine(kind, store)
+
+
+def inspect_server(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts | None:
+    """What the server behind this URL is and how it is set up; None when its engine has no server.
+
+    Blocks, and writes nothing. StoreUnavailableError with a reason when nobody answers; ConfigurationError. `clock` is
+    monotonic seconds.
+    """
+    if kind_of(url) is EngineKind.MEMORY:
+        return None
+    from app.store.redis.doctor import inspect  # noqa: PLC0415 - see above
+
+    return inspect(url, clock, run_id)

@@ -1,0 +1,1 @@
+"""The engine of one node alone: everything in the memory of this process."""

@@ -1,0 +1,164 @@
+"""The bounded queue between callers that wait and the lanes that serve them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from app.core.errors import StoreUnavailableError
+
+TICK_SECONDS: Final = 0.05
+"""How exactly budgets are kept."""
+
+
+class Call:
+    """A packed command and the future of its reply. On the loop's clock: since when it waits, and until when.
+
+    `deadline` is infinite for no budget. `replies` is how many commands are packed here, whose replies come as a list;
+    None for a single one.
+    """
+
+    __slots__ = ("deadline", "future", "packed", "replies", "since")
+
+    def __init__(
+        self, packed: bytes, future: asyncio.Future[Any], since: float, deadline: float, replies: int | None = None
+    ) -> None:
+        self.packed = packed
+        self.replies = replies
+        self.future = future
+        self.since = since
+        self.deadline = deadline
+
+    @property
+    def patient(self) -> bool:
+        """Whether it waits as long as it takes."""
+        return self.deadline == math.inf
+
+    def resolve(self, reply: object) -> None:
+        """Hand over the reply; nobody gets it when the caller was cancelled or ran out of budget."""
+        if not self.future.done():
+            self.future.set_result(reply)
+
+    def fail(self, error: Exception) -> None:
+        """Let the caller fail, if it still waits."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class CallQueue:
+    """Calls in order of arrival. What a lane has taken stays known here until it is done, so that budgets end it."""
+
+    def __init__(self, bound: int, counters: Counter[str]) -> None:
+        self._bound = bound
+        self._counters = counters
+        self._waiting: deque[Call] = deque()
+        self._taken: set[Call] = set()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._crowd: deque[asyncio.Future[None]] = deque()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._open = True
+
+    def __len__(self) -> int:
+        """How many callers wait, for their turn or for their reply."""
+        return sum(not call.future.done() for call in (*self._waiting, *self._taken))
+
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop. Kept, as asking for it costs a system call on Python 3.11."""
+        return asyncio.get_running_loop()
+
+    async def put(
+        self, packed: bytes, since: float, deadline: float, replies: int | None = None
+    ) -> asyncio.Future[Any]:
+        """Line up. When the queue is full a call with a deadline is refused, one without waits for room."""
+        while len(self._waiting) >= self._bound:
+            if deadline < math.inf:
+                self._counters["store.rejected"] += 1
+                raise StoreUnavailableError("too many calls wait for the store")
+            await self._room()
+        if not self._open:
+            raise StoreUnavailableError("the store is closed")
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self._waiting.append(Call(packed, future, since, deadline, replies))
+        _wake_one(self._idle)
+        if self._ticker is None:
+            self._ticker = self.loop.call_later(TICK_SECONDS, self._tick)
+        return future
+
+    async def take(self, most: int) -> list[Call]:
+        """What waits, at least one call, without those that were given up. Say `done` or `give_back` afterwards."""
+        while True:
+            batch: list[Call] = []
+            while self._waiting and len(batch) < most:
+                call = self._waiting.popleft()
+                if not call.future.done():
+                    batch.append(call)
+            if self._crowd:
+                _wake_all(self._crowd)
+            if batch:
+                self._taken.update(batch)
+                return batch
+            idle: asyncio.Future[None] = self.loop.create_future()
+            self._idle.append(idle)
+            await idle
+
+    def done(self, batch: Sequence[Call]) -> None:
+        """The batch was served."""
+        self._taken.difference_update(batch)
+
+    def give_back(self, batch: Sequence[Call]) -> None:
+        """Put what is not resolved before all others."""
+        self._taken.difference_update(batch)
+        again = [call for call in batch if not call.future.done()]
+        self._counters["store.retried"] += len(again)
+        self._waiting.extendleft(reversed(again))
+        if again:
+            _wake_one(self._idle)
+
+    def close(self) -> None:
+        """Let everybody fail who waits, and refuse who comes."""
+        self._open = False
+        for call in (*self._waiting, *self._taken):
+            call.fail(StoreUnavailableError("the store was closed"))
+        self._waiting.clear()
+        _wake_all(self._crowd)
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+
+    async def _room(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._crowd.append(waiter)
+        await waiter
+
+    def _tick(self) -> None:
+        """End the calls whose budget is over, wherever they are; stop ticking when nobody waits."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for call in (*self._waiting, *self._taken):
+            if call.deadline <= now and not call.future.done():
+                self._counters["store.timed_out"] += 1
+                call.fail(StoreUnavailableError("the store did not answer in time"))
+        if any(call.future.done() for call in self._waiting):
+            self._waiting = deque(call for call in self._waiting if not call.future.done())
+            _wake_all(self._crowd)
+        self._ticker = loop.call_later(TICK_SECONDS, self._tick) if self._waiting or self._taken else None
+
+
+def _wake_one(waiters: deque[asyncio.Future[None]]) -> None:
+    while waiters:
+        waiter = waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+            return
+
+
+def _wake_all(waiters: deque[asyncio.Future[None]]) -> None:
+    while waiters:
+        waiter = waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)

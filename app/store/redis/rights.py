@@ -1,0 +1,95 @@
+"""What a node's Redis user must be allowed: the commands that nodes and their scripts use, their keys and channels.
+
+`deploy/redis/users.acl` grants exactly this, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from redis import Connection
+from redis.exceptions import NoPermissionError, ResponseError
+
+COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "client|setname": "CLIENT SETNAME homing-doctor",
+        "del": "DEL {key}",
+        "evalsha": f"EVALSHA {'0' * 40} 0",
+        "exists": "EXISTS {key}",
+        "get": "GET {key}",
+        "hdel": "HDEL {key} f",
+        "hget": "HGET {key} f",
+        "hgetall": "HGETALL {key}",
+        "hmget": "HMGET {key} f",
+        "hset": "HSET {key} f v odd",
+        "hvals": "HVALS {key}",
+        "info": "INFO server",
+        "mget": "MGET {key}",
+        "pexpire": "PEXPIRE {key} 1",
+        "pexpireat": "PEXPIREAT {key} 1",
+        "ping": "PING",
+        "pttl": "PTTL {key}",
+        "publish": "PUBLISH {channel} doctor",
+        "script|load": "SCRIPT LOAD return",
+        "select": "SELECT {database}",
+        "set": "SET {key} v NX XX",
+        "subscribe": "SUBSCRIBE {channel}",
+        "time": "TIME",
+        "zadd": "ZADD {key} no-number m",
+        "zcard": "ZCARD {key}",
+        "zrange": "ZRANGE {key} 0 0",
+        "zrangebyscore": "ZRANGEBYSCORE {key} 0 0",
+        "zrem": "ZREM {key} m",
+        "zremrangebyscore": "ZREMRANGEBYSCORE {key} 0 0",
+        "zrevrangebyscore": "ZREVRANGEBYSCORE {key} 0 0",
+    }
+)
+"""Each command as ACL rules name it, and a form of it that changes nothing: the key does not exist, or Redis finds the
+arguments wrong, which it does after it has looked at the rights."""
+
+KEYS: Final = (
+    *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "list", "idempotency")),
+    *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption")),
+    "mqtt:cluster",
+    "mqtt:nodes",
+)
+CHANNELS: Final = ("mqtt:node:*",)
+
+
+def missing(connection: Connection, run_id: str) -> list[str]:
+    """The rights that the user of this connection lacks, as rules of an ACL: `+zadd`, `~mqtt:due:*`, `&mqtt:node:*`.
+
+    The connection speaks RESP 2; afterwards it is subscribed and good for nothing else.
+    """
+    channel = f"mqtt:node:doctor-{run_id}"
+    places = {"key": f"mqtt:callback:{{doctor-{run_id}}}", "channel": channel, "database": connection.db}
+
+    def refused(form: str) -> str:
+        return _refused(connection, [word.format(**places) for word in form.split(" ")])
+
+    lacking = []
+    for pattern in KEYS:
+        places["key"] = pattern.replace("*", f"{{doctor-{run_id}}}")
+        # Neither finds anything, as no sorted set has this member; the second needs the right to write.
+        if "key" in (refused("EXISTS {key}"), refused(f"ZREM {{key}} doctor-{run_id}")):
+            lacking.append(f"~{pattern}")
+    if refused("PUBLISH {channel} doctor") == "channel":
+        lacking += [f"&{pattern}" for pattern in CHANNELS]
+    places["key"] = f"mqtt:callback:{{doctor-{run_id}}}"
+    in_order = sorted(COMMANDS.items(), key=lambda one: one[0] == "subscribe")
+    return [*(f"+{name}" for name, form in in_order if refused(form) == "command"), *lacking]
+
+
+def _refused(connection: Connection, command: Sequence[str]) -> str:
+    """What of it the user has no right to, `command`, `key` or `channel`; nothing when that is not the problem."""
+    try:
+        connection.send_command(*command)
+        connection.read_response()
+    except NoPermissionError as error:
+        said = str(error)
+        return "command" if " to run " in said else "channel" if "channel" in said else "key"
+    except ResponseError:
+        pass
+    return ""

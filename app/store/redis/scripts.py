@@ -1,0 +1,18 @@
+"""The Lua scripts, loaded once: the steps that happen in Redis as one."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from app.store.redis.combiner import Script
+
+
+def load_script(name: str) -> Script:
+    """A script of app/store/redis/lua with the common part in front."""
+    folder = files("app.store.redis") / "lua"
+    return Script.of((folder / "common.lua").read_text() + (folder / f"{name}.lua").read_text())
+
+
+REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING = SCRIPTS = tuple(
+    load_script(name) for name in ("register", "respond", "finish", "mark", "sweep", "pending")
+)

@@ -1,0 +1,59 @@
+"""Notices when the store's clock was set, and knows by what: Redis lives by its machine's time of day.
+
+The store's time is compared with this process's monotonic clock. Drift of a few milliseconds a second is none of our
+business; a step is. What was registered before one has a deadline on the clock as it went then, so each span between
+two steps is an era, and the sweep judges a command by the era that it is of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+LEAST_STEP_US: Final = 250_000
+"""What is less than this is within the grace of a sweep."""
+SLACK_US: Final = 2_000_000
+"""About how exactly the two ends of an era are known: nobody looks at the very moment of a step."""
+MOST_ERAS: Final = 8
+_END: Final = 2**53
+"""Later than any instant; the largest number that Lua takes exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """Between which instants (µs) its commands were registered, and how much was set since then."""
+
+    first: int
+    last: int
+    set_since: int
+
+
+class StoreSteps:
+    """Told the store's time now and then. Instants and steps in µs; `before`, `after` in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._eras = [Era(0, _END, 0)]
+        self._lead: tuple[float, float] | None = None
+        """Between what and what the store's time was ahead of the monotonic clock when it was told last."""
+
+    @property
+    def eras(self) -> list[Era]:
+        """The latest ones; the last one is the present."""
+        return self._eras
+
+    def told(self, now: int, before: float, after: float) -> int:
+        """The store said `now` between `before` and `after`: by how much its clock was set since the last time."""
+        known, self._lead = self._lead, (now - after * 1e6, now - before * 1e6)
+        if known is None:
+            return 0
+        least, most = self._lead[0] - known[1], self._lead[1] - known[0]
+        if least < LEAST_STEP_US and most > -LEAST_STEP_US:
+            return 0
+        step = round((least + most) / 2)
+        self._begin(now, step)
+        return step
+
+    def _begin(self, now: int, step: int) -> None:
+        *past, present = (Era(one.first, one.last, one.set_since + step) for one in self._eras)
+        ended = Era(present.first, now - step + SLACK_US, present.set_since)
+        self._eras = [*past, ended, Era(now - SLACK_US, _END, 0)][-MOST_ERAS:]

@@ -1,0 +1,70 @@
+"""The state store that a cluster shares: what reads and what changes commands, on the same connections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+
+from app.core.clock import Clock
+from app.core.wakekey import WakeKey
+from app.measures import StoreMeasures
+from app.observability import Fill
+from app.store.redis.combiner import CombinerOptions
+from app.store.redis.lanes import Lanes
+from app.store.redis.reader import RedisCommandReader
+from app.store.redis.unreadable import Unreadable
+from app.store.redis.writer import RedisCommandWriter
+
+
+class RedisStateStore(RedisCommandReader, RedisCommandWriter):
+    """One object for all of the ports, so that a call goes straight to its script."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        counters: Counter[str],
+        wake_key: WakeKey,
+        new_secret: Callable[[], str],
+        budget: timedelta = timedelta(seconds=2),
+        options: CombinerOptions | None = None,
+        measures: StoreMeasures | None = None,
+    ) -> None:
+        """`budget` bounds each call but `respond`. ConfigurationError when the URL cannot be used."""
+        lanes = Lanes(
+            url,
+            counters=counters,
+            budget=budget.total_seconds(),
+            options=options or CombinerOptions(),
+            measures=measures or StoreMeasures(),
+        )
+        unreadable = Unreadable(counters, clock)
+        RedisCommandReader.__init__(self, lanes, unreadable, clock)
+        RedisCommandWriter.__init__(
+            self,
+            lanes,
+            unreadable,
+            clock=clock,
+            counters=counters,
+            wake_key=wake_key,
+            attempts_of=new_secret(),
+        )
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection stands, as far as we know."""
+        return self._lanes.connected
+
+    async def start(self) -> None:
+        await self._lanes.start()
+
+    async def close(self) -> None:
+        await self._lanes.close()
+
+    def queues(self) -> dict[str, Fill]:
+        return self._lanes.queues()
+
+    async def ping(self) -> None:
+        await self._lanes.ping()

@@ -1,0 +1,28 @@
+"""The life of a state store, for the node that starts and stops it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.observability import Fill
+from app.store.commands import CommandStore
+
+
+class Lifetime(Protocol):
+    """Start it first, close it in the end. What StoreUnavailableError means is said in `CommandReader`."""
+
+    async def start(self) -> None:
+        """Connect, and check that the store may be used (ConfigurationError says what to change)."""
+
+    async def ping(self) -> None:
+        """Return when the store answers."""
+
+    def queues(self) -> dict[str, Fill]:
+        """How full the store's own queues are."""
+
+    async def close(self) -> None:
+        """Let go of all connections; waiting calls fail with StoreUnavailableError."""
+
+
+class StateStore(CommandStore, Lifetime, Protocol):
+    """All that an engine offers for commands: what a node is put together with."""

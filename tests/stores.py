@@ -1,0 +1,31 @@
+"""Stores as a node has them, with what a test does not care about filled in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from app.core.wakekey import WakeKey
+from app.store.redis.combiner import CombinerOptions
+from app.store.redis.store import RedisStateStore
+from app.system import SystemClock, new_secret, new_wake_key
+
+
+def redis_store(
+    url: str,
+    *,
+    counters: Counter[str] | None = None,
+    budget: timedelta = timedelta(seconds=2),
+    options: CombinerOptions | None = None,
+    wake_key: WakeKey | None = None,
+) -> RedisStateStore:
+    """Not started yet."""
+    return RedisStateStore(
+        url,
+        clock=SystemClock(),
+        counters=Counter() if counters is None else counters,
+        wake_key=wake_key or new_wake_key(),
+        new_secret=new_secret,
+        budget=budget,
+        options=options,
+    )

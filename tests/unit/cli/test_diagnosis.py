@@ -1,0 +1,114 @@
+"""What the doctor says about what it sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.cli.diagnosis import Level, about_broker, about_memory_store, about_redis
+from app.mqtt.paho_probe import PARKED_MESSAGES, BrokerFacts
+from app.store.redis.doctor import RedisFacts
+
+GOOD_REDIS = RedisFacts(
+    version="7.0.15",
+    mode="standalone",
+    role="master",
+    maxmemory=0,
+    used_memory=2**20,
+    maxmemory_policy="noeviction",
+    append_only=True,
+    append_fsync="everysec",
+    snapshots="",
+    evicted_keys=0,
+    scripts_work=True,
+    wake_ups_work=True,
+    ping_ms=0.1,
+)
+
+
+def good_broker(**changes: Any) -> BrokerFacts:
+    facts = BrokerFacts(
+        version="mosquitto version 2.0.18",
+        dropped=0,
+        shared_received=[10, 10],
+        parked=PARKED_MESSAGES,
+        round_trip_ms=0.2,
+    )
+    return replace(facts, **changes)
+
+
+def test_all_is_well() -> None:
+    diagnoses = [about_memory_store(), *about_redis(GOOD_REDIS), *about_broker(good_broker(), "5")]
+    assert {diagnosis.level for diagnosis in diagnoses} == {Level.OK}
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "subject", "advice"),
+    [
+        ({"version": "5.0.7"}, Level.WARN, "version", "7.0"),
+        ({"role": "slave"}, Level.FAIL, "role", "primary"),
+        ({"mode": "cluster"}, Level.FAIL, "mode", "standalone"),
+        ({"maxmemory_policy": "allkeys-lru"}, Level.FAIL, "eviction", "noeviction"),
+        ({"evicted_keys": 3}, Level.WARN, "eviction", ""),
+        ({"maxmemory": 2**20, "used_memory": 2**20}, Level.WARN, "memory", "maxmemory"),
+        ({"append_only": False}, Level.WARN, "persistence", "appendonly yes"),
+        ({"append_fsync": "no"}, Level.WARN, "persistence", "everysec"),
+        ({"scripts_work": False}, Level.FAIL, "scripts", "EVAL"),
+        ({"wake_ups_work": False}, Level.FAIL, "Pub/Sub", "mqtt:node:"),
+        ({"ping_ms": 40.0}, Level.WARN, "latency", "closer"),
+        ({"missing_rights": ["+zadd", "~mqtt:due:*"]}, Level.FAIL, "rights", "ACL SETUSER default +zadd ~mqtt:due:*"),
+    ],
+)
+def test_a_redis_that_is_not_as_it_should_be(changes: dict[str, Any], level: Level, subject: str, advice: str) -> None:
+    (diagnosis,) = [one for one in about_redis(replace(GOOD_REDIS, **changes)) if one.level is not Level.OK]
+    assert (diagnosis.level, diagnosis.subject) == (level, subject)
+    assert advice in diagnosis.advice
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "subject", "advice"),
+    [
+        ({"protocol_refused": True}, Level.FAIL, "protocol", "HOMING_MQTT_VERSION=3.1.1"),
+        ({"maximum_qos": 0}, Level.FAIL, "QoS", "QoS 1"),
+        ({"refused_topics": ["write a/b"]}, Level.FAIL, "rights", "deploy/mosquitto/acl"),
+        ({"publish_works": False}, Level.FAIL, "messages", "homing-doctor/#"),
+        ({"round_trip_ms": 41.0}, Level.WARN, "round trip", "set_tcp_nodelay true"),
+        ({"shared_available": False}, Level.FAIL, "shared subscriptions", "$share"),
+        ({"subscribe_refused": True}, Level.FAIL, "shared subscriptions", "$share"),
+        ({"shared_received": [20, 20]}, Level.FAIL, "shared subscriptions", "$share"),
+        ({"shared_received": [5, 5]}, Level.FAIL, "shared subscriptions", "$share"),
+        ({"shared_received": [20, 0]}, Level.WARN, "shared subscriptions", "round-robin"),
+        ({"receive_maximum": 20}, Level.WARN, "Receive Maximum", "max_inflight_messages"),
+        ({"parked": 1000}, Level.FAIL, "queues", "max_queued_messages 100000"),
+        ({"dropped": 7}, Level.WARN, "dropped messages", "queue limits"),
+    ],
+)
+def test_a_broker_that_is_not_as_it_should_be(changes: dict[str, Any], level: Level, subject: str, advice: str) -> None:
+    (diagnosis,) = [one for one in about_broker(good_broker(**changes), "5") if one.level is not Level.OK]
+    assert (diagnosis.level, diagnosis.subject) == (level, subject)
+    assert advice in diagnosis.advice
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("mosquitto version 2.0.11", "loses a durable client's shared subscriptions"),
+        ("mosquitto version 1.6.9", "loses a durable client's shared subscriptions"),
+        ("mosquitto version 2.0.12", "replays retained messages"),
+        ("mosquitto version 2.0.13", ""),
+        ("mosquitto version 2.1.0-test", ""),
+        ("5.8.0", ""),
+        (None, ""),
+    ],
+)
+def test_known_bad_versions_of_mosquitto(version: str | None, said: str) -> None:
+    (diagnosis,) = [one for one in about_broker(good_broker(version=version), "5") if one.subject == "version"]
+    assert diagnosis.level is (Level.WARN if said else Level.OK)
+    assert said in diagnosis.advice
+
+
+def test_what_a_broker_does_not_tell_is_no_fault() -> None:
+    diagnoses = about_broker(good_broker(version=None, dropped=None, parked=None), "3.1.1")
+    assert {diagnosis.level for diagnosis in diagnoses} == {Level.OK}

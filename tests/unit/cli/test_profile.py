@@ -1,0 +1,110 @@
+"""`homing profile check`, and how wrong profiles are told on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Homing
+
+LAMP = """
+name = "lamp"
+description = "A lamp with ids"
+[request]
+topic = "lamps/{device_id}/set"
+payload = { ref = "{id}", do = "{method}", with = "{params}" }
+repeatable = ["on"]
+[[response]]
+name = "done"
+topic = "lamps/{device_id}/done"
+correlation = "id"
+sources = [{ path = "ref" }]
+result = "state"
+error_code = "code"
+rules = [
+    { state = "failed", when = [{ path = "code", is_not = [0] }] },
+    { state = "running", when = [{ path = "percent", present = true }] },
+    { state = "succeeded" },
+]
+"""
+
+
+@pytest.fixture
+def lamp(tmp_path: Path) -> str:
+    file = tmp_path / "lamp.toml"
+    file.write_text(LAMP)
+    return str(file)
+
+
+def test_it_shows_what_a_command_publishes_and_expects_and_how_answers_are_read(homing: Homing, lamp: str) -> None:
+    code, out, err = homing("profile", "check", lamp, "--device", "l1", "--method", "on", "--params", '{"n":1}')
+    assert (code, err) == (0, "")
+    for line in (
+        "on to l1:",
+        "  publishes to lamps/l1/set, QoS 1:",
+        '"do":"on","with":{"n":1}}',
+        "  expects responses at lamps/l1/done, by its id",
+        "  may be repeated when its node dies over it",
+        "  done, on lamps/{device_id}/done:",
+        "    rules.0: failed when code is not 0",
+        "    rules.1: running when percent is present",
+        "    rules.2: succeeded in every other case",
+    ):
+        assert f"{line}\n" in out, out
+
+
+@pytest.mark.parametrize(
+    ("message", "said", "code"),
+    [
+        ('{"ref":"{id}","percent":40}', "at lamps/device-1/done: done, rules.1: running, of this command", 0),
+        ('{"ref":"{id}","code":7}', 'error: {"code":7,"message":"the device refused"}', 0),
+        ('{"ref":"{id}","state":"on"}', 'result: "on"', 0),
+        ('{"ref":"x"}', "rules.2: succeeded, of another command ('x')", 1),
+        ("{}", "dropped as no_correlation: no source has a value, so it names no command", 1),
+        ("on", "dropped as not_json: it is no JSON that is accepted", 1),
+    ],
+)
+def test_it_reads_a_message(homing: Homing, lamp: str, message: str, said: str, code: int) -> None:
+    ended, out, _ = homing("profile", "check", lamp, "--message", message)
+    assert said in out
+    assert ended == code
+
+
+def test_it_says_when_no_answer_could_be_recognised(homing: Homing, lamp: str, tmp_path: Path) -> None:
+    text = LAMP.replace('correlation = "id"', 'correlation = "value"\nvalue = "{params.flight}"')
+    (tmp_path / "flight.toml").write_text(text)
+    code, out, _ = homing("profile", "check", str(tmp_path / "flight.toml"))
+    assert code == 1
+    assert "expects no response that it could recognise: it is refused with 422, unless it is one-way" in out
+    assert homing("profile", "check", str(tmp_path / "flight.toml"), "--params", '{"flight":7}')[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--device", "a b"], "homing: --device: "),
+        (["--method", ""], "homing: --method: is empty"),
+        (["--params", "{"], "homing: --params: is no JSON that is accepted (not_json)"),
+    ],
+)
+def test_wrong_arguments_are_named(homing: Homing, lamp: str, arguments: list[str], said: str) -> None:
+    code, out, err = homing("profile", "check", lamp, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(said)
+
+
+def test_all_faults_are_told_a_line_each(homing: Homing, lamp: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path(lamp)
+    file.write_text(LAMP.replace("{id}", "{ID}").replace('"failed"', '"no"'))
+    code, out, err = homing("profile", "check", lamp)
+    assert (code, out) == (2, "")
+    assert [line.split(": ")[2] for line in err.splitlines()] == ["request.payload", "response.0.rules.0.state"]
+    monkeypatch.setenv("HOMING_PROFILES_DIR", str(file.parent))
+    assert homing("doctor") == (2, "", err)
+
+
+def test_a_file_that_is_not_there_is_named(homing: Homing) -> None:
+    code, _, err = homing("profile", "check", "nowhere.toml")
+    assert code == 2
+    assert "nowhere.toml: cannot be read" in err

@@ -1,0 +1,81 @@
+"""A page costs about what is in it, not what is on record, and goes over a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from redis.asyncio import Redis
+
+from app.store.commands import Query
+from app.store.redis.lists import FIRST_LOOK
+from app.store.redis.store import RedisStateStore
+from tests.contract.store_backends import registration
+from tests.services import RedisProcess
+from tests.stores import redis_store
+
+COMMANDS = 1500
+
+
+@pytest.fixture
+async def store(redis_server: RedisProcess) -> AsyncIterator[RedisStateStore]:
+    async with Redis.from_url(redis_server.url) as client:
+        await client.flushall()
+    store = redis_store(redis_server.node_url, budget=timedelta(seconds=30))
+    await store.start()
+    yield store
+    await store.close()
+
+
+async def fill(store: RedisStateStore, devices: int) -> list[str]:
+    """Commands of so many devices; their ids, newest first."""
+    chance = random.Random(7)
+    ids: list[str] = []
+    for _ in range(0, COMMANDS, 500):
+        some = [registration(f"dock-{chance.randrange(devices)}", timeout=timedelta(hours=1)) for _ in range(500)]
+        made = await asyncio.gather(*(store.register(one) for one in some))
+        assert len(made) == len(some)
+        ids += [one.command_id for one in some]
+    commands = [one for one in await store.get(ids) if one is not None]
+    return [one.id for one in sorted(commands, key=lambda one: (one.created_at, one.id), reverse=True)]
+
+
+@pytest.mark.parametrize("devices", [1, 3, 40, 1000])
+async def test_pages_hold_everything_once_however_it_is_spread(store: RedisStateStore, devices: int) -> None:
+    wanted = await fill(store, devices)
+    found: list[str] = []
+    page = await store.list_commands(Query(limit=200))
+    while True:
+        found += [one.id for one in page.commands]
+        if page.cursor is None:
+            break
+        page = await store.list_commands(Query(limit=200, cursor=page.cursor))
+    assert found == wanted
+
+
+@pytest.mark.parametrize("devices", [1, 40, 1000])
+async def test_a_page_reads_few_members_that_are_not_on_it(
+    store: RedisStateStore, redis_server: RedisProcess, devices: int
+) -> None:
+    await fill(store, devices)
+    async with Redis.from_url(redis_server.url) as client:
+        before = (await client.info("stats"))["total_net_output_bytes"]
+        page = await store.list_commands(Query(limit=200))
+        sent = (await client.info("stats"))["total_net_output_bytes"] - before
+    assert len(page.commands) == 200
+    # 256 partitions with a few members each; all of them would be 1,500 members.
+    assert sent < 256 * (FIRST_LOOK + 2) * 80 + 4 * 200 * 80 + 200 * 400
+
+
+async def test_lists_and_commands_do_not_share_a_connection(store: RedisStateStore, redis_server: RedisProcess) -> None:
+    async with Redis.from_url(redis_server.url) as client:
+        own = [one for one in await client.client_list() if one["name"] == "homing"]
+        assert len(own) == 2
+        await client.config_resetstat()
+        await store.list_commands(Query())
+        await store.ping()
+        last = {one["id"]: one["cmd"] for one in await client.client_list() if one["name"] == "homing"}
+    assert max(last.values()) == "zrevrangebyscore"

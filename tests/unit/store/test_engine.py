@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from app.cluster.engine import open_cluster
+from app.cluster.local import LocalCluster
+from app.cluster.redis import RedisCluster
+from app.cluster.wakeups import Hearing
+from app.core.errors import ConfigurationError
+from app.store.engine import Engine, inspect_server, kind_of, open_engine
+from app.store.memory.store import MemoryStateStore
+from app.store.redis.store import RedisStateStore
+from app.system import SystemClock, new_charter, new_secret, new_wake_key
+
+
+def opened(url: str) -> Engine:
+    return open_engine(url, clock=SystemClock(), counters=Counter(), wake_key=new_wake_key(), new_secret=new_secret)
+
+
+@pytest.mark.parametrize(
+    ("url", "store", "shared"),
+    [
+        ("memory://", MemoryStateStore, False),
+        ("redis://localhost:6379/1", RedisStateStore, True),
+        ("rediss://user:password@localhost", RedisStateStore, True),
+    ],
+)
+def test_the_url_chooses_the_engine(url: str, store: type, *, shared: bool) -> None:
+    engine = opened(url)
+    assert isinstance(engine.store, store)
+    assert engine.kind is kind_of(url)
+    assert engine.kind.shared is shared
+
+
+@pytest.mark.parametrize(("url", "cluster"), [("memory://", LocalCluster), ("redis://localhost:6379/1", RedisCluster)])
+async def test_the_cluster_goes_with_the_engine(url: str, cluster: type) -> None:
+    found = open_cluster(
+        url,
+        lease=timedelta(seconds=5),
+        session_life=timedelta(minutes=1),
+        clock=SystemClock(),
+        counters=Counter(),
+        new_charter=new_charter,
+        hearing=Hearing(lambda *_: None, lambda: None, lambda _: None),
+        on_failure=lambda _: None,
+    )
+    assert isinstance(found, cluster)
+    await found.leave()
+
+
+def test_what_has_no_server_cannot_be_inspected() -> None:
+    assert inspect_server("memory://", SystemClock().monotonic, "x") is None
+
+
+@pytest.mark.parametrize("url", ["", "localhost", "postgres://x", "unix:///run/redis"])
+def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"the store's scheme .* allowed: memory://, redis://, rediss://"):
+        opened(url)
+
+
+def test_without_redis_its_driver_is_not_imported() -> None:
+    code = (
+        "import sys, app.store.engine, app.cluster.engine; sys.exit('redis' in sys.modules or 'hiredis' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
