@@ -77,7 +77,8 @@ class Homing:
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
         self.parts: Final = compose(settings, adapters)
-        self.node: Final = Node(self.parts.membership, Services(self.parts.services, on_failure))
+        self._services: Final = Services(self.parts.services, on_failure)
+        self.node: Final = Node(self.parts.membership, self._services)
         self.application: Final = Application(self._ports(outside or {}), settings, self._lifespan)
         self._on_failure = on_failure
         self._drain_delay = settings.cluster.drain_delay
@@ -102,7 +103,7 @@ class Homing:
         parts = self.parts
 
         def queues() -> dict[str, Fill]:
-            return {**self.node.queues(), **{name: fill() for name, fill in outside.items()}}
+            return {**self._services.queues(), **{name: fill() for name, fill in outside.items()}}
 
         return Ports(
             member=self.node,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -22,7 +22,7 @@ from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, Un
 from app.core.wakekey import WakeKey
 from app.mqtt.base import MqttClient
 from app.mqtt.inbox import Inbox
-from app.observability import Fill, speak_as
+from app.observability import speak_as
 from app.services import Services, Steps
 from app.store.state import StateStore
 
@@ -111,10 +111,6 @@ class Node:
             raise NodeDrainingError("this node is about to stop")
         if self._state is NodeState.STARTING:
             raise UnavailableError("this node is starting: it waits for its store or its broker")
-
-    def queues(self) -> Mapping[str, Fill]:
-        """How full every bounded queue of its parts is."""
-        return self._services.queues()
 
     async def health(self) -> Health:
         """Look at every part."""

@@ -29,7 +29,6 @@ class Type(StrEnum):
     MICROSECONDS = "bigint"
     SHARE = "double"
     RATIO = "double"
-    NUMBER = "double"
 
 
 class Unit(StrEnum):

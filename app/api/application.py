@@ -84,5 +84,5 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, made once, with the models that FastAPI does not see in the routes."""
         if self.openapi_schema is None:
-            super().openapi()["components"]["schemas"] |= schemas.components()
+            super().openapi()["components"]["schemas"] |= schemas.unseen()
         return super().openapi()

@@ -35,7 +35,10 @@ _PATH: Final = re.compile("/v1/devices/([^/]+)/commands")
 
 
 class HotRoute:
-    """`parking` holds the callers that wait; `learned` knows timeouts for those who give none."""
+    """`parking` holds the callers that wait; `learned` knows timeouts for those who give none.
+
+    `serve` sends the command, waits as long as the caller wants to, and says what became of it.
+    """
 
     def __init__(self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts) -> None:
         self._member = ports.member
@@ -46,11 +49,11 @@ class HotRoute:
         # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
         # wake-up may be lost: then the sweep over parked callers finds it.
         self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE
-        self._serve: Serve = self.serve
+        self.serve: Serve = self._send
         if ports.tracing is not None:
             from app.api.traced import traced  # noqa: PLC0415 - its library is an extra
 
-            self._serve = traced(self.serve, ports.tracing, "POST", PATH)
+            self.serve = traced(self._send, ports.tracing, "POST", PATH)
 
     def device_of(self, scope: Scope) -> str | None:
         """The device that a call is for; None when the call is for another route."""
@@ -62,7 +65,7 @@ class HotRoute:
     async def answer(self, device_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the call, and send the response or the problem."""
         try:
-            response = await self._serve(device_id, scope, receive)
+            response = await self.serve(device_id, scope, receive)
         except Exception as error:
             await problems.answer_to(error, self._counters)(scope, receive, send)
             if problems.is_mistake(error):
@@ -70,8 +73,7 @@ class HotRoute:
             return
         await response(scope, receive, send)
 
-    async def serve(self, device_id: str, scope: Scope, receive: Receive) -> BytesResponse:
-        """Send the command, wait as long as the caller wants to, and say what became of it."""
+    async def _send(self, device_id: str, scope: Scope, receive: Receive) -> BytesResponse:
         validate_device_id(device_id)
         headers = headers_of(scope)
         refusal = _media_type_refusal(headers)

@@ -8,14 +8,9 @@ from fastapi import Path
 from pydantic import AfterValidator
 
 from app.api import schemas
+from app.api.schemas import said
 from app.core import identifiers
 from app.core.identifiers import validate_command_id, validate_device_id
-
-
-def said(text: str) -> dict[str, str]:
-    """For the documentation alone: the check is ours, as its sentence says more than pydantic's."""
-    return {"pattern": f"^{text}$"}
-
 
 DeviceId = Annotated[
     str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -93,6 +94,19 @@ class MqttOptions:
             password=unquote(parts.password) if parts.password else None,
             tls=parts.scheme == "mqtts",
         )
+
+
+def tls_context(options: MqttOptions) -> ssl.SSLContext | None:
+    """What the options say of TLS; ConfigurationError when a file cannot be used."""
+    if not options.tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+        if options.certificate_file is not None:
+            context.load_cert_chain(options.certificate_file, options.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"HOMING_MQTT_CA_FILE, _CERT_FILE or _KEY_FILE cannot be used: {error}") from error
+    return context
 
 
 def shown_client_id(client_id: str) -> str:

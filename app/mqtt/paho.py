@@ -22,8 +22,8 @@ import structlog
 from app.core.errors import BrokerUnavailableError, InvalidInputError
 from app.core.messages import Publication
 from app.mqtt.base import MessageHandler, Subscription, Will
-from app.mqtt.options import MqttOptions
-from app.mqtt.paho_drain import drop_session_of_3_1_1, ignore, text_of, tls_context
+from app.mqtt.options import MqttOptions, tls_context
+from app.mqtt.paho_drain import drop_session_of_3_1_1, ignore, text_of
 from app.mqtt.paho_link import PahoLink
 from app.observability import Fill
 

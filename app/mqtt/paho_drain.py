@@ -9,9 +9,9 @@ from datetime import timedelta
 
 import structlog
 
-from app.core.errors import BrokerUnavailableError, ConfigurationError
+from app.core.errors import BrokerUnavailableError
 from app.mqtt.base import MessageHandler, Subscription
-from app.mqtt.options import MqttOptions
+from app.mqtt.options import MqttOptions, tls_context
 from app.mqtt.paho_link import PahoLink
 
 _log = structlog.get_logger(__name__)
@@ -50,19 +50,6 @@ async def drop_session_of_3_1_1(options: MqttOptions, tls: ssl.SSLContext | None
         _log.warning("mqtt_session_kept", client=options.shown_client_id, reason=text_of(error))
     finally:
         link.end("stopped")
-
-
-def tls_context(options: MqttOptions) -> ssl.SSLContext | None:
-    """What the options say of TLS; ConfigurationError when a file cannot be used."""
-    if not options.tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=options.ca_file)
-        if options.certificate_file is not None:
-            context.load_cert_chain(options.certificate_file, options.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"HOMING_MQTT_CA_FILE, _CERT_FILE or _KEY_FILE cannot be used: {error}") from error
-    return context
 
 
 def text_of(error: Exception) -> str:

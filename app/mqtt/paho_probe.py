@@ -16,7 +16,7 @@ from paho.mqtt.properties import Properties
 
 from app.core.errors import BrokerUnavailableError
 from app.core.topics import share
-from app.mqtt.options import MqttOptions
+from app.mqtt.options import MqttOptions, tls_context
 
 REPLY_SECONDS: Final = 3.0
 """How long one answer of the broker may take."""
@@ -221,10 +221,8 @@ class _Client:
         self._paho.on_subscribe = self._on_subscribe
         if options.username is not None:
             self._paho.username_pw_set(options.username, options.password)
-        if options.tls:
-            files = (options.ca_file, options.certificate_file, options.key_file)
-            ca_file, certificate_file, key_file = (str(file) if file else None for file in files)
-            self._paho.tls_set(ca_file, certificate_file, key_file)
+        if (context := tls_context(options)) is not None:
+            self._paho.tls_set_context(context)
 
     @contextmanager
     def _session(self) -> Iterator[_Client]:

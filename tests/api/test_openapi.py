@@ -162,7 +162,7 @@ def accepted(check: Callable[[str], object], text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("model", schemas.MODELS)
+@pytest.mark.parametrize("model", [schemas.CommandBody, schemas.Command, schemas.Nodes])
 def test_the_examples_are_valid(model: type[BaseModel]) -> None:
     for example in model.model_json_schema().get("examples", []):
         model.model_validate(example)

@@ -6,16 +6,17 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi import Response as Reply
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems, schemas
 from app.api.dependencies import Hot, Lists, NodePorts
 from app.api.http import BytesResponse
 from app.api.openapi import header, json_of, problems_of
-from app.api.parameters import CommandId, DeviceId, said
+from app.api.parameters import CommandId, DeviceId
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, page_json
+from app.api.schemas import said
 from app.core import errors, identifiers
 from app.core.command import CommandState
 from app.core.errors import CommandFinishedError, InvalidInputError
@@ -103,9 +104,7 @@ def _state(text: str) -> CommandState:
         raise InvalidInputError("state", f"{text[:32]!a} is none; allowed: {', '.join(CommandState)}") from None
 
 
-def _limit(text: str | int) -> int:
-    if isinstance(text, int):
-        return text
+def _limit(text: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_LIMIT)) and 1 <= int(text) <= MAX_LIMIT:
         return int(text)
     raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MAX_LIMIT}")
@@ -113,6 +112,7 @@ def _limit(text: str | int) -> int:
 
 _Device = Annotated[
     str | SkipJsonSchema[None],
+    AfterValidator(validate_device_id),
     Query(
         description="Only those of this device.",
         json_schema_extra=said(identifiers.DEVICE_ID),
@@ -155,9 +155,7 @@ async def _asked(
             raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(_FILTERS)}")
         if given.count(name) > 1:
             raise InvalidInputError(name, "is given twice; allowed: once")
-    return Asked(
-        device_id=None if device is None else validate_device_id(device), state=state, limit=limit, cursor=cursor
-    )
+    return Asked(device_id=device, state=state, limit=limit, cursor=cursor)
 
 
 @router.get(

@@ -19,6 +19,7 @@ from app.core.messages import ReceivedMessage
 from app.core.routing import Outcome
 from app.observability import Counters
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Assembly, Lamp, assemble, request, slow_to_register
+from tests.waiting import turns
 
 FACTS = {name for name, one in vars(Observer).items() if isfunction(one)}
 
@@ -149,8 +150,3 @@ async def stored(assembly: Assembly) -> list[tuple[Command | None, Outcome | Non
     identities = list(assembly.store._table.records)
     outcomes = await assembly.store.outcomes(identities)
     return list(zip(await assembly.store.get(identities), outcomes, strict=True))
-
-
-async def turns() -> None:
-    for _ in range(40):
-        await asyncio.sleep(0)

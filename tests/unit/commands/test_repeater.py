@@ -18,6 +18,7 @@ from app.core.messages import Publication
 from app.mqtt.loopback import LoopbackMqttClient
 from app.store.commands import Registered
 from tests.unit.assembly import Assembly, Lamp, Member, assemble, at_once, never
+from tests.waiting import turns
 
 PROFILE = """
 name = "valve"
@@ -246,11 +247,6 @@ async def test_it_expires_at_its_deadline_and_not_later(profiles: Path) -> None:
     assert notes.expiry == timedelta(seconds=4)
     await turns()
     assert len(lamp.received) == 1
-
-
-async def turns() -> None:
-    for _ in range(30):
-        await asyncio.sleep(0)
 
 
 async def test_what_an_earlier_start_left_is_sent_as_soon_as_the_store_answers(

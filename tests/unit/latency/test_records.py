@@ -33,6 +33,7 @@ from tests.unit.assembly import (
     plain_store,
     request,
 )
+from tests.waiting import turns
 
 SECOND = timedelta(seconds=1)
 Json = dict[str, Any]
@@ -369,8 +370,3 @@ def journal_of(assembly: Assembly, number: int) -> Journal:
     journal = assembly.members[number].journal
     assert journal is not None
     return journal
-
-
-async def turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)

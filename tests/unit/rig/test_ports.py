@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 
@@ -17,21 +16,10 @@ ASK = "from app.rig import ports; ports.PORTS = range({0}, {1}); print(ports.las
 @pytest.fixture
 def one_port(monkeypatch: pytest.MonkeyPatch) -> range:
     """All that there is."""
-    while True:
-        first = lasting_port()
-        if (first + 1) in ports.PORTS and not _taken(first + 1):
-            monkeypatch.setattr(ports, "PORTS", range(first + 1, first + 2))
-            return ports.PORTS
-
-
-def _taken(port: int) -> bool:
-    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-        with socket.socket(type=kind) as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                return True
-    return False
+    port = lasting_port()
+    ports._reserved.pop().close()
+    monkeypatch.setattr(ports, "PORTS", range(port, port + 1))
+    return ports.PORTS
 
 
 def test_a_port_that_another_process_was_given_is_not_given_again(one_port: range) -> None:
