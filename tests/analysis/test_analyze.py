@@ -24,7 +24,6 @@ from tests.analysis.small_logs import BEGIN
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)  # Spark starts with the first test
 
 EXAMPLE = Path(__file__).parent.parent.parent / "docs" / "examples" / "anomalies.toml"
 SEEDS = range(2, 1 + int(os.environ.get("ANALYSIS_SEEDS", "2")))

@@ -23,8 +23,6 @@ from tests.analysis.small_logs import BEGIN, late, outcome, timed_out, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)  # Spark starts with the first test
-
 
 def small(count: int = 60, begin: float = 0) -> list[dict[str, Any]]:
     return [outcome(begin + 30 * number, 100 + number, register_us=300) for number in range(count)]

@@ -11,8 +11,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = pytest.mark.timeout(240)  # each starts a Spark of its own
-
 ROOT = Path(__file__).parents[2]
 PLANT = ROOT / "docs" / "examples" / "anomalies.toml"
 

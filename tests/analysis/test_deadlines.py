@@ -26,7 +26,6 @@ from tests.analysis.small_logs import BEGIN, late, outcome, timed_out, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(180)  # Spark starts with the first test
 HOURS = 10
 OPTIONS = DeadlineOptions(quantile=0.99, margin=0.5, shortest=timedelta(milliseconds=1))
 RULE = GROUP_PATTERN

@@ -83,7 +83,6 @@ def generated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return out, generate_with(spark, options)
 
 
-@pytest.mark.timeout(180)
 def test_the_log_is_as_nodes_write_it(generated: tuple[Path, Generated]) -> None:
     out, result = generated
     log = open_log(str(out))
@@ -108,7 +107,6 @@ def test_the_truth_lies_beside_the_log_where_readers_do_not_look(generated: tupl
     assert [one["kind"] for one in result.truth["anomalies"]] == ["node", "device_group", "hour", "method"]
 
 
-@pytest.mark.timeout(180)
 def test_the_same_seed_gives_the_same_records_however_many_tasks(spark: SparkSession) -> None:
     shape = Shape(SHAPE.start, 1, SHAPE.nodes)
     one, other = (Plan(5000, seed, 100, shape, ()) for seed in (1, 2))

@@ -27,7 +27,6 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)  # Spark starts with the first test
 
 KINDS: Final = ("mute", "late", "twice", "refusing", "cancelled", *["slow"] * 4, *["prompt"] * 11)
 """Of devices, in turn; prime to the number of nodes."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent
-pytestmark = pytest.mark.timeout(180)  # Spark starts with the first test
 
 
 def minutes(

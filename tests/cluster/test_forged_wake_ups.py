@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from redis.asyncio import Redis
 
 from tests.cluster.harness import Device, Json, caller, cluster_of, devices
@@ -12,7 +11,6 @@ from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually
 
 
-@pytest.mark.timeout(120)
 async def test_a_forged_publish_gives_a_caller_nothing() -> None:
     received: list[Json] = []
 

@@ -35,8 +35,6 @@ from tests.services import RedisProcess
 from tests.stepped_redis import SteppedRedis
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(300)
-
 DAY = 24 * 60 * 60
 """Longer than sessions and leases are kept."""
 DEFAULT_GROUP = "homing"

@@ -21,8 +21,6 @@ from tests.containers.engine import IMAGE, ROOT, compose_command, require_images
 from tests.services import wait_until
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.timeout(600)
-
 NEXT_IMAGE = "homing:next"
 COMPOSE_FILE = ROOT / "deploy" / "compose.yaml"
 

@@ -288,7 +288,6 @@ async def all_pages(store: StateStore, query: Query) -> list[Any]:
         query = replace(query, cursor=page.cursor)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
 def test_random_histories_agree(part: int, stage: Stage) -> None:
     class OnStage(Histories):
