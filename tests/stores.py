@@ -15,11 +15,11 @@ def redis_store(
     url: str,
     *,
     counters: Counter[str] | None = None,
-    budget: timedelta = timedelta(seconds=2),
+    budget: timedelta = timedelta(seconds=30),
     options: CombinerOptions | None = None,
     wake_key: WakeKey | None = None,
 ) -> RedisStateStore:
-    """Not started yet."""
+    """Not started yet. Patient: how soon it gives up is for the tests that are about that."""
     return RedisStateStore(
         url,
         clock=SystemClock(),
