@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
 from fastapi import FastAPI
 
+from app.access.authority import Access, Authority, Everybody
+from app.access.bootstrap import prepare
 from app.api.application import Application
 from app.api.ports import Ports
 from app.cluster.engine import open_cluster
+from app.core.access.keys import Key, KeyFault, parse_key
+from app.core.clock import Clock
+from app.core.errors import ConfigurationError
 from app.measures import StoreMeasures
 from app.metrics import Exposition, NodeMetrics
 from app.mqtt.options import MqttOptions
@@ -20,9 +25,10 @@ from app.mqtt.paho_drain import PahoSessionDrain
 from app.node import Node
 from app.observability import Counters, Fill
 from app.parts import Adapters, compose
-from app.services import Services
-from app.settings import Settings
-from app.store.engine import open_engine
+from app.services import Service, Services
+from app.settings import AccessSettings, Settings
+from app.store.directory import AccessDirectory
+from app.store.engine import open_directory, open_engine
 from app.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key
 
 
@@ -59,7 +65,14 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         open_drain=lambda client_id: PahoSessionDrain(mqtt_options(settings, client_id), counters),
         store_measures=store_measures,
         wake_key=wake_key,
+        directory=_directory(settings),
     )
+
+
+def _directory(settings: Settings) -> AccessDirectory | None:
+    if not settings.access.url:
+        return None
+    return open_directory(settings.access.url, new_cluster_id=new_secret, budget=settings.access.budget)
 
 
 class Homing:
@@ -77,9 +90,10 @@ class Homing:
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
         self.parts: Final = compose(settings, adapters)
-        self._services: Final = Services(self.parts.services, on_failure)
+        access, services = self._access(settings, adapters)
+        self._services: Final = Services([*self.parts.services, *services], on_failure)
         self.node: Final = Node(self.parts.membership, self._services)
-        self.application: Final = Application(self._ports(outside or {}), settings, self._lifespan)
+        self.application: Final = Application(self._ports(outside or {}, access), settings, self._lifespan)
         self._on_failure = on_failure
         self._drain_delay = settings.cluster.drain_delay
 
@@ -99,7 +113,25 @@ class Homing:
             self._on_failure(error)
             raise
 
-    def _ports(self, outside: Mapping[str, Callable[[], Fill]]) -> Ports:
+    def _access(self, settings: Settings, adapters: Adapters) -> tuple[Access, Sequence[Service]]:
+        """Who is asked whether callers may, and what runs for that."""
+        if adapters.directory is None:
+            return Everybody(), ()
+        authority = Authority(
+            adapters.directory,
+            adapters.clock,
+            prepare=_preparation(settings, adapters.directory, adapters.clock),
+            interval=settings.access.refresh.total_seconds(),
+            stale=settings.access.stale.total_seconds(),
+            nodes=lambda: len(self.parts.membership.cluster.leased or ()),
+            changed=self._recheck,
+        )
+        return authority, [Service("access", authority.run, close=authority.close, check=lambda: authority.health)]
+
+    def _recheck(self) -> None:
+        self.application.parking.recheck()
+
+    def _ports(self, outside: Mapping[str, Callable[[], Fill]], access: Access) -> Ports:
         parts = self.parts
 
         def queues() -> dict[str, Fill]:
@@ -107,6 +139,7 @@ class Homing:
 
         return Ports(
             member=self.node,
+            access=access,
             nodes=parts.membership.cluster.nodes,
             invoker=parts.invoker,
             store=parts.membership.store,
@@ -126,6 +159,30 @@ class Homing:
             ),
             tracing=parts.tracing,
         )
+
+
+def _preparation(settings: Settings, directory: AccessDirectory, clock: Clock) -> Callable[[], Awaitable[None]]:
+    access = settings.access
+    key = bootstrap_key(access)
+    migrate = access.migrate or access.url.startswith("sqlite:")
+    return lambda: prepare(directory, migrate=migrate, key=key, now_us=int(clock.wall() * 1_000_000))
+
+
+def bootstrap_key(access: AccessSettings) -> Key | None:
+    """The key of the settings; ConfigurationError when it is none, without repeating it."""
+    text, variable = access.bootstrap_key.get_secret_value(), "HOMING_ACCESS_BOOTSTRAP_KEY"
+    if access.bootstrap_key_file is not None:
+        variable += "_FILE"
+        try:
+            text = access.bootstrap_key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(f"{variable}: {error}") from None
+    if not text:
+        return None
+    key = parse_key(text)
+    if isinstance(key, KeyFault):
+        raise ConfigurationError(f"{variable}: the key is {key}; homing keys new makes one")
+    return key
 
 
 def mqtt_options(settings: Settings, client_id: str) -> MqttOptions:

@@ -123,6 +123,7 @@ class Node:
             "mqtt": "ok" if parts.mqtt.connected else deaf,
             "cluster": "ok" if parts.cluster.listening else unheard,
             "canary": parts.canary.health if self._begun else NOT_TRIED,
+            **self._services.checks(),
         }
         return Health(self._state, checks)
 

@@ -45,6 +45,7 @@ from app.observers.measures import CommandMeasures
 from app.profiles.loader import load_profiles
 from app.services import Service
 from app.settings import Settings
+from app.store.directory import AccessDirectory
 from app.store.engine import kind_of
 from app.store.state import StateStore
 from app.system import new_secret, new_wake_key
@@ -71,6 +72,8 @@ class Adapters:
     new_secret: Callable[[], str] = new_secret
     wake_key: WakeKey = field(default_factory=new_wake_key)
     """The same as the store's, or no wake-up is believed."""
+    directory: AccessDirectory | None = None
+    """Who may do what; None: everybody may do everything."""
     observers: Sequence[Observer] = ()
     """Who wants to know what happens to commands, besides metrics, log and traces."""
 

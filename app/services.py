@@ -35,6 +35,8 @@ class Service:
     """Returns when what has begun is done."""
     close: Work | None = None
     """Gives back what it holds."""
+    check: Callable[[], str] | None = None
+    """What it says of its health: `ok` or a sentence."""
     queues: Callable[[], Mapping[str, Fill]] | None = None
     """How full its bounded queues are."""
 
@@ -78,6 +80,10 @@ class Services:
     def queues(self) -> dict[str, Fill]:
         """How full every bounded queue of every part is."""
         return {name: fill for one in self._services if one.queues is not None for name, fill in one.queues().items()}
+
+    def checks(self) -> dict[str, str]:
+        """What each part says of its health."""
+        return {one.name: one.check() for one in self._services if one.check is not None}
 
     def start(self) -> None:
         """Run all parts that run."""

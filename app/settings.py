@@ -5,16 +5,27 @@ Each part of the program gets its own sub-object; nobody else reads the environm
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from app.core.addresses import check_store_url, split_address
+from app.core.addresses import check_access_url, check_store_url, split_address
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_node_id
@@ -31,6 +42,12 @@ def _empty_is_none(value: object) -> object:
     return None if value == "" else value
 
 
+_OTHERS = re.compile(
+    r"HOMING_KEY|HOMING_TEST_\w+|HOMING_IMAGE(_\w+)?|HOMING_PORT(_\d)?|HOMING_(NODE|FLEET)_PASSWORD"
+    r"|HOMING_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)",
+    re.ASCII,
+)
+"""Names that others have: of callers, tests, images and compose, and those that Kubernetes gives to services."""
 _HOST = re.compile(r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.]{2,45}", re.ASCII)
 _Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Short = Annotated[_Duration, Field(ge=timedelta(milliseconds=10), le=timedelta(minutes=1))]
@@ -69,6 +86,53 @@ class StoreSettings(_Part):
     def _known_scheme(cls, value: str) -> str:
         check_store_url(value)
         return value
+
+
+class AccessSettings(_Part):
+    """The directory of people, services and their rights."""
+
+    url: str = ""
+    """`sqlite:///path` or `postgresql://…`, and then nodes ask for keys."""
+    budget: Short = timedelta(seconds=2)
+    """How long one call may take before the directory counts as away."""
+    open: bool = False
+    """Let everybody in who reaches the port, also from other machines."""
+    refresh: Short = timedelta(milliseconds=500)
+    """How often a node looks for changed rules. A revoked key counts that much longer, and a moment to read them."""
+    bootstrap_key: SecretStr = SecretStr("")
+    """An API key for the first administrator, put on record at the start where there is none."""
+    bootstrap_key_file: OptionalFile = None
+    """A file that holds it."""
+    migrate: bool = False
+    """Whether a node brings the tables of a PostgreSQL up to date at its start; those of a SQLite always are."""
+    stale: Long = timedelta(hours=24)
+    """How long a node that cannot read the rules goes on sending by those that it has."""
+
+    @property
+    def directory_url(self) -> str:
+        """`url`, or that of `state_file`."""
+        return self.url or f"sqlite:///{self.state_file}"
+
+    @property
+    def state_file(self) -> Path:
+        """The SQLite file in the user's state folder (XDG Base Directory Specification)."""
+        state = os.environ.get("XDG_STATE_HOME", "")
+        return (Path(state) if state else Path.home() / ".local" / "state") / "homing" / "access.db"
+
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, value: str) -> str:
+        if value:
+            check_access_url(value)
+        return value
+
+    @model_validator(mode="after")
+    def _open_or_not(self) -> Self:
+        if self.open and self.url:
+            raise ValueError("HOMING_ACCESS_OPEN=true and HOMING_ACCESS_URL contradict each other; one is allowed")
+        if self.bootstrap_key.get_secret_value() and self.bootstrap_key_file is not None:
+            raise ValueError("HOMING_ACCESS_BOOTSTRAP_KEY and HOMING_ACCESS_BOOTSTRAP_KEY_FILE say it twice")
+        return self
 
 
 class MqttSettings(_Part):
@@ -222,6 +286,7 @@ class Settings(BaseSettings):
     """The device profile of commands that name none."""
     node: NodeSettings = NodeSettings()
     store: StoreSettings = StoreSettings()
+    access: AccessSettings = AccessSettings()
     mqtt: MqttSettings = MqttSettings()
     api: ApiSettings = ApiSettings()
     command: CommandSettings = CommandSettings()
@@ -233,8 +298,29 @@ class Settings(BaseSettings):
     tracing: TracingSettings = TracingSettings()
 
 
+def variables() -> frozenset[str]:
+    """The names of all settings in the environment."""
+    parts = {name: getattr(field.annotation, "model_fields", None) for name, field in Settings.model_fields.items()}
+    return frozenset(
+        (PREFIX + name).upper()
+        for part, inner in parts.items()
+        for name in ([part] if inner is None else [f"{part}_{one}" for one in inner])
+    )
+
+
+def check_names(names: Iterable[str]) -> None:
+    """ConfigurationError when one of these names begins as ours do and is none: a slip would otherwise go unseen."""
+    known = variables()
+    for name in sorted(names):
+        if name.startswith(PREFIX) and name not in known and not _OTHERS.fullmatch(name):
+            near = get_close_matches(name.removeprefix(PREFIX), [one.removeprefix(PREFIX) for one in sorted(known)], 1)
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else ".env.example lists all of them"
+            raise ConfigurationError(f"{name[:64]} is no setting; {hint}")
+
+
 def load_settings(**overrides: Any) -> Settings:
     """Read the settings; ConfigurationError names the variable and what is allowed."""
+    check_names(os.environ)
     try:
         return Settings(**overrides)
     except ValidationError as error:

@@ -39,6 +39,11 @@ def new_secret() -> str:
     return secrets.token_hex(16)
 
 
+def random_bytes(count: int) -> bytes:
+    """So many bytes that nobody can guess."""
+    return secrets.token_bytes(count)
+
+
 def new_wake_key() -> WakeKey:
     """A key that nobody knows, until the cluster has its own."""
     return WakeKey(secrets.token_bytes(32))

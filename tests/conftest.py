@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import MosquittoProcess, RedisProcess
+from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
 
 ORDER = ("containers", "analysis", "chaos", "cluster", "deploy", "contract", "api", "unit")
 """Folders whose tests take long come first, so that no worker has to wait for another one at the end."""
@@ -42,4 +42,11 @@ def mosquitto() -> Iterator[MosquittoProcess]:
 def redis_server() -> Iterator[RedisProcess]:
     """A Redis for the whole run (one per worker). Take a RedisProcess of your own to stop, fill or freeze it."""
     with RedisProcess() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresProcess]:
+    """A PostgreSQL for the whole run (one per worker). Take a PostgresProcess of your own to stop or freeze it."""
+    with PostgresProcess() as server:
         yield server

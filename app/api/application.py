@@ -8,18 +8,20 @@ from itertools import chain
 from typing import Any, Final
 
 import orjson
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from app import __version__
 from app.api import health, problems, schemas
+from app.api.dependencies import asker
 from app.api.hot import HotRoute
 from app.api.http import BytesResponse
+from app.api.openapi import SECURITY
 from app.api.parking import Parking
 from app.api.ports import Ports
 from app.api.turns import Turns
-from app.api.v1 import commands, nodes
+from app.api.v1 import commands, me, nodes
 from app.profiles.timeouts import load_timeouts
 from app.settings import Settings
 
@@ -35,7 +37,9 @@ DESCRIPTION: Final = (
 
 
 DOCUMENT: Final = "/openapi.json"
-ROUTERS: Final = (commands.router, nodes.router, health.router)
+GUARDED: Final = (commands.router, nodes.router, me.router)
+"""Of these, no route answers a caller whom nobody knows."""
+ROUTERS: Final = (*GUARDED, health.router)
 
 
 class Application(FastAPI):
@@ -61,7 +65,7 @@ class Application(FastAPI):
         self.lists: Final = Turns()
         self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file))
         for router in ROUTERS:
-            self.include_router(router)
+            self.include_router(router, dependencies=[Depends(asker)] if router in GUARDED else [])
         problems.install(self, ports.counters, self._all_routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,5 +88,7 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, made once, with the models that FastAPI does not see in the routes."""
         if self.openapi_schema is None:
-            super().openapi()["components"]["schemas"] |= schemas.unseen()
+            components = super().openapi()["components"]
+            components["schemas"] |= schemas.unseen()
+            components["securitySchemes"] = SECURITY
         return super().openapi()

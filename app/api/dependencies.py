@@ -6,9 +6,38 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from app.access.authority import Access, Identity
 from app.api.hot import HotRoute
+from app.api.http import headers_of
 from app.api.ports import Ports
 from app.api.turns import Turns
+from app.core.access.callers import Caller
+from app.core.access.rules import Action
+from app.core.command import Command
+
+
+class Asker:
+    """Who sends the request."""
+
+    def __init__(self, access: Access, caller: Caller | None) -> None:
+        self._access = access
+        self._caller = caller
+
+    def check(self, action: Action) -> None:
+        """Return when they may do what is about no device; the errors of `Access.check`."""
+        self._access.check(self._caller, action)
+
+    def check_command(self, action: Action, command: Command) -> None:
+        """Return when they may do this with the command."""
+        self._access.check(self._caller, action, command.device_id, command.profile, command.method)
+
+    def identity(self) -> Identity | None:
+        """Who they are; None where nobody is asked."""
+        return self._access.identity(self._caller)
+
+    def may_read(self, command: Command) -> bool:
+        """Whether they may know of the command."""
+        return self._access.may_read(self._caller, command.device_id, command.profile, command.method)
 
 
 class Front(Protocol):
@@ -34,6 +63,15 @@ async def _lists(request: Request) -> Turns:
     return front.lists
 
 
+async def asker(request: Request) -> Asker:
+    """Who sends the request; UnauthenticatedError. Routers depend on it, so that no route of theirs can forget to."""
+    front: Front = request.app
+    access = front.ports.access
+    return Asker(access, access.caller(headers_of(request.scope).get(b"authorization")))
+
+
+WhoAsks = Annotated[Asker, Depends(asker)]
+"""Who sends the request."""
 NodePorts = Annotated[Ports, Depends(_ports)]
 """What the API needs of its node."""
 Hot = Annotated[HotRoute, Depends(_hot)]

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 
 from app.api import problems, schemas
-from app.api.dependencies import NodePorts
+from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse, headers_of
-from app.api.openapi import problems_of
+from app.api.openapi import acts, problems_of
 from app.api.problems import problem
+from app.core.access.rules import Action
 
 ALIVE: Final = b'{"status":"ok"}'
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
@@ -30,7 +31,7 @@ async def alive() -> Reply:  # noqa: D103 - that this answer is given is all it 
     summary="Readiness: whether callers should be sent to this node",
     response_model=schemas.Ready,
     response_description="It can serve.",
-    responses=problems_of(problems.NOT_READY),
+    responses=problems_of(problems.NOT_READY, public=True),
 )
 async def ready(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     health = await ports.member.health()
@@ -46,13 +47,18 @@ async def ready(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     summary="Metrics for Prometheus",
     response_class=Reply,
     response_description="All metrics of this node.",
-    responses={200: {"content": {"text/plain": _TEXT, "application/openmetrics-text": _TEXT}}},
+    responses={
+        200: {"content": {"text/plain": _TEXT, "application/openmetrics-text": _TEXT}},
+        **problems_of(),
+    },
+    openapi_extra=acts(Action.METRICS),
 )
-async def metrics(request: Request, ports: NodePorts) -> Reply:
+async def metrics(request: Request, ports: NodePorts, asker: WhoAsks) -> Reply:
     """In Prometheus' text format; in OpenMetrics when `Accept` names `application/openmetrics-text`.
 
     Also of a node that is not ready.
     """
+    asker.check(Action.METRICS)
     accept = headers_of(request.scope).get(b"accept", b"").decode("latin-1")
     text, content_type = ports.exposition.render(accept, await ports.member.health())
     return BytesResponse(text, content_type=content_type.encode())

@@ -20,21 +20,32 @@ REMEMBERED: Final = 256
 """Values of `Host` that are known to be allowed; where any name is, strangers may send any number of them."""
 _SLASH: Final = ord("/")
 
+PASSED_ON: Final = frozenset(
+    (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
+)
+"""Headers in which proxies say for whom they ask (RFC 7239, and what was usual before it)."""
+_PASSED_ON_DETAIL: Final = (
+    "a proxy has passed this request on, and this node asks nobody who they are: it is open to its own machine alone; "
+    "HOMING_ACCESS_OPEN=true opens it to everybody who reaches the proxy"
+)
+
 _ALLOWED_BY: Final = "allowed: this node's own addresses, and the names in HOMING_API_HOSTS"
 
 Refusal = tuple[ProblemType, str]
 
 
 class Hosts:
-    """Decides about the `Host` and the `Origin` of requests.
+    """Decides about the `Host` and the `Origin` of requests, and where they come from.
 
     On a `loopback` listener only names and addresses of the loopback are allowed, on another one any address, and any
     name as long as none is `listed`. What is listed is allowed besides, also as the host of an origin; `*` is any host.
+    With `direct`, a request that a proxy has passed on is refused: it says that somebody further away asks.
     """
 
-    def __init__(self, listed: Iterable[str], *, loopback: bool) -> None:
+    def __init__(self, listed: Iterable[str], *, loopback: bool, direct: bool = False) -> None:
         self._listed = frozenset(one.lower() for one in listed)
         self._loopback = loopback
+        self._passed_on = PASSED_ON if direct else frozenset[bytes]()
         self._anything = ANY in self._listed or not (loopback or self._listed)
         self._known: set[bytes] = set()
 
@@ -43,6 +54,7 @@ class Hosts:
         return (
             by_name.get(b"host") in self._known
             and b"origin" not in by_name
+            and self._passed_on.isdisjoint(by_name)
             and len(by_name) == len(headers)
             and target[0] == _SLASH
         )
@@ -57,6 +69,8 @@ class Hosts:
         host = _authority(target) or by_name.get(b"host")
         if host is not None and not self._anything and not self._judge(_name_of(host.decode("latin-1"))):
             return problems.HOST_NOT_ALLOWED, f"{_shown(host)} is not a name of this node; {_ALLOWED_BY}"
+        if not self._passed_on.isdisjoint(by_name):
+            return problems.PASSED_ON, _PASSED_ON_DETAIL
         if host is not None:
             self._remember(host)
         return self._about_origin(by_name.get(b"origin"), host or b"")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -22,6 +23,7 @@ from app.api.preferences import Preference, read_preference
 from app.api.problems import problem
 from app.api.representation import command_json, json_or_none
 from app.commands.invoker import unsent_code
+from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.deadlines import LearnedTimeouts
 from app.core.identifiers import validate_device_id
@@ -42,6 +44,7 @@ class HotRoute:
 
     def __init__(self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts) -> None:
         self._member = ports.member
+        self._access = ports.access
         self._invoker = ports.invoker
         self._counters = ports.counters
         self._parking = parking
@@ -74,14 +77,16 @@ class HotRoute:
         await response(scope, receive, send)
 
     async def _send(self, device_id: str, scope: Scope, receive: Receive) -> BytesResponse:
-        validate_device_id(device_id)
         headers = headers_of(scope)
+        caller = self._access.caller(headers.get(b"authorization"))
+        validate_device_id(device_id)
         refusal = _media_type_refusal(headers)
         if refusal is not None:
             return refusal
         preference = read_preference(headers.get(b"prefer"))
         body = decode_json(await read_body(receive, headers))
         asked = self._body.read(device_id, body, headers.get(b"idempotency-key"))
+        self._access.spend(caller, Action.SEND, device_id, asked.profile, asked.method)
         longest = asked.timeout + self._grace
         budget = longest if preference.limit is None else min(preference.limit, longest)
         self._member.admit()
@@ -89,7 +94,8 @@ class HotRoute:
         command, dismissed = invocation.command, False
         if budget and not command.state.final:
             try:
-                command = await self._parking.wait(invocation, budget, receive)
+                may = partial(self._access.check, caller, Action.SEND, device_id, asked.profile, asked.method)
+                command = await self._parking.wait(invocation, budget, receive, may)
             except DismissedError:
                 command, dismissed = invocation.command, True
         extra = [(b"idempotent-replayed", b"true")] if invocation.replayed else []

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from app.api import problems
-from app.api.problems import ProblemType
+from app.api.problems import BY_ERROR, ProblemType
+from app.core import errors
+from app.core.access.rules import Action
 
 Described = dict[str, Any]
 
+FOR_ALL: Final = frozenset({"GET /v1/me"})
+"""Operations that everybody may call who is known."""
+PUBLIC: Final = frozenset({"GET /healthz", "GET /readyz"})
+"""Operations that anybody may call."""
+SECURITY: Final = {
+    "key": {"type": "http", "scheme": "bearer", "description": "An API key. A node that is open asks for none."}
+}
+_GUARDED: Final = (BY_ERROR[errors.UnauthenticatedError], BY_ERROR[errors.ForbiddenError])
 
-def problems_of(*kinds: ProblemType) -> dict[int | str, Described]:
+
+def acts(action: Action) -> Described:
+    """What the callers of an operation must be allowed to do. It says so, or is in `FOR_ALL` or `PUBLIC`."""
+    return {"x-action": str(action), "security": [{"key": []}]}
+
+
+def knows() -> Described:
+    """An operation whose callers only have to be known."""
+    return {"security": [{"key": []}]}
+
+
+def problems_of(*kinds: ProblemType, public: bool = False) -> dict[int | str, Described]:
     """One response for each status, with an example for each kind; an internal error may always be."""
+    everywhere = (problems.INTERNAL,) if public else (problems.INTERNAL, *_GUARDED)
     by_status: dict[int | str, list[ProblemType]] = {}
-    for kind in sorted((*kinds, problems.INTERNAL), key=lambda one: one.status):
+    for kind in sorted((*kinds, *everywhere), key=lambda one: one.status):
         by_status.setdefault(kind.status, []).append(kind)
     return {status: _problem_response(same) for status, same in by_status.items()}
 

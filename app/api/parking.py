@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, Final
@@ -13,6 +14,7 @@ from starlette.types import Message, Receive
 from app.api.http import current_task
 from app.commands.invoker import Invocation
 from app.core.command import Command
+from app.core.errors import AccessError
 from app.observability import Counters
 
 WATCH_AFTER: Final = 0.25
@@ -26,15 +28,17 @@ class DismissedError(Exception):
 class _Ending(Enum):
     HUNG_UP = auto()
     DISMISSED = auto()
+    UNWANTED = auto()
 
 
 class _Place:
     """Where one caller waits. A wait is interrupted by cancelling its task; `why` tells that from others."""
 
-    __slots__ = ("_receive", "_task", "_watcher", "why")
+    __slots__ = ("_receive", "_task", "_watcher", "may", "why")
 
-    def __init__(self, task: asyncio.Task[Any], receive: Receive) -> None:
+    def __init__(self, task: asyncio.Task[Any], receive: Receive, may: Callable[[], None]) -> None:
         self.why: _Ending | None = None
+        self.may: Final = may
         self._task = task
         self._receive = receive
         self._watcher: asyncio.Future[Message] | None = None
@@ -78,13 +82,23 @@ class Parking:
         for place in tuple(self._places):
             place.interrupt(_Ending.DISMISSED)
 
-    async def wait(self, invocation: Invocation, budget: timedelta, receive: Receive) -> Command:
+    def recheck(self) -> None:
+        """End the waits of those who may not wait any more. The commands go on."""
+        for place in tuple(self._places):
+            try:
+                place.may()
+            except AccessError:
+                place.interrupt(_Ending.UNWANTED)
+
+    async def wait(
+        self, invocation: Invocation, budget: timedelta, receive: Receive, may: Callable[[], None]
+    ) -> Command:
         """The command with its outcome, or as it is known when the budget ends.
 
-        ClientDisconnect when the caller hung up, DismissedError after `dismiss`.
+        ClientDisconnect when the caller hung up, DismissedError after `dismiss`, and after `recheck` what `may` raises.
         """
         loop = asyncio.get_running_loop()
-        place = _Place(current_task(), receive)
+        place = _Place(current_task(), receive, may)
         self._places.add(place)
         timer = loop.call_later(WATCH_AFTER, place.watch)
         try:
@@ -95,6 +109,10 @@ class Parking:
             if place.why is _Ending.DISMISSED:
                 self._counters["caller.dismissed"] += 1
                 raise DismissedError from None
+            if place.why is _Ending.UNWANTED:
+                self._counters["caller.unwanted"] += 1
+                may()
+                raise DismissedError from None  # they may again
             self._counters["caller.hung_up"] += 1
             raise ClientDisconnect from None
         finally:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from app.access.authority import Access
 from app.cluster.directory import NodeInfo
 from app.commands.invoker import Invoker
 from app.metrics import Exposition
@@ -40,6 +41,8 @@ class Ports:
     """Everything that routes may use; put together in `app/main.py`."""
 
     member: Member
+    access: Access
+    """Who may do what."""
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
     """The live nodes of the cluster; StoreUnavailableError."""
     invoker: Invoker

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
+from math import ceil
 from types import MappingProxyType
 from typing import Final
 
@@ -43,6 +44,7 @@ class ProblemType:
 
 UNREADABLE_REQUEST: Final = ProblemType("unreadable-request", "The request is not HTTP/1.1", 400, hang_up=True)
 ORIGIN_NOT_ALLOWED: Final = ProblemType("origin-not-allowed", "Pages of this origin may not call this node", 403)
+PASSED_ON: Final = ProblemType("passed-on", "This node is open to its own machine alone", 403)
 NOT_FOUND: Final = ProblemType("not-found", "There is nothing here", 404)
 METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", "This method is not allowed here", 405)
 SLOW_HEAD: Final = ProblemType("slow-head", "The head of the request did not arrive in time", 408, hang_up=True)
@@ -61,6 +63,7 @@ NO_OUTCOME: Final = ProblemType("outcome-unknown", "The outcome could not be lea
 NOT_READY: Final = ProblemType("not-ready", "This node cannot serve now", 503, retry_after=1)
 TIMED_OUT: Final = ProblemType("timed-out", "The device did not answer before the deadline", 504)
 UNAVAILABLE: Final = ProblemType("unavailable", "Something this node needs is away", 503, retry_after=1)
+ACCESS_STORE_AWAY: Final = ProblemType("access-store-away", "The access directory is away", 503, retry_after=1)
 
 BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyType(
     {
@@ -85,11 +88,24 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.IllegalTransitionError: ProblemType(
             "illegal-transition", "The command's state does not allow this", 409
         ),
+        errors.AccessError: INTERNAL,
+        errors.UnauthenticatedError: ProblemType("unauthenticated", "This node has to know who asks", 401),
+        errors.ForbiddenError: ProblemType("forbidden", "The rules do not allow this", 403),
+        errors.DeviceNotFoundError: ProblemType("device-not-found", "There is no such device", 404),
+        errors.DirectoryError: INTERNAL,
+        errors.EntryNotFoundError: NOT_FOUND,
+        errors.EntryConflictError: ProblemType("entry-conflict", "The change contradicts what is on record", 409),
+        errors.VersionConflictError: ProblemType("version-conflict", "The directory has changed meanwhile", 412),
+        errors.SchemaError: INTERNAL,
+        errors.SchemaTooOldError: ACCESS_STORE_AWAY,
+        errors.SchemaTooNewError: ACCESS_STORE_AWAY,
         errors.CapacityError: ProblemType("limit-reached", "A limit is reached", 429, retry_after=1),
+        errors.RateLimitError: ProblemType("rate-limited", "The rules do not allow this so often", 429, retry_after=1),
         errors.DeviceBusyError: ProblemType("device-busy", "The device is busy with a command", 429, retry_after=1),
         errors.UnavailableError: UNAVAILABLE,
         errors.StoreUnavailableError: ProblemType("store-unavailable", "The state store is away", 503, retry_after=1),
         errors.StoreRefusedError: INTERNAL,
+        errors.DirectoryUnavailableError: ACCESS_STORE_AWAY,
         errors.BrokerUnavailableError: ProblemType("broker-unavailable", "The MQTT broker is away", 503, retry_after=1),
         errors.PublishRefusedError: ProblemType(
             "publish-refused", "The MQTT broker refused the command", 503, retry_after=1
@@ -102,6 +118,9 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
     }
 )
 """Every error class, none by inheritance: a new one must be thought about."""
+
+_CHALLENGE: Final = ((b"www-authenticate", b'Bearer realm="homing"'),)
+"""RFC 6750, section 3."""
 
 UNSENT_BY_CODE: Final[Mapping[str, ProblemType]] = MappingProxyType(
     {one.code: BY_ERROR[one] for one in (errors.UnpublishableError, errors.PacketTooLargeError)}
@@ -150,7 +169,10 @@ def of_error(error: errors.HomingError) -> Response:
         detail = f"body: {reason}"
         faults = [{"field": "body", "reason": reason}]
     state = error.state if isinstance(error, errors.CommandFinishedError) else None
-    return problem(kind, detail, command_id=getattr(error, "command_id", None), state=state, errors=faults)
+    headers = _CHALLENGE if isinstance(error, errors.UnauthenticatedError) else ()
+    if isinstance(error, errors.RateLimitError):
+        kind = replace(kind, retry_after=ceil(error.retry_after))
+    return problem(kind, detail, headers, command_id=getattr(error, "command_id", None), state=state, errors=faults)
 
 
 def answer_to(error: Exception, counters: Counters) -> Response:

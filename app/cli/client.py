@@ -37,9 +37,12 @@ class Answer:
 
 
 class NodeClient:
-    """Blocking calls to one node; one connection per call. InvalidInputError when the URL is none."""
+    """Blocking calls to one node; one connection per call. InvalidInputError when the URL is none.
 
-    def __init__(self, url: str) -> None:
+    `key` is the API key, for nodes that ask for one.
+    """
+
+    def __init__(self, url: str, key: str | None = None) -> None:
         try:
             parts = urlsplit(url)
             self._port = parts.port
@@ -48,6 +51,7 @@ class NodeClient:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInputError("--node", f"{url[:64]!a} is not a URL; write http://host:port")
         self.url = url.rstrip("/")
+        self._key = key
         self._host, self._secure, self._prefix = parts.hostname, parts.scheme == "https", parts.path.rstrip("/")
 
     def post_command(self, device_id: str, body: JsonObject, headers: dict[str, str], timeout: float) -> Answer:
@@ -70,6 +74,8 @@ class NodeClient:
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=timeout)
         all_headers = {"Accept": "application/json", "User-Agent": f"homing/{__version__}"} | (headers or {})
+        if self._key:
+            all_headers["Authorization"] = f"Bearer {self._key}"
         payload = None
         if body is not None:
             payload = json.dumps(body).encode()

@@ -41,4 +41,9 @@ def complain(sentence: str) -> None:
 
 def tell(console: Console, line: str) -> None:
     """Print a line that may quote others: it is never taken as markup, nor may it move the cursor."""
-    console.print("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line), markup=False)
+    console.print(plain(line), markup=False)
+
+
+def plain(text: str) -> str:
+    """The text without what could move the cursor or begin a line."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app import __version__
-from app.cli import profile
+from app.cli import access, keys, profile, users
 from app.cli.analyze import analyze, generate_log
 from app.cli.bench import bench
 from app.cli.chaos import chaos
@@ -29,7 +29,8 @@ application = typer.Typer(
 )
 for command in (serve, demo, send, simulate, analyze, generate_log, bench, chaos, doctor):
     application.command()(command)
-application.add_typer(profile.application, name="profile")
+for group, name in ((profile, "profile"), (access, "access"), (keys, "keys"), (users, "users")):
+    application.add_typer(group.application, name=name)
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - how typer calls it

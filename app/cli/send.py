@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,6 +25,8 @@ MARGIN: Final = timedelta(seconds=10)
 LOOK_AGAIN: Final = 0.3
 """Seconds between two looks at a command that the node answered before it had an outcome."""
 
+KEY: Final = "HOMING_KEY"
+"""The variable that holds the API key of who calls; there is no option, as others on the machine see those."""
 OUTCOMES: Final = {
     "succeeded": Exit.OK,
     "failed": Exit.FAILED,
@@ -62,7 +65,7 @@ def send(
     ] = None,
     output: Annotated[Output, typer.Option(help="For people or for programs.")] = Output.HUMAN,
 ) -> None:
-    """Send a command to a device and wait for its outcome.
+    """Send a command to a device and wait for its outcome. HOMING_KEY holds the API key, where the node asks for one.
 
     Exit code: 0 succeeded (or accepted, with --async), 1 the device refused or failed, 2 wrong input, 3 timed out,
     4 cancelled, 5 not sent (broker or store away, or a limit reached), 6 no node there, 7 the node answered strangely.
@@ -82,7 +85,7 @@ def send(
     patience = ((_duration(timeout) if timeout else timedelta(hours=1)) + MARGIN).total_seconds()
     try:
         validate_device_id(device)  # a wrong one would change the path, and the node could not tell what was meant
-        client = NodeClient(node or _default_node())
+        client = NodeClient(node or _default_node(), os.environ.get(KEY))
         with _spinner(f"{method} on {device}"):
             answer = client.post_command(device, body, headers, patience)
             if answer.status == HTTPStatus.ACCEPTED and not no_wait:

@@ -35,7 +35,7 @@ def serve(
     settings = load_settings(**overrides)
     configure_logging(settings.log.level, settings.log.format)
 
-    from app.cli.server import listen, run_node
+    from app.cli.server import listen, refuse_strangers, run_node
     from app.core.errors import HomingError
 
     if worker_port is not None and not 1 < workers <= 65536 - worker_port:
@@ -48,6 +48,7 @@ def serve(
         listeners = [socket.socket(fileno=one) for one in listen_fd]
     else:
         listeners = [listen(settings.api.host, settings.api.port)]
+        refuse_strangers(settings, *listeners)
     if workers > 1:
         from app.cli.workers import run_workers
 

@@ -49,6 +49,18 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
+def refuse_strangers(settings: Settings, *listeners: socket.socket) -> None:
+    """ConfigurationError when others than this machine could call, and nobody has said that they may."""
+    for listener in listeners:
+        address = listener.getsockname()[0]
+        if not (settings.access.open or settings.access.url) and not is_loopback(address):
+            listener.close()
+            raise ConfigurationError(
+                f"{address} can be reached from outside, and this node asks nobody who they are. Run homing access "
+                "init and set HOMING_ACCESS_URL, or set HOMING_ACCESS_OPEN=true to let everybody in who reaches it"
+            )
+
+
 def url_of(listener: socket.socket) -> str:
     """Where to reach what serves on this socket, from this machine."""
     host, port = listener.getsockname()[:2]
@@ -157,8 +169,11 @@ class NodeServer:
             settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.door.fill}
         )
         loopback = all(is_loopback(listener.getsockname()[0]) for listener in listeners)
+        hosts = Hosts(
+            settings.api.allowed_hosts, loopback=loopback, direct=not (settings.access.open or settings.access.url)
+        )
         self.uvicorn = _Server(
-            http_config(homing.application, self.door, Hosts(settings.api.allowed_hosts, loopback=loopback)),
+            http_config(homing.application, self.door, hosts),
             homing.drain,
             homing.application.parking.dismiss,
             self.door,

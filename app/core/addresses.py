@@ -16,6 +16,9 @@ REDIS_PARAMETERS: Final = (
 )
 """What may stand behind `?` in the URL of a Redis: files and rules of TLS. All else is the nodes' own choice."""
 
+POSTGRESQL_PARAMETERS: Final = ("host", "sslcert", "sslkey", "sslmode", "sslrootcert", "target_session_attrs")
+"""Likewise in the URL of a PostgreSQL: TLS, a socket's folder, and which of several servers will do."""
+
 
 def split_address(url: str) -> SplitResult:
     """The parts of `scheme://user:password@host:port/…`; ValueError when they cannot be told apart."""
@@ -77,4 +80,31 @@ def check_redis_url(url: str) -> None:
         if name not in REDIS_PARAMETERS:
             shown = ascii(name[:32]) if name.isidentifier() else "something"
             allowed = ", ".join(REDIS_PARAMETERS)
+            raise ValueError(f"has {shown} behind its '?', which is not allowed; allowed: {allowed}")
+
+
+def check_access_url(url: str) -> None:
+    """ValueError when it names no database that can hold the access directory."""
+    parts = split_address(url)
+    if parts.scheme == "sqlite":
+        _check_sqlite(parts)
+    elif parts.scheme == "postgresql":
+        _check_postgresql(parts)
+    else:
+        raise ValueError(f"scheme {parts.scheme!a} is unknown; allowed: sqlite://, postgresql://")
+
+
+def _check_sqlite(parts: SplitResult) -> None:
+    if parts.netloc or parts.query or parts.fragment or not parts.path.strip("/") or parts.path.endswith("/"):
+        raise ValueError("names no file; allowed: sqlite:///relative/path or sqlite:////absolute/path")
+
+
+def _check_postgresql(parts: SplitResult) -> None:
+    database = parts.path.removeprefix("/")
+    if not database or "/" in database:
+        raise ValueError("names no database; allowed: postgresql://user:password@host:port/database")
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in POSTGRESQL_PARAMETERS:
+            shown = ascii(name[:32]) if name.isidentifier() else "something"
+            allowed = ", ".join(POSTGRESQL_PARAMETERS)
             raise ValueError(f"has {shown} behind its '?', which is not allowed; allowed: {allowed}")

@@ -13,11 +13,24 @@ HomingError
 │   ├── CommandFinishedError    it has an outcome already
 │   ├── IdempotencyMismatchError  the key was used with another body
 │   └── IllegalTransitionError  a state change that the table does not have
+├── AccessError                 about who may do what
+│   ├── UnauthenticatedError    nobody knows who asks
+│   ├── ForbiddenError          known, and not allowed
+│   └── DeviceNotFoundError     not allowed to know of it
+├── DirectoryError              about the access directory: who there is, and who may do what
+│   ├── EntryNotFoundError
+│   ├── EntryConflictError      a change contradicts what else is on record
+│   ├── VersionConflictError    the directory has changed since the change was decided
+│   └── SchemaError             its tables are of a version that this one cannot serve
+│       ├── SchemaTooOldError
+│       └── SchemaTooNewError
 ├── CapacityError               a bound was reached; try again later
+│   ├── RateLimitError          the access rules limit how often
 │   └── DeviceBusyError         a device without correlation ids takes one command at a time
 └── UnavailableError            something this node needs is away; try again later
     ├── StoreUnavailableError
     │   └── StoreRefusedError   the store answered, with an error that trying again does not mend
+    ├── DirectoryUnavailableError  the access directory did not answer within the budget of the call
     ├── BrokerUnavailableError
     │   └── PublishRefusedError the broker said no to a message
     ├── PublishUnconfirmedError the connection was lost before PUBACK: it may have arrived
@@ -114,8 +127,65 @@ class IllegalTransitionError(CommandError):
     """An event that the transition table does not allow in this state."""
 
 
+class AccessError(HomingError):
+    """Base of errors about who may do what; nothing was done."""
+
+
+class UnauthenticatedError(AccessError):
+    """Nobody knows who asks: there is no credential, or it counts for nothing."""
+
+
+class ForbiddenError(AccessError):
+    """Whoever asks is known, and may not do this."""
+
+
+class DeviceNotFoundError(AccessError):
+    """Whoever asks may not know of this device, whether or not it is there."""
+
+
+class DirectoryError(HomingError):
+    """Base of errors about the access directory; nothing was changed."""
+
+
+class EntryNotFoundError(DirectoryError):
+    """What a change is about is not on record."""
+
+
+class EntryConflictError(DirectoryError):
+    """A change contradicts what else is on record; says which change, and what it contradicts."""
+
+
+class VersionConflictError(DirectoryError):
+    """The directory has changed since the change was decided: read it again, and decide again."""
+
+    def __init__(self, expected: int, found: int) -> None:
+        super().__init__(f"the access directory is at version {found}, and the change was made for version {expected}")
+        self.expected = expected
+        self.found = found
+
+
+class SchemaError(DirectoryError):
+    """The tables of the directory are of a version that this version of Homing cannot serve."""
+
+
+class SchemaTooOldError(SchemaError):
+    """They have to be migrated first, or there are none yet."""
+
+
+class SchemaTooNewError(SchemaError):
+    """They were migrated by a later version, which this one does not understand."""
+
+
 class CapacityError(HomingError):
     """A bound was reached; nothing was registered or sent."""
+
+
+class RateLimitError(CapacityError):
+    """Somebody has done this as often as the access rules allow; after `retry_after` seconds they may again."""
+
+    def __init__(self, reason: str, retry_after: float) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
 
 
 class DeviceBusyError(CapacityError):
@@ -135,6 +205,10 @@ class StoreUnavailableError(UnavailableError):
 
 class StoreRefusedError(StoreUnavailableError):
     """The store answered with an error that trying again does not mend."""
+
+
+class DirectoryUnavailableError(UnavailableError):
+    """The access directory did not answer within the budget of the call. A change may or may not have been made."""
 
 
 class BrokerUnavailableError(UnavailableError):

@@ -13,6 +13,7 @@ from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.core.wakekey import WakeKey
 from app.measures import StoreMeasures
+from app.store.directory import AccessDirectory
 from app.store.memory.store import MemoryStateStore
 from app.store.state import StateStore
 
@@ -75,3 +76,15 @@ def inspect_server(url: str, clock: Callable[[], float], run_id: str) -> RedisFa
     from app.store.redis.doctor import inspect  # noqa: PLC0415 - see above
 
     return inspect(url, clock, run_id)
+
+
+def open_directory(
+    url: str, *, new_cluster_id: Callable[[], str], budget: timedelta = timedelta(seconds=2)
+) -> AccessDirectory:
+    """The access directory of this URL, not started yet; ConfigurationError when the URL cannot be used.
+
+    `new_cluster_id` names it when its tables are made; `budget` bounds a call.
+    """
+    from app.store.sql.directory import SqlDirectory  # noqa: PLC0415 - SQLAlchemy costs a second
+
+    return SqlDirectory(url, budget=budget, new_cluster_id=new_cluster_id)

@@ -1,12 +1,17 @@
 """Fails the build of the image when something was left out that a node needs."""
 
+import asyncio
 import ssl
+import tempfile
+from datetime import timedelta
 
 import pyarrow as pa
 from pyarrow import parquet
 from pyarrow.fs import AzureFileSystem, GcsFileSystem, S3FileSystem
 
 import app.main  # noqa: F401 - with all that it imports
+from app.passwords import hash_password, is_password
+from app.store.engine import open_directory
 
 table = pa.table(
     {"device": pa.array(["a", "b", "a"]).dictionary_encode(), "at": pa.array([1, 2, 3], pa.timestamp("us"))}
@@ -20,3 +25,18 @@ if not all((AzureFileSystem, GcsFileSystem, S3FileSystem)):
     raise SystemExit("Arrow cannot reach object stores")
 if not ssl.create_default_context().cert_store_stats()["x509_ca"]:
     raise SystemExit("TLS trusts nobody: ca-certificates are missing")
+
+
+async def keep_a_directory(url: str) -> None:
+    """Make the tables of an access directory, and read them."""
+    directory = open_directory(url, new_cluster_id=str, budget=timedelta(minutes=1))
+    await directory.migrate()
+    await directory.start()
+    await directory.close()
+
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(keep_a_directory(f"sqlite:///{folder}/access.db"))
+open_directory("postgresql://homing@127.0.0.1/homing", new_cluster_id=str)  # loads the driver
+if not is_password("of nobody", hash_password("of nobody")):
+    raise SystemExit("passwords cannot be checked")

@@ -1,7 +1,8 @@
 """Makes a folder of Python packages as small as a node can use it: `slim.py SITE_PACKAGES`.
 
 Removed is what a node never loads: sources and stubs of extensions, tests, the parts of Arrow that the latency log is
-not written with, and the symbol tables of libraries, which only debuggers read.
+not written with, databases that no access directory is in, and the symbol tables of libraries, which only debuggers
+read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ ARROW = (
     *("_parquet_encryption.*", "_dataset_parquet_encryption.*", "libarrow_python_parquet_encryption.so*"),
     # A wheel has no links: it carries this library under three names, and what is linked with it wants the middle one.
     *("libarrow_python.so", "libarrow_python.so.*.*.*"),
+)
+# What they are tested with, and databases that no access directory is in.
+SQL = (
+    *("sqlalchemy/testing", "alembic/testing", "alembic/templates"),
+    *("sqlalchemy/dialects/mssql", "sqlalchemy/dialects/mysql", "sqlalchemy/dialects/oracle"),
 )
 ELF64_LITTLE = b"\x7fELF\x02\x01"
 
@@ -52,6 +58,9 @@ def main(site_packages: Path) -> None:
     for pattern in ARROW:
         for path in (site_packages / "pyarrow").glob(pattern):
             remove(path)
+    for name in SQL:
+        if (site_packages / name).exists():
+            remove(site_packages / name)
     for path in sorted(site_packages.rglob("*"), reverse=True):
         tests = path.name == "tests" and path.is_dir() and path.parent != site_packages
         if tests or (path.suffix in SOURCES and path.is_file()):

@@ -31,6 +31,7 @@ from app.observability import Counters
 from app.parts import Adapters
 from app.settings import Settings, load_settings
 from app.store.commands import Finished, Joined, Page, Query, Registered
+from app.store.directory import AccessDirectory
 from app.store.memory.store import MemoryStateStore
 from app.system import SystemClock, new_charter, new_ulid
 
@@ -181,7 +182,9 @@ def settings_of(**overrides: Any) -> Settings:
     return load_settings(_env_file=None, **{**defaults, **overrides})
 
 
-def build(settings: Settings, failures: list[BaseException]) -> tuple[Homing, Store, Mqtt, LoopbackBroker]:
+def build(
+    settings: Settings, failures: list[BaseException], directory: AccessDirectory | None = None
+) -> tuple[Homing, Store, Mqtt, LoopbackBroker]:
     """As users run it, but for store and broker."""
     counters: Counters = Counter()
     store, broker = Store(), LoopbackBroker()
@@ -194,16 +197,17 @@ def build(settings: Settings, failures: list[BaseException]) -> tuple[Homing, St
         open_cluster=lambda _delivery: LocalCluster(new_charter()),
         open_mqtt=lambda _client_id, _still_ours: mqtt,
         open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
+        directory=directory,
     )
     return Homing(settings, adapters, failures.append), store, mqtt, broker
 
 
 @asynccontextmanager
-async def running(**overrides: Any) -> AsyncIterator[Rig]:
+async def running(directory: AccessDirectory | None = None, **overrides: Any) -> AsyncIterator[Rig]:
     """A node that is ready, and a device that listens."""
     settings = settings_of(**overrides)
     failures: list[BaseException] = []
-    homing, store, mqtt, broker = build(settings, failures)
+    homing, store, mqtt, broker = build(settings, failures, directory)
     node, application = homing.node, homing.application
     device = Device(broker)
     await device.start()

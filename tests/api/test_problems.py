@@ -39,11 +39,13 @@ def test_a_problem_type_means_one_thing() -> None:
     assert len({kind.slug for kind in kinds}) == len(kinds)
     assert {kind.status for kind in kinds} <= {
         400,
+        401,
         403,
         404,
         405,
         408,
         409,
+        412,
         413,
         414,
         415,

@@ -108,10 +108,18 @@ def test_without_a_setting_the_loopback_has_its_own_names_and_other_listeners_al
     with node() as port:
         assert status(port, Host="evil.example") == 421
         assert status(port, Host=f"localhost:{port}", Origin="http://evil.example") == 403
-    with node(HOMING_API_HOST="0.0.0.0") as port:  # noqa: S104 - what is tested
+    with node(HOMING_API_HOST="0.0.0.0", HOMING_ACCESS_OPEN="true") as port:  # noqa: S104 - what is tested
         assert status(port, Host="homing.example.com") == 200
         assert status(port, Host="10.1.2.3:8080") == 200
         assert status(port, Host="homing.example.com", Origin="http://evil.example") == 403
+
+
+def test_a_proxy_on_the_same_machine_opens_a_node_only_where_that_is_meant() -> None:
+    with node(HOMING_API_HOSTS="*") as port:
+        assert status(port) == 200
+        assert status(port, **{"X-Forwarded-For": "203.0.113.9"}) == 403
+    with node(HOMING_API_HOSTS="*", HOMING_ACCESS_OPEN="true") as port:
+        assert status(port, **{"X-Forwarded-For": "203.0.113.9"}) == 200
 
 
 def test_a_name_that_is_none_is_a_wrong_setting() -> None:

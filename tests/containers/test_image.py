@@ -35,8 +35,8 @@ def run(*command: str, **settings: str) -> tuple[int, str]:
         container.remove(force=True)
 
 
-def test_is_smaller_than_250_megabytes(image: dict[str, Any]) -> None:
-    assert image["Size"] < 250_000_000
+def test_is_smaller_than_270_megabytes(image: dict[str, Any]) -> None:
+    assert image["Size"] < 270_000_000
 
 
 def test_runs_as_somebody_without_rights_and_starts_without_a_shell(image: dict[str, Any]) -> None:

@@ -1,12 +1,15 @@
-"""Every state store, one after the other."""
+"""Every state store, and every database of the access directory, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from app.store.directory import AccessDirectory
 from app.store.state import StateStore
+from tests.contract.directory_places import Place, postgresql_place, sqlite_place
 from tests.contract.store_backends import (
     Backend,
     MemoryBackend,
@@ -35,3 +38,23 @@ async def store(backend: Backend) -> StateStore:
 @pytest.fixture
 async def other_node(backend: Backend) -> StateStore:
     return await backend.open()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    """An empty database for the access directory: SQLite and PostgreSQL, one after the other."""
+    if request.param == "sqlite":
+        empty = sqlite_place(tmp_path)
+    else:
+        empty = postgresql_place(request.getfixturevalue("postgresql"))
+    yield empty
+    await empty.close()
+
+
+@pytest.fixture
+async def directory(place: Place) -> AccessDirectory:
+    """Migrated and started."""
+    opened = place.open()
+    await opened.migrate()
+    await opened.start()
+    return opened

@@ -11,8 +11,7 @@ import yaml
 
 from app.cli.server import GRACE_SECONDS
 from app.services import STOP_SECONDS
-from app.settings import load_settings
-from tests.deploy.test_kubernetes import known_variables
+from app.settings import load_settings, variables
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -39,7 +38,7 @@ def test_nodes_differ_by_their_name_and_port_alone(services: dict[str, dict[str,
 def test_settings_exist_and_are_valid(services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     dockerfile = re.findall(r"(HOMING_[A-Z_]+)=(\S+)", (DEPLOY / "Dockerfile").read_text())
     given = dict(dockerfile) | {name: by_default(value) for name, value in services["node-3"]["environment"].items()}
-    assert not given.keys() - known_variables()
+    assert not given.keys() - variables()
     for name, value in given.items():
         monkeypatch.setenv(name, value)
 

@@ -18,7 +18,7 @@ from app.cli.server import GRACE_SECONDS
 from app.main import Homing, open_adapters
 from app.profiles.loader import load_profiles
 from app.services import STOP_SECONDS
-from app.settings import PREFIX, Settings, load_settings
+from app.settings import Settings, load_settings, variables
 from tests.deploy.rendering import KUBERNETES, Manifest, render
 
 NODES = ("overlays/single", "overlays/cluster", "overlays/production")
@@ -85,16 +85,6 @@ def environment_of(overlay: str, manifests: list[Manifest]) -> dict[str, str]:
     return found
 
 
-def known_variables() -> set[str]:
-    fields = Settings.model_fields.items()
-    parts = {name: getattr(field.annotation, "model_fields", None) for name, field in fields}
-    return {
-        (PREFIX + variable).upper()
-        for name, inner in parts.items()
-        for variable in ([name] if inner is None else [f"{name}_{one}" for one in inner])
-    }
-
-
 @pytest.fixture
 def settings_of(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Settings]:
     def load(overlay: str) -> Settings:
@@ -125,7 +115,7 @@ def test_every_variable_exists_and_has_a_value_that_a_node_accepts(
 ) -> None:
     given = environment_of(overlay, rendered(overlay))
 
-    assert not given.keys() - known_variables()
+    assert not given.keys() - variables()
     assert {"HOMING_STORE_URL", "HOMING_MQTT_URL", "HOMING_NODE_ID", "HOMING_API_HOST"} <= given.keys()
     settings = settings_of(overlay)
     assert settings.profile in load_profiles(None)

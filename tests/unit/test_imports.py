@@ -18,7 +18,7 @@ LAYERS = (
     {"settings", "system", "observability", "measures", "tasks"},
     {"tracing", "services"},
     {"store", "mqtt", "profiles", "latency"},
-    {"cluster"},
+    {"cluster", "access"},
     {"callbacks"},
     {"commands", "observers"},
     {"node"},
@@ -43,7 +43,7 @@ SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
-    "store": {"commands", "state", "rules"},
+    "store": {"commands", "directory", "state", "rules"},
     "cluster": {"cluster", "directory", "membership", "orphans", "wakeups"},
     "mqtt": {"base", "inbox"},
 }
@@ -58,6 +58,7 @@ ENGINES = {
         *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
         *("app/cli/diagnosis.py", "app/rig/rights.py"),  # what is seen of a Redis, and the rights it has to give
     ),
+    "app.store.sql": ("app/store/sql/*", "app/store/engine.py"),
     "app.cluster.local": ("app/cluster/engine.py",),
     "app.cluster.redis": ("app/cluster/engine.py",),
 }
@@ -67,15 +68,21 @@ CORE_BANS = {"asyncio", "logging", "os", "random", "secrets", "socket", "subproc
 """Parts of the standard library that decide nothing: they wait, read, write or surprise."""
 
 CLI = ("app/cli.py", "app/cli/*")
+SQL = ("app/store/sql/*",)
 DRIVERS = {
-    "aiohttp": (*CLI, "app/rig/*", "app/simulator/*"),
+    "aiosqlite": SQL,
+    "alembic": SQL,
+    "aiohttp": (*CLI, "app/access/jwks.py", "app/rig/*", "app/simulator/*"),
     "amqtt": ("app/mqtt/embedded.py",),
     "fastapi": ("app/api/*", "app/main.py", "app/rig/bench/*"),
     "hiredis": ("app/store/redis/*",),
     "paho": ("app/mqtt/paho*.py", "app/rig/bench/*"),
+    "psycopg": SQL,
     "psutil": (*CLI, "app/rig/*"),
+    "pwdlib": ("app/access/passwords.py",),
     "fsspec": ("app/latency/*", "app/analysis/*"),
     "jinja2": ("app/analysis/*",),
+    "joserfc": ("app/access/*",),
     "opentelemetry": ("app/tracing.py",),
     "prometheus_client": ("app/metrics.py", "app/api/*"),
     "pyarrow": ("app/latency/*", "app/analysis/*"),
@@ -83,6 +90,8 @@ DRIVERS = {
     "pyspark": ("app/analysis/*",),
     "redis": ("app/store/redis/*", "app/rig/chaos/*"),
     "rich": (*CLI, "app/rig/bench/*", "app/simulator/*"),
+    "sqlalchemy": SQL,
+    "sqlite3": SQL,
     "starlette": ("app/api/*", "app/main.py", "app/rig/bench/*"),
     "typer": CLI,
     "ulid": ("app/system.py",),
@@ -221,9 +230,20 @@ def test_the_rules_allow_no_circle() -> None:
         ("app/store/commands.py", "from app.store.redis.records import Entry"),
         ("app/store/engine.py", "from app.cluster.directory import NodeInfo"),
         ("app/store/engine.py", "import redis.asyncio"),
+        ("app/store/engine.py", "from sqlalchemy import select"),
+        ("app/store/directory.py", "import alembic.command"),
+        ("app/store/redis/store.py", "import psycopg"),
+        ("app/store/memory/store.py", "import aiosqlite"),
+        ("app/node.py", "from app.store.sql.directory import SqlDirectory"),
+        ("app/cli/access.py", "from app.store.sql import schema"),
         ("app/cluster/redis.py", "from redis.asyncio import Redis"),
         ("app/cluster/local.py", "from app.store.redis.plain import PlainRedis"),
         ("app/commands/invoker.py", "import paho.mqtt.client"),
+        ("app/api/dependencies.py", "from joserfc import jws"),
+        ("app/access/tokens.py", "import pwdlib"),
+        ("app/access/tokens.py", "from app.commands.invoker import Invoker"),
+        ("app/core/access/decide.py", "from app.access.tokens import Tokens"),
+        ("app/core/access/keys.py", "import secrets"),
         ("app/core/routing.py", "from time import monotonic"),
         ("app/core/routing.py", "import orjson"),
         ("app/core/routing.py", "from app import __version__"),
@@ -275,6 +295,8 @@ def test_a_planted_breach_is_found(path: str, source: str) -> None:
             "from redis.asyncio import Redis\nfrom app.core.errors import StoreUnavailableError",
         ),
         ("app/mqtt/paho.py", "from paho.mqtt.client import Client\nfrom app.settings import MqttSettings"),
+        ("app/store/sql/directory.py", "from sqlalchemy import select\nfrom app.store.sql.calls import Calls"),
+        ("app/node.py", "from app.store.directory import AccessDirectory"),
         ("app/callbacks/waiters.py", "from app.store.state import StateStore\nfrom app.core.clock import Clock"),
         ("app/api/schemas.py", "from fastapi import FastAPI\nfrom app.commands.invoker import Invoker\nimport app"),
         (

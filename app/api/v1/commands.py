@@ -10,17 +10,20 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems, schemas
-from app.api.dependencies import Hot, Lists, NodePorts
+from app.api.dependencies import Asker, Hot, Lists, NodePorts, WhoAsks
 from app.api.http import BytesResponse
-from app.api.openapi import header, json_of, problems_of
+from app.api.openapi import acts, header, json_of, problems_of
 from app.api.parameters import CommandId, DeviceId
+from app.api.ports import Ports
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, page_json
 from app.api.schemas import said
 from app.core import errors, identifiers
-from app.core.command import CommandState
-from app.core.errors import CommandFinishedError, InvalidInputError
+from app.core.access.rules import Action
+from app.core.command import Command, CommandState
+from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidInputError
 from app.core.identifiers import validate_device_id
+from app.store.commands import Page
 from app.store.commands import Query as Asked
 from app.store.rules import CURSOR
 
@@ -50,6 +53,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
             "model": schemas.Command,
         },
         **problems_of(
+            BY_ERROR[errors.DeviceNotFoundError],
             problems.SLOW_BODY,
             BY_ERROR[errors.PayloadTooLargeError],
             problems.NOT_JSON,
@@ -60,6 +64,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
             BY_ERROR[errors.IdempotencyMismatchError],
             BY_ERROR[errors.CapacityError],
             BY_ERROR[errors.DeviceBusyError],
+            BY_ERROR[errors.RateLimitError],
             _AWAY,
             BY_ERROR[errors.BrokerUnavailableError],
             _DRAINING,
@@ -68,7 +73,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
             problems.TIMED_OUT,
         ),
     },
-    openapi_extra={"requestBody": {"required": True, "content": json_of(schemas.CommandBody)}},
+    openapi_extra={"requestBody": {"required": True, "content": json_of(schemas.CommandBody)}, **acts(Action.SEND)},
 )
 async def send(
     request: Request,
@@ -92,9 +97,18 @@ async def send(
     response_model=schemas.Command,
     response_description="The command as it stands.",
     responses=problems_of(BY_ERROR[errors.CommandNotFoundError], problems.INVALID, _AWAY),
+    openapi_extra=acts(Action.READ),
 )
-async def read(command_id: CommandId, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
-    return BytesResponse(command_json(await ports.store.read(command_id)))
+async def read(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    return BytesResponse(command_json(await _known(command_id, ports, asker)))
+
+
+async def _known(command_id: str, ports: Ports, asker: Asker) -> Command:
+    """The command, if there is one that the caller may know of; CommandNotFoundError."""
+    command = await ports.store.read(command_id)
+    if not asker.may_read(command):
+        raise CommandNotFoundError(command_id)
+    return command
 
 
 def _state(text: str) -> CommandState:
@@ -164,12 +178,15 @@ async def _asked(
     response_model=schemas.CommandPage,
     response_description="A page of commands.",
     responses=problems_of(problems.INVALID, _AWAY),
+    openapi_extra=acts(Action.READ),
 )
-async def list_commands(  # noqa: D103 - its summary says it
-    asked: Annotated[Asked, Depends(_asked)], ports: NodePorts, lists: Lists
+async def list_commands(
+    asked: Annotated[Asked, Depends(_asked)], ports: NodePorts, lists: Lists, asker: WhoAsks
 ) -> Reply:
+    """Of those that the caller may read. A page may be short, or empty, without being the last."""
     async with lists.take():
-        return BytesResponse(await page_json(await ports.store.list_commands(asked)))
+        page = await ports.store.list_commands(asked)
+        return BytesResponse(await page_json(Page([one for one in page.commands if asker.may_read(one)], page.cursor)))
 
 
 @router.delete(
@@ -184,9 +201,11 @@ async def list_commands(  # noqa: D103 - its summary says it
         _AWAY,
         _DRAINING,
     ),
+    openapi_extra=acts(Action.CANCEL),
 )
-async def cancel(command_id: CommandId, ports: NodePorts) -> Reply:
+async def cancel(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
     """Its callers are told at once. The device is not: it may still act, and its response is `late`."""
+    asker.check_command(Action.CANCEL, await _known(command_id, ports, asker))
     ports.member.admit()
     finished = await ports.invoker.cancel(command_id)
     if not finished.won:

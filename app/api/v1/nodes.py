@@ -9,13 +9,14 @@ from fastapi import APIRouter
 from fastapi import Response as Reply
 
 from app.api import schemas
-from app.api.dependencies import NodePorts
+from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse
-from app.api.openapi import problems_of
+from app.api.openapi import acts, problems_of
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
 from app.cluster.directory import NodeInfo
 from app.core import errors
+from app.core.access.rules import Action
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
 
@@ -26,8 +27,10 @@ router = APIRouter(prefix="/v1", tags=["cluster"])
     response_model=schemas.Nodes,
     response_description="Live nodes, and more about this one.",
     responses=problems_of(BY_ERROR[errors.StoreUnavailableError]),
+    openapi_extra=acts(Action.NODES),
 )
-async def nodes(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+async def nodes(ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    asker.check(Action.NODES)
     this = {
         "state": ports.member.state,
         "pending": len(ports.open_commands),

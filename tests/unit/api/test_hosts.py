@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.hosts import REMEMBERED, Hosts, is_loopback
+from app.api.hosts import PASSED_ON, REMEMBERED, Hosts, is_loopback
 
 LOOPBACK = Hosts((), loopback=True)
 OPEN = Hosts((), loopback=False)
 NAMED = Hosts(("homing.example.com", "Other.example"), loopback=False)
 PROXIED = Hosts(("homing.example.com",), loopback=True)
 ANY = Hosts(("*",), loopback=True)
+DIRECT = Hosts(("*",), loopback=True, direct=True)
 
 
 def verdict(hosts: Hosts, host: str | None, origin: str | None = None, target: str = "/", version: str = "1.1") -> str:
@@ -21,6 +22,18 @@ def verdict(hosts: Hosts, host: str | None, origin: str | None = None, target: s
         assert refusal is None
         assert origin is None
     return "" if refusal is None else refusal[0].slug
+
+
+@pytest.mark.parametrize("header", sorted(PASSED_ON))
+def test_what_a_proxy_has_passed_on_is_refused_where_only_this_machine_may_call(header: bytes) -> None:
+    headers = [(b"host", b"localhost"), (header, b"for=203.0.113.9")]
+    for _ in range(2):  # the first one that is allowed makes its host known
+        refusal = DIRECT.refusal(b"/", headers, dict(headers), "1.1")
+        assert refusal is not None
+        assert refusal[0].slug == "passed-on"
+        assert not DIRECT.is_plain(b"/", headers, dict(headers))
+        assert verdict(DIRECT, "localhost") == ""
+    assert ANY.refusal(b"/", headers, dict(headers), "1.1") is None
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from app.cli.simulate import with_credentials
 from app.settings import MqttSettings, Settings, load_settings
 from tests.unit.cli.conftest import Homing
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested
 ROOT = Path(__file__).parent.parent.parent.parent
 COMMANDS = ["serve", "demo", "send", "simulate", "bench", "doctor"]
 
@@ -39,10 +40,22 @@ def test_help_costs_no_driver() -> None:
     assert ended.stderr.strip() == ""
 
 
+@pytest.mark.parametrize("arguments", [["--version"], ["send", "dock-1", "ping", "--url", "http://127.0.0.1:9"]])
+def test_only_who_needs_the_access_directory_pays_for_sql(arguments: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = ['homing', *{arguments}]; from app.cli.root import run; run();"
+        "drivers = {'sqlalchemy', 'alembic', 'psycopg', 'aiosqlite'} & set(sys.modules);"
+        "sys.exit(f'imported: {sorted(drivers)}' if drivers else 0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "allowed"),
     [
         ("HOMING_STORE_URL", "mysql://x", "memory://, redis://, rediss://"),
+        ("HOMING_ACCESS_URL", "mysql://x", "sqlite://, postgresql://"),
         ("HOMING_API_PORT", "many", "integer"),
         ("HOMING_LOG_LEVEL", "loud", "'debug'"),
         ("HOMING_NODE_ID", "a b", "A-Z a-z"),
@@ -64,6 +77,7 @@ def test_a_wrong_setting_is_named(
     [
         (["serve", "--workers", "2", "--port", "0"], "HOMING_STORE_URL: memory:// is the memory of one process"),
         (["serve", "--host", "192.0.2.1"], "HOMING_API_HOST, HOMING_API_PORT: cannot listen on 192.0.2.1 port 8080"),
+        (["serve", "--host", EVERYWHERE, "--port", "0"], "0.0.0.0 can be reached from outside, and this node asks"),
         (["serve", "--node-id", "x/y"], "HOMING_NODE_ID: "),
         (["simulate", "--delay", "fast"], "--delay: 'fast' is not a range"),
         (["simulate", "--drop", "half"], "--drop: 'half' is not a share"),

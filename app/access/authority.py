@@ -1,0 +1,296 @@
+"""Who may do what on this node: decided from a snapshot in memory, which follows the access directory.
+
+No request waits for the directory (docs/adr/0036). While it is away, the last snapshot counts; a node that has not
+heard from it for `stale` seconds goes on reading, and sends nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import structlog
+
+from app.core.access.callers import Caller, Refusal
+from app.core.access.decide import decide
+from app.core.access.identify import EVER, Standing, identify_key, stand, standing_at
+from app.core.access.limits import Buckets
+from app.core.access.questions import Decision, Reason
+from app.core.access.rules import Action
+from app.core.access.snapshot import Snapshot
+from app.core.clock import Clock
+from app.core.errors import (
+    DeviceNotFoundError,
+    DirectoryError,
+    ForbiddenError,
+    HomingError,
+    InvalidInputError,
+    RateLimitError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from app.store.directory import AccessDirectory
+
+TOUCH_SECONDS: Final = 30.0
+"""How often the directory is told which keys were used."""
+_ACTING: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Action.OVERRIDE, Action.FLEET, Action.ACCESS})
+_WORTHLESS: Final[Mapping[Refusal, str]] = MappingProxyType(
+    {
+        Refusal.MALFORMED: "does not have the form of one",
+        Refusal.TYPO: "has a wrong checksum: it was mistyped, or something is missing",
+        Refusal.UNKNOWN: "is unknown",
+        Refusal.EXPIRED: "has expired",
+        Refusal.REVOKED: "was revoked",
+        Refusal.DISABLED: "belongs to somebody who was disabled",
+    }
+)
+_NOT_ON_RECORD: Final = "send Authorization: Bearer with an API key; homing keys create makes one"
+
+
+class Access(Protocol):
+    """What the API asks before it does anything for anybody."""
+
+    def caller(self, authorization: bytes | None) -> Caller | None:
+        """Who sends this header; None where nobody is asked. UnauthenticatedError says why it counts for nothing."""
+
+    def check(
+        self, caller: Caller | None, action: Action, device: str = "", profile: str = "", method: str = ""
+    ) -> None:
+        """Return when the caller may.
+
+        UnauthenticatedError when the credential has lost its worth meanwhile, DeviceNotFoundError when the caller may
+        not even know of the device, ForbiddenError otherwise; UnavailableError when the rules are too old to act on.
+        """
+
+    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
+        """`check`, and count it: RateLimitError when the caller has done so as often as the rules allow."""
+
+    def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
+        """Whether the caller may know of this command."""
+
+    def identity(self, caller: Caller | None) -> Identity | None:
+        """Who the caller is; None where nobody is asked. UnauthenticatedError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A caller, as they may know themselves."""
+
+    principal: str
+    tenant: str | None
+    """None: who operates Homing itself."""
+    key: str | None
+    """The public id of the key."""
+    expires_us: int | None
+    """Microseconds since 1970, UTC; None: never."""
+    roles: tuple[str, ...]
+
+
+class Everybody:
+    """Asks nobody."""
+
+    def caller(self, authorization: bytes | None) -> Caller | None:
+        """None: nobody is asked."""
+        del authorization
+        return None
+
+    def check(
+        self, caller: Caller | None, action: Action, device: str = "", profile: str = "", method: str = ""
+    ) -> None:
+        """Return."""
+
+    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
+        """Return."""
+
+    def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
+        """True."""
+        del caller, device, profile, method
+        return True
+
+    def identity(self, caller: Caller | None) -> Identity | None:
+        """None."""
+        del caller
+        return None
+
+
+class Authority:
+    """Decides by the latest snapshot; `run` keeps it up to date, looking for a new version every `interval` seconds.
+
+    `prepare` is done first, again and again until it succeeds. `changed` is called whenever another snapshot counts;
+    `nodes` tells how many share the limits; after `stale` seconds without the directory nobody may act any more.
+    """
+
+    def __init__(
+        self,
+        directory: AccessDirectory,
+        clock: Clock,
+        *,
+        prepare: Callable[[], Awaitable[None]],
+        interval: float,
+        stale: float,
+        nodes: Callable[[], int],
+        changed: Callable[[], None],
+    ) -> None:
+        self._directory = directory
+        self._prepare = prepare
+        self._clock = clock
+        self._interval = interval
+        self._stale = stale
+        self._nodes = nodes
+        self._changed = changed
+        self._buckets: Final = Buckets()
+        self._snapshot: Snapshot | None = None
+        self._heard_at = clock.monotonic()
+        self._trouble = "the access directory was not read yet"
+        self._used: dict[str, int] = {}
+        self._touched_at = clock.monotonic()
+        self._log = structlog.get_logger()
+
+    @property
+    def health(self) -> str:
+        """`ok`, or a sentence. A directory that is away harms nobody as long as there is a snapshot."""
+        return "ok" if self._snapshot is not None and not self._is_stale() else self._trouble
+
+    def caller(self, authorization: bytes | None) -> Caller:
+        """Whoever the key belongs to."""
+        scheme, _, key = (authorization or b"").decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer":
+            raise UnauthenticatedError(_NOT_ON_RECORD)
+        now_us = self._now_us()
+        found = identify_key(self._current(), key.strip(), now_us)
+        if isinstance(found, Refusal):
+            raise UnauthenticatedError(f"the API key {_WORTHLESS[found]}")
+        if found.credential_id is not None:
+            self._used[found.credential_id] = now_us
+        return found
+
+    def check(
+        self, caller: Caller | None, action: Action, device: str = "", profile: str = "", method: str = ""
+    ) -> None:
+        """By the rules of this moment."""
+        self._judge(caller, action, device, profile, method)
+
+    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
+        """By the rules of this moment, of whose limits this node has its share."""
+        decision = self._judge(caller, action, device, profile, method)
+        if decision.limits:
+            standing = stand(self._current(), caller or Caller())
+            who = standing.subjects[0] if isinstance(standing, Standing) and standing.principal else caller
+            wanted = [((who, rule.name), rule.limit) for rule in decision.limits if rule.limit is not None]
+            wait = self._buckets.take(wanted, max(1, self._nodes()), self._now_us())
+            if wait:
+                raise RateLimitError(f"limited by {', '.join(rule.text for rule in decision.limits)}", wait)
+
+    def _judge(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Decision:
+        if caller is None:
+            raise UnauthenticatedError(_NOT_ON_RECORD)
+        if action in _ACTING and self._is_stale():
+            raise UnavailableError(f"the access rules are too old to act on: {self._trouble}")
+        decision = decide(self._current(), caller, action, device, profile, method, self._now_us())
+        if decision.allowed:
+            if decision.requires > 1:
+                raise ForbiddenError(f"{decision.requires} people must want this, and this version lets nobody approve")
+            return decision
+        if isinstance(decision.reason, Refusal):
+            raise UnauthenticatedError(f"the API key {_WORTHLESS[decision.reason]}")
+        if device and not self.may_read(caller, device, profile, method):
+            raise DeviceNotFoundError(f"there is no device {device!a} that this key may know of")
+        raise ForbiddenError(
+            _why(decision.reason, action, device, None if decision.rule is None else decision.rule.text)
+        )
+
+    def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
+        """By the rules of this moment."""
+        if caller is None:
+            return False
+        return decide(self._current(), caller, Action.READ, device, profile, method, self._now_us()).allowed
+
+    def identity(self, caller: Caller | None) -> Identity:
+        """By the rules of this moment."""
+        snapshot, now_us = self._current(), self._now_us()
+        standing = standing_at(now_us, stand(snapshot, caller or Caller()))
+        if isinstance(standing, Refusal):
+            raise UnauthenticatedError(f"the API key {_WORTHLESS[standing]}")
+        bindings = [grant.binding for subject in standing.subjects for grant in snapshot.grants.get(subject, ())]
+        return Identity(
+            principal=standing.subjects[0],
+            tenant=standing.tenant_id,
+            key=None if standing.credential is None else standing.credential.id,
+            expires_us=None if standing.expires_us == EVER else standing.expires_us,
+            roles=tuple(one.role for one in bindings if one.expires_us is None or now_us < one.expires_us),
+        )
+
+    async def run(self) -> None:
+        """Follow the directory until cancelled."""
+        started = False
+        while True:
+            try:
+                if not started:
+                    await self._prepare()
+                    started = True
+                await self.refresh()
+                await self._touch()
+            except (UnavailableError, DirectoryError, InvalidInputError) as error:
+                self._fail(error)
+            await asyncio.sleep(self._interval)
+
+    async def refresh(self) -> None:
+        """Take the directory's latest version as the snapshot that counts."""
+        current = self._snapshot
+        if current is None or await self._directory.version() != current.version:
+            document = await self._directory.read()
+            if current is not None and document.cluster_id != current.cluster_id:
+                raise DirectoryError(
+                    "the access directory is another one than before; the node goes on with the old rules"
+                )
+            self._snapshot = await asyncio.to_thread(Snapshot.of, document)
+            self._log.info("access_rules_read", version=document.version)
+            self._changed()
+        if self._trouble:
+            self._trouble = ""
+        self._heard_at = self._clock.monotonic()
+
+    async def close(self) -> None:
+        """Tell the directory which keys were used, and let go of it."""
+        try:
+            await self._touch(at_once=True)
+        finally:
+            await self._directory.close()
+
+    async def _touch(self, *, at_once: bool = False) -> None:
+        now = self._clock.monotonic()
+        if self._used and (at_once or now - self._touched_at >= TOUCH_SECONDS):
+            used, self._used, self._touched_at = self._used, {}, now
+            await self._directory.touch(used)
+
+    def _fail(self, error: HomingError) -> None:
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._log.warning("access_rules_not_read", reason=self._trouble)
+
+    def _current(self) -> Snapshot:
+        if self._snapshot is None:
+            raise UnavailableError(f"this node does not know yet who may do what: {self._trouble}")
+        return self._snapshot
+
+    def _is_stale(self) -> bool:
+        return self._clock.monotonic() - self._heard_at > self._stale
+
+    def _now_us(self) -> int:
+        return int(self._clock.wall() * 1_000_000)
+
+
+def _why(reason: Reason, action: Action, device: str, rule: str | None) -> str:
+    about = f"{action} on {device!a}" if device else str(action)
+    match reason:
+        case Reason.DENIED:
+            return f"{about} is denied by the rule: {rule}"
+        case Reason.NARROWED:
+            return f"{about} is not among what this key was narrowed to"
+        case Reason.FOREIGN:
+            return f"{about} belongs to another tenant"
+        case _:
+            return f"{about} is allowed by no rule"

@@ -1,0 +1,46 @@
+"""The first steps of a node with its access directory: tables, and somebody who may let others in."""
+
+from __future__ import annotations
+
+import structlog
+
+from app.core.access.changes import Put
+from app.core.access.keys import Key
+from app.core.access.model import Binding, Credential, Document, Kind, Principal, Scheme
+from app.core.errors import VersionConflictError
+from app.store.directory import AccessDirectory
+
+ADMIN = "admin"
+"""Id of the principal that a bootstrap key belongs to, and the role that it has."""
+
+
+async def prepare(directory: AccessDirectory, *, migrate: bool, key: Key | None, now_us: int) -> None:
+    """Make the tables where that is meant, and put the bootstrap key on record where nobody is an administrator yet.
+
+    May be done again, and by several nodes at once.
+    """
+    if migrate:
+        await directory.migrate()
+    await directory.start()
+    while key is not None:
+        document = await directory.read()
+        if _has_admin(document):
+            return
+        try:
+            await directory.apply(_first_admin(key, now_us), expected_version=document.version)
+        except VersionConflictError:  # another node was faster
+            continue
+        structlog.get_logger().info("access_bootstrapped", key=key.id)
+        return
+
+
+def _has_admin(document: Document) -> bool:
+    return any(one.role == ADMIN and one.tenant_id is None for one in document.bindings)
+
+
+def _first_admin(key: Key, now_us: int) -> list[Put]:
+    principal = Principal(id=ADMIN, tenant_id=None, kind=Kind.SERVICE, name="bootstrap", created_us=now_us)
+    credential = Credential(
+        id=key.id, principal_id=ADMIN, scheme=Scheme.KEY, name="bootstrap", digest=key.digest, created_us=now_us
+    )
+    return [Put(principal), Put(credential), Put(Binding(id=ADMIN, subject=ADMIN, role=ADMIN, tenant_id=None))]

@@ -1,0 +1,162 @@
+"""`homing access`: sets up the directory of people, services and their rights, and keeps it like a file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from app.cli.directory import ADMIN, admins, change, end_of, find, instant, refuse_lock_out, with_directory
+from app.cli.output import Exit, Stop, err, out, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.core.access.changes import Change
+    from app.core.access.model import Document
+    from app.store.directory import AccessDirectory
+
+application = typer.Typer(help="Who may do what: set it up, and keep it like a file.", no_args_is_help=True)
+
+MAX_BYTES: Final = 16 * 2**20
+"""Of a file to apply."""
+
+Days = Annotated[int, typer.Option(min=1, max=3650, help="Days until the key ends.")]
+Roles = Annotated[list[str] | None, typer.Option(help="Give this role. Repeatable.")]
+Devices = Annotated[list[str] | None, typer.Option(help="The role counts for these only: dock-*. Repeatable.")]
+Never = Annotated[bool, typer.Option("--never", help="The key does not end.")]
+
+
+@application.command()
+def init(*, days: Days = 90, never: Never = False) -> None:
+    """Make the tables, and the first key, which may do everything. It is shown once, on standard output.
+
+    Where somebody may administer already, nothing is changed. Exit code: 0 done or nothing to do, 2 it cannot be done.
+    """
+    from app.core.access.changes import Put
+    from app.core.access.keys import make_key
+    from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
+    from app.core.access.snapshot import DEFAULT_TENANT
+    from app.system import random_bytes
+
+    key, now_us = make_key(random_bytes), instant()
+    made = False
+
+    def decide(document: Document) -> Sequence[Change]:
+        nonlocal made
+        made = not admins(document, now_us)
+        if not made:
+            return ()
+        tenants = [] if document.tenants else [Put(DEFAULT_TENANT)]
+        new = Principal(id=ADMIN, tenant_id=None, kind=Kind.SERVICE, name=ADMIN, created_us=now_us)
+        admin = replace(find(document, ADMIN) or new, disabled_us=None)
+        binding = Binding(id=f"{ADMIN}:{ADMIN}@*", subject=ADMIN, role=ADMIN, tenant_id=None)
+        credential = Credential(
+            id=key.id,
+            principal_id=ADMIN,
+            scheme=Scheme.KEY,
+            name="first key",
+            digest=key.digest,
+            created_us=now_us,
+            expires_us=end_of(days, now_us, never=never),
+        )
+        return [*tenants, Put(admin), Put(binding), Put(credential)]
+
+    async def work(directory: AccessDirectory) -> Document:
+        await directory.migrate()
+        await directory.start()
+        return await change(directory, decide)
+
+    document = with_directory(work, first=True)
+    if not made:
+        names = ", ".join(sorted(one.name for one in admins(document, now_us)))
+        tell(err, f"Access is set up already, and nothing was changed. It is administered by {names}.")
+        return
+    tell(err, "The key of admin, shown once. It may do everything:")
+    tell(out, key.text)
+    tell(err, "Next: homing keys create ci --role operator --devices 'dock-*'")
+
+
+@application.command()
+def migrate() -> None:
+    """Bring the tables to this version of Homing, as a job before its nodes are started.
+
+    Several may run at once. Nodes of the version before go on. Exit code: 0 done or nothing to do, 2 it cannot be done.
+    """
+
+    async def work(directory: AccessDirectory) -> bool:
+        migrated = await directory.migrate()
+        await directory.start()
+        return migrated
+
+    migrated = with_directory(work, first=True)
+    tell(err, "The tables were migrated." if migrated else "The tables are as this version of Homing needs them.")
+
+
+@application.command()
+def export() -> None:
+    """Print tenants, principals, roles, bindings and devices as JSON: no keys, no passwords."""
+    from app.cli.access_file import written
+
+    async def read(directory: AccessDirectory) -> Document:
+        return await directory.read()
+
+    out.out(written(with_directory(read)), highlight=False)
+
+
+@application.command()
+def apply(
+    file: Annotated[str, typer.Argument(help="As homing access export prints it; - for standard input.")],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
+) -> None:
+    """Make the directory what the file says, in one change, and print what comes (+), goes (-) and changes (~).
+
+    A section that the file does not have is left alone. Keys and passwords stay as they are; those of principals that
+    go, go with them. Exit code: 0 done or nothing to do, 2 the file cannot be applied.
+    """
+    from app.cli.access_file import read_file, wanted
+    from app.core.access.plan import differences, plan
+    from app.core.access.snapshot import Snapshot
+
+    name = "standard input" if file == "-" else file
+    asked, now_us = read_file(_text_of(file), name), instant()
+    lines: list[str] = []
+
+    def decide(document: Document) -> Sequence[Change]:
+        after = wanted(asked, document, now_us)
+        lines[:] = differences(document, after)
+        return plan(document, after)
+
+    async def work(directory: AccessDirectory) -> None:
+        if not dry_run:
+            await change(directory, decide)
+            return
+        current = await directory.read()
+        decide(current)
+        after = wanted(asked, current, now_us)
+        Snapshot.of(after)
+        refuse_lock_out(current, after)
+
+    with_directory(work)
+    for line in lines:
+        tell(out, line)
+    if not lines:
+        tell(err, "Nothing to change.")
+    elif dry_run:
+        tell(err, "Nothing was changed: --dry-run.")
+
+
+def _text_of(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else Path(file).read_bytes()
+        if len(data) > MAX_BYTES:
+            raise Stop(f"{file}: is larger than {MAX_BYTES} bytes", Exit.USAGE)
+        return data.decode()
+    except OSError as error:
+        raise Stop(f"{file}: {error.strerror}", Exit.USAGE) from None
+    except UnicodeDecodeError:
+        raise Stop(f"{file}: is not UTF-8", Exit.USAGE) from None

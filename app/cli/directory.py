@@ -1,0 +1,175 @@
+"""What the verbs of access share: the directory that the settings name, and how they change it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from app.cli.output import Exit, Stop
+
+if TYPE_CHECKING:
+    from app.core.access.changes import Change
+    from app.core.access.model import Binding, Credential, Document, Principal
+    from app.store.directory import AccessDirectory
+
+T = TypeVar("T")
+Decide = Callable[["Document"], "Sequence[Change]"]
+
+ADMIN: Final = "admin"
+"""The built-in role that may do everything."""
+_TRIES: Final = 10
+
+
+def with_directory(work: Callable[[AccessDirectory], Awaitable[T]], *, first: bool = False) -> T:
+    """What `work` gives, with the directory of the settings; its expected errors end the command with exit code 2.
+
+    `first`: `work` will make the tables. So they are not looked for, and the folder of a SQLite file that nobody has
+    named is made.
+    """
+    from app.core.errors import DirectoryError, DirectoryUnavailableError, InvalidInputError
+    from app.settings import load_settings
+    from app.store.engine import open_directory
+    from app.system import new_secret
+
+    access = load_settings().access
+    if first and not access.url:
+        access.state_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    async def run() -> T:
+        directory = open_directory(access.directory_url, new_cluster_id=new_secret, budget=access.budget)
+        try:
+            if not first:
+                await directory.start()
+            return await work(directory)
+        finally:
+            await directory.close()
+
+    try:
+        return asyncio.run(run())
+    except (DirectoryError, DirectoryUnavailableError, InvalidInputError) as error:
+        raise Stop(str(error), Exit.USAGE) from None
+
+
+async def change(directory: AccessDirectory, decide: Decide) -> Document:
+    """Make the changes that `decide` finds in the document; what it is after them.
+
+    It decides again when somebody else was quicker. What nodes could not read is refused (InvalidInputError), and so is
+    what leaves nobody who may administer.
+    """
+    from app.core.errors import VersionConflictError
+
+    for _ in range(_TRIES - 1):
+        with suppress(VersionConflictError):
+            return await _change_once(directory, decide)
+    return await _change_once(directory, decide)
+
+
+async def _change_once(directory: AccessDirectory, decide: Decide) -> Document:
+    from app.core.access.plan import applied
+    from app.core.access.snapshot import Snapshot
+
+    current = await directory.read()
+    changes = decide(current)
+    after = applied(current, changes)
+    Snapshot.of(after)
+    refuse_lock_out(current, after)
+    await directory.apply(changes, expected_version=current.version)
+    return after
+
+
+def refuse_lock_out(before: Document, after: Document) -> None:
+    """Stop when there was somebody who may administer, and will be nobody."""
+    now_us = instant()
+    if admins(before, now_us) and not admins(after, now_us):
+        raise Stop(
+            "nobody could administer access any more: give another one a key and the role admin first", Exit.USAGE
+        )
+
+
+def admins(document: Document, now_us: int) -> list[Principal]:
+    """Who may administer all of it, and has a key or a password to do so."""
+    bound = {
+        one.subject
+        for one in document.bindings
+        if one.role == ADMIN and one.tenant_id is None and "*" in one.devices and not _past(one.expires_us, now_us)
+    }
+    with_key = {one.principal_id for one in document.credentials if counts(one, now_us) and not one.narrow}
+    return [
+        one
+        for one in document.principals
+        if one.id in bound and one.disabled_us is None and (one.id in with_key or one.password_hash)
+    ]
+
+
+def counts(credential: Credential, now_us: int) -> bool:
+    """Whether it is neither revoked nor expired."""
+    return credential.revoked_us is None and not _past(credential.expires_us, now_us)
+
+
+def find(document: Document, name: str, tenant: str | None = None) -> Principal | None:
+    """The principal of this id, or else of this name in the tenant; of any tenant by its id, when none is given."""
+    by_id = (one for one in document.principals if one.id == name and tenant in (None, one.tenant_id))
+    by_name = (one for one in document.principals if (one.name, one.tenant_id) == (name, tenant))
+    return next(by_id, None) or next(by_name, None)
+
+
+def new_id(document: Document, name: str, tenant: str | None) -> str:
+    """The id of a new principal of this name; Stop when it is taken."""
+    identity = name if tenant is None else f"{tenant}/{name}"
+    if find(document, identity) or find(document, name, tenant):
+        raise Stop(f"{identity!a} is on record already", Exit.USAGE)
+    return identity
+
+
+def new_bindings(
+    document: Document, subject: str, roles: Sequence[str], devices: Sequence[str], tenant: str | None
+) -> list[Binding]:
+    """Bindings to the roles that are not there yet; Stop when one is there with other devices."""
+    from app.cli.access_file import binding_id
+    from app.core.access.model import Binding
+
+    known = {one.id: one for one in document.bindings}
+    found = []
+    for role in roles:
+        new = Binding(
+            id=binding_id(subject, role, tenant),
+            subject=subject,
+            role=role,
+            tenant_id=tenant,
+            devices=tuple(devices) or ("*",),
+        )
+        old = known.get(new.id)
+        if old is None:
+            found.append(new)
+        elif old != new:
+            has = ", ".join(old.devices)
+            raise Stop(
+                f"{subject!a} has the role {role!a} on {has} already: homing access apply changes it", Exit.USAGE
+            )
+    return found
+
+
+def instant() -> int:
+    """Now, in microseconds."""
+    from app.system import SystemClock
+
+    return round(SystemClock().wall() * 1_000_000)
+
+
+def end_of(days: int, now_us: int, *, never: bool) -> int | None:
+    """When a key ends that is made now."""
+    return None if never else now_us + timedelta(days=days) // timedelta(microseconds=1)
+
+
+def shown(microseconds: int | None) -> str:
+    """An instant to the minute, UTC; a dash for none."""
+    from app.cli.access_file import instant_of
+
+    return "-" if microseconds is None else f"{instant_of(microseconds):%Y-%m-%d %H:%M}Z"
+
+
+def _past(instant_us: int | None, now_us: int) -> bool:
+    return instant_us is not None and instant_us <= now_us

@@ -1,0 +1,189 @@
+"""`homing keys`: API keys of people and services, in the directory of the settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.access import Days, Never
+from app.cli.directory import change, counts, end_of, find, instant, new_bindings, new_id, shown, with_directory
+from app.cli.output import Exit, Stop, err, out, plain, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.core.access.changes import Change
+    from app.core.access.keys import Key
+    from app.core.access.model import Credential, Document
+    from app.store.directory import AccessDirectory
+
+application = typer.Typer(help="API keys: make, show, replace and revoke them.", no_args_is_help=True)
+
+KeyId = Annotated[str, typer.Argument(help="The id of the key: homing keys list shows it, and it is part of the key.")]
+
+
+@application.command()
+def create(
+    principal: Annotated[str, typer.Argument(help="Whose key; a service of this name is made where there is none.")],
+    *,
+    role: Annotated[list[str] | None, typer.Option(help="Give it this role. Repeatable.")] = None,
+    devices: Annotated[
+        list[str] | None, typer.Option(help="The role counts for these only: dock-*. Repeatable.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Of which tenant it is; of none, if absent.")] = None,
+    narrow: Annotated[list[str] | None, typer.Option(help="A rule that the key is narrowed to. Repeatable.")] = None,
+    label: Annotated[str, typer.Option(help="What the key is for, shown in lists.")] = "",
+    days: Days = 90,
+    never: Never = False,
+) -> None:
+    """Make a key. It is shown once, on standard output. Exit code: 0 made, 2 it cannot be made."""
+    from app.core.access.changes import Put
+    from app.core.access.model import Kind, Principal
+
+    if devices and not role:
+        raise Stop("--devices: says for which devices a --role counts, and there is none", Exit.USAGE)
+    key, now_us = _new_key(), instant()
+
+    def decide(document: Document) -> Sequence[Change]:
+        owner = find(document, principal, tenant)
+        made = owner or Principal(
+            id=new_id(document, principal, tenant),
+            tenant_id=tenant,
+            kind=Kind.SERVICE,
+            name=principal,
+            created_us=now_us,
+        )
+        credential = replace(
+            _credential(key, made.id, label or principal, now_us, end_of(days, now_us, never=never)),
+            narrow=tuple(narrow or ()),
+        )
+        bindings = new_bindings(document, made.id, role or (), devices or (), made.tenant_id)
+        return [*([] if owner else [Put(made)]), *map(Put, bindings), Put(credential)]
+
+    after = with_directory(lambda directory: change(directory, decide))
+    owner = find(after, principal, tenant)
+    subject = owner.id if owner else principal
+    if not any(one.subject == subject for one in after.bindings):
+        tell(err, f"{principal} has no role yet, and may do nothing: add --role, or bind it by homing access apply.")
+    _show(key, principal)
+
+
+@application.command()
+def new() -> None:
+    """Make a key that is on record nowhere: for HOMING_ACCESS_BOOTSTRAP_KEY. It is shown once, on standard output."""
+    tell(out, _new_key().text)
+
+
+@application.command("list")
+def list_keys(
+    *, everything: Annotated[bool, typer.Option("--all", help="Also those that are revoked or expired.")] = False
+) -> None:
+    """Print keys: id, whose it is, what for, when it was made, ends and was used, and whether it counts."""
+    from rich.table import Table
+    from rich.text import Text
+
+    document, now_us = with_directory(_read), instant()
+    names = {one.id: one.name for one in document.principals}
+    table = Table("id", "of", "for", "made", "ends", "used", "state", box=None, pad_edge=False)
+    for one in document.credentials:
+        if everything or counts(one, now_us):
+            ends = "never" if one.expires_us is None else shown(one.expires_us)
+            row = (one.id, names[one.principal_id], one.name, shown(one.created_us), ends, shown(one.last_used_us))
+            table.add_row(*(Text(plain(cell)) for cell in row), Text(_state(one, now_us)))
+    out.print(table)
+
+
+@application.command()
+def rotate(
+    key_id: KeyId,
+    *,
+    grace: Annotated[str, typer.Option(help="How long the old key goes on, such as 24h; 0s ends it now.")] = "24h",
+    days: Days = 90,
+    never: Never = False,
+) -> None:
+    """Make a key that may do the same, and give the old one an end. Exit code: 0 made, 2 it cannot be made."""
+    from app.core.access.changes import Put
+    from app.core.durations import parse_duration
+
+    try:
+        left_us = parse_duration(grace) // timedelta(microseconds=1)
+    except ValueError as error:
+        raise Stop(f"--grace: {error}", Exit.USAGE) from None
+    key, now_us = _new_key(), instant()
+    ends = now_us + left_us
+
+    def decide(document: Document) -> Sequence[Change]:
+        old = _find_key(document, key_id)
+        if not counts(old, now_us):
+            raise Stop(f"key {key_id!a} is {_state(old, now_us)}: make a new one by homing keys create", Exit.USAGE)
+        new = _credential(key, old.principal_id, old.name, now_us, end_of(days, now_us, never=never))
+        end = ends if old.expires_us is None else min(ends, old.expires_us)
+        return [Put(replace(new, narrow=old.narrow)), Put(replace(old, expires_us=end))]
+
+    after = with_directory(lambda directory: change(directory, decide))
+    old = _find_key(after, key_id)
+    tell(err, f"The old key {key_id} ends at {shown(old.expires_us)}.")
+    _show(key, old.name)
+
+
+@application.command()
+def revoke(key_id: KeyId) -> None:
+    """End a key for ever. Exit code: 0 it counts no more, 2 there is no such key."""
+    from app.core.access.changes import Revoke
+
+    now_us = instant()
+
+    def decide(document: Document) -> Sequence[Change]:
+        if _find_key(document, key_id).revoked_us is not None:
+            return ()
+        return [Revoke(credential_id=key_id, at_us=now_us)]
+
+    after = with_directory(lambda directory: change(directory, decide))
+    tell(err, f"Key {key_id} is revoked since {shown(_find_key(after, key_id).revoked_us)}.")
+
+
+async def _read(directory: AccessDirectory) -> Document:
+    return await directory.read()
+
+
+def _new_key() -> Key:
+    from app.core.access.keys import make_key
+    from app.system import random_bytes
+
+    return make_key(random_bytes)
+
+
+def _credential(key: Key, principal_id: str, name: str, now_us: int, expires_us: int | None) -> Credential:
+    from app.core.access.model import Credential, Scheme
+
+    return Credential(
+        id=key.id,
+        principal_id=principal_id,
+        scheme=Scheme.KEY,
+        name=name,
+        digest=key.digest,
+        created_us=now_us,
+        expires_us=expires_us,
+    )
+
+
+def _find_key(document: Document, key_id: str) -> Credential:
+    found = next((one for one in document.credentials if one.id == key_id), None)
+    if found is None:
+        # Somebody may have given the whole key, which must not come back on the screen.
+        raise Stop("there is no key of this id; homing keys list --all shows all of them", Exit.USAGE)
+    return found
+
+
+def _state(one: Credential, now_us: int) -> str:
+    if one.revoked_us is not None:
+        return "revoked"
+    return "counts" if counts(one, now_us) else "expired"
+
+
+def _show(key: Key, whose: str) -> None:
+    tell(err, f"The key of {whose}, shown once:")
+    tell(out, key.text)

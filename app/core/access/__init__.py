@@ -1,0 +1,1 @@
+"""Who may do what: the model and the decision, without I/O."""

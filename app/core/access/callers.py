@@ -1,0 +1,65 @@
+"""Who asks: what a credential has told, before anybody looks up what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+GROUP: Final = "group:"
+"""What the subject of a binding begins with when it is a group; no principal's id does."""
+
+
+class Caller(NamedTuple):
+    """By what a caller is known. Each decision looks up anew what that is worth, in the snapshot of that moment.
+
+    So a caller may be kept for as long as a stream lasts. There is either a key's `credential_id`, or a token's
+    `issuer` and `subject`, or the `principal_id` of somebody who has logged in with a password.
+    """
+
+    credential_id: str | None = None
+    issuer: str | None = None
+    subject: str | None = None
+    principal_id: str | None = None
+    groups: tuple[str, ...] = ()
+    tenant_id: str | None = None
+    """Of a token whose subject is nobody on record; a principal has its own."""
+    issued_us: int = 0
+    """When the token was made, or the login."""
+    expires_us: int | None = None
+
+    @classmethod
+    def of_key(cls, credential_id: str) -> Caller:
+        """Who has shown a key."""
+        return cls(credential_id=credential_id)
+
+    @classmethod
+    def of_token(
+        cls,
+        issuer: str,
+        subject: str,
+        *,
+        groups: Iterable[str],
+        tenant_id: str | None,
+        issued_us: int,
+        expires_us: int,
+    ) -> Caller:
+        """Who has shown a token that was verified."""
+        return cls(None, issuer, subject, None, tuple(sorted(set(groups))), tenant_id, issued_us, expires_us)
+
+    @classmethod
+    def of_login(cls, principal_id: str, *, issued_us: int, expires_us: int) -> Caller:
+        """Who has logged in with a password."""
+        return cls(principal_id=principal_id, issued_us=issued_us, expires_us=expires_us)
+
+
+class Refusal(StrEnum):
+    """Why a credential counts for nothing."""
+
+    MALFORMED = "malformed"
+    TYPO = "typo"
+    UNKNOWN = "unknown"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+    DISABLED = "disabled"
+    """The principal is."""

@@ -1,0 +1,94 @@
+"""From a credential to what it is worth at a moment."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import Final
+
+from app.core.access.callers import GROUP, Caller, Refusal
+from app.core.access.keys import KeyFault, parse_key
+from app.core.access.model import Credential, Principal
+from app.core.access.snapshot import Snapshot
+
+EVER: Final = 2**63
+"""An instant after all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a caller brings to a decision."""
+
+    principal: Principal | None
+    """None for a token whose subject is nobody on record, but whose groups may have rights."""
+    tenant_id: str | None
+    subjects: tuple[str, ...]
+    """Whose bindings count: the principal's id, and `group:NAME` of each group."""
+    credential: Credential | None
+    expires_us: int
+    """From when on all of it counts for nothing."""
+
+
+def identify_key(snapshot: Snapshot, text: str, now_us: int) -> Caller | Refusal:
+    """Who has shown this key, or why it counts for nothing. Only keys whose checksum is right are looked for."""
+    seen = hashlib.sha256(text.encode("utf-8", "replace")).digest()
+    known = snapshot.known.get(seen)
+    if known is not None:
+        return known[0] if now_us < known[1] else Refusal.EXPIRED
+    key = parse_key(text)
+    if isinstance(key, KeyFault):
+        return Refusal(key.value)
+    credential_id = snapshot.keys.get(key.digest)
+    if credential_id is None or not compare_digest(credential_id.encode(), key.id.encode()):
+        return Refusal.UNKNOWN
+    caller = Caller.of_key(credential_id)
+    standing = stand(snapshot, caller)
+    if isinstance(standing, Refusal):
+        return standing
+    snapshot.known.put(seen, (caller, standing.expires_us))
+    return caller if now_us < standing.expires_us else Refusal.EXPIRED
+
+
+def standing_at(now_us: int, standing: Standing | Refusal) -> Standing | Refusal:
+    """The standing as it is at an instant."""
+    if isinstance(standing, Standing) and standing.expires_us <= now_us:
+        return Refusal.EXPIRED
+    return standing
+
+
+def stand(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
+    """What the caller is worth by this snapshot, until it expires.
+
+    What is revoked or disabled is so whatever the instant beside it says: clocks differ.
+    """
+    credential_id = caller.credential_id or snapshot.identities.get((caller.issuer or "", caller.subject or ""))
+    credential = snapshot.credentials.get(credential_id) if credential_id is not None else None
+    if credential_id is not None and credential is None:
+        return Refusal.UNKNOWN
+    if credential is not None and credential.revoked_us is not None:
+        return Refusal.REVOKED
+    principal_id = credential.principal_id if credential is not None else caller.principal_id
+    if principal_id is None and caller.issuer is not None:
+        return _of_groups(caller)
+    principal = snapshot.principals.get(principal_id or "")
+    if principal is None:
+        return Refusal.UNKNOWN
+    if principal.disabled_us is not None:
+        return Refusal.DISABLED
+    if caller.credential_id is None and caller.issued_us < principal.not_before_us:
+        return Refusal.REVOKED
+    expires_us = _first(caller.expires_us, credential.expires_us if credential is not None else None)
+    return Standing(principal, principal.tenant_id, (principal.id, *_groups(caller)), credential, expires_us)
+
+
+def _of_groups(caller: Caller) -> Standing:
+    return Standing(None, caller.tenant_id, _groups(caller), None, _first(caller.expires_us))
+
+
+def _groups(caller: Caller) -> tuple[str, ...]:
+    return tuple([GROUP + name for name in caller.groups])
+
+
+def _first(*instants: int | None) -> int:
+    return min([one for one in instants if one is not None], default=EVER)

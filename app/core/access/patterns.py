@@ -1,0 +1,72 @@
+"""Patterns over names: `*` is any text, also none at all, and every other character is itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from app.core.characters import named
+from app.core.errors import InvalidInputError
+
+SEPARATOR: Final = "\0"
+"""Stands between the names that a rule is matched against; a name that has it fits no rule."""
+
+_MAX_LENGTH: Final = 128
+_NOT_IN_NAMES: Final = re.compile("[^A-Za-z0-9_.:*-]")
+_NOT_IN_PROFILES: Final = re.compile("[^a-z0-9_*-]")
+_ANY: Final = f"[^{SEPARATOR}]"  # line breaks, too
+
+
+def validate_pattern(field: str, pattern: str, *, of_profiles: bool = False) -> str:
+    """The pattern itself when names of devices or methods (or of profiles) can fit it; raises InvalidInputError.
+
+    A character that no name can have is a mistake, most often a wildcard of another language.
+    """
+    if not pattern:
+        raise InvalidInputError(field, "is empty; * stands for all")
+    if len(pattern) > _MAX_LENGTH:
+        raise InvalidInputError(field, f"has {len(pattern)} characters; allowed are {_MAX_LENGTH}")
+    forbidden = (_NOT_IN_PROFILES if of_profiles else _NOT_IN_NAMES).search(pattern)
+    if forbidden is not None:
+        allowed = "a-z 0-9 _ -" if of_profiles else "A-Z a-z 0-9 _ . : -"
+        raise InvalidInputError(
+            field,
+            f"{named(forbidden[0])} at index {forbidden.start()} is not allowed; allowed: {allowed}, * for any text",
+        )
+    return pattern
+
+
+def expression(pattern: str) -> str:
+    """A regular expression for the names that fit, to be used with `fullmatch` or before a SEPARATOR.
+
+    What stands between two stars is looked for from the left and never again: so the time grows with the length of the
+    name alone, however many stars there are.
+    """
+    head, *others = [re.escape(piece) for piece in re.split(r"\*+", pattern)]
+    if not others:
+        return head
+    *inner, tail = others
+    return f"{head}{''.join(f'(?>{_ANY}*?{piece})' for piece in inner)}{_ANY}*{tail}"
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some text fits both patterns."""
+    if not (_begin_alike(one, other) and _begin_alike(one[::-1], other[::-1])):
+        return False
+    # below[j]: whether what is left of `one` and other[j:] share a text
+    below = [set(other[j:]) <= {"*"} for j in range(len(other) + 1)]
+    for char in reversed(one):
+        row = [False] * len(other) + [char == "*" and below[-1]]
+        for j in range(len(other) - 1, -1, -1):
+            if char == "*" or other[j] == "*":
+                row[j] = below[j] or row[j + 1]
+            else:
+                row[j] = char == other[j] and below[j + 1]
+        below = row
+    return below[0]
+
+
+def _begin_alike(one: str, other: str) -> bool:
+    """Whether the letters before the first star agree, as far as both have some."""
+    head, other_head = one.partition("*")[0], other.partition("*")[0]
+    return head.startswith(other_head) or other_head.startswith(head)

@@ -1,0 +1,61 @@
+"""What is asked of the access rules, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from app.core.access.callers import Refusal
+from app.core.access.rules import Action, Rule
+
+
+class Question(NamedTuple):
+    """What somebody wants to do. A name that does not apply is empty, and only `*` fits it.
+
+    `tenant_id` counts only where there is no device. None is then Homing itself, which belongs to no tenant.
+    """
+
+    action: Action
+    device: str = ""
+    profile: str = ""
+    method: str = ""
+    tenant_id: str | None = None
+
+
+class Reason(StrEnum):
+    """Of a decision about somebody whose credential counts."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    """A rule says so."""
+    NO_RULE = "no_rule"
+    """None allows it."""
+    NARROWED = "narrowed"
+    """The principal may, and this key may not."""
+    FOREIGN = "foreign"
+    """It is another tenant's, or none's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether it is allowed, and why. A `Refusal` as reason means that the credential counts for nothing."""
+
+    allowed: bool
+    reason: Reason | Refusal
+    rule: Rule | None = None
+    """The one that allows or denies it."""
+    requires: int = 1
+    """How many people must want it."""
+    limits: tuple[Rule, ...] = ()
+    """All rules whose limit the caller must keep."""
+    nearest: tuple[str, ...] = ()
+    """Sentences about rules that nearly fit; only `explain` looks for them."""
+
+
+class Answer(NamedTuple):
+    """A decision, and from when until when it is the right one."""
+
+    decision: Decision
+    since_us: int
+    until_us: int

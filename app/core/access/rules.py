@@ -1,0 +1,214 @@
+"""Rules: who may do what, one line of text each.
+
+    allow read *:* on *
+    deny send *:firmware_* on *
+    require 2 send dji:return_home on dock-*
+    limit send *:* on * 100/s burst 200
+
+The first colon divides the profile from the method: names of profiles have none, those of methods may.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from app.core.access.patterns import validate_pattern
+from app.core.characters import named
+from app.core.errors import InvalidInputError
+
+
+class Action(StrEnum):
+    """What may be asked. Each operation of the API names one."""
+
+    READ = "read"
+    SEND = "send"
+    CANCEL = "cancel"
+    APPROVE = "approve"
+    OVERRIDE = "override"
+    FLEET = "fleet"
+    STREAM = "stream"
+    WEBHOOKS = "webhooks"
+    ACCESS = "access"
+    AUDIT = "audit"
+    NODES = "nodes"
+    METRICS = "metrics"
+
+
+OF_METHODS: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Action.OVERRIDE})
+"""They concern one method of one device; without these they are refused."""
+
+
+class Effect(StrEnum):
+    """What a rule does where it fits."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    REQUIRE = "require"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`count` in each `per_us` microseconds, and `burst` at once."""
+
+    count: int
+    per_us: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of a role. `action` is None for `*`, all of them; profile, method and device are patterns."""
+
+    role: str
+    line: int
+    """From 1."""
+    text: str = field(compare=False)
+    effect: Effect
+    action: Action | None
+    profile: str
+    method: str
+    device: str
+    people: int = 1
+    """How many must want it: the caller, and who approves."""
+    limit: Limit | None = None
+
+    @property
+    def name(self) -> str:
+        """Names the rule in answers and in the audit: `operator.2`."""
+        return f"{self.role}.{self.line}"
+
+    def concerns(self, action: Action) -> bool:
+        """Whether the rule is about the action."""
+        return self.action in (None, action)
+
+
+_MAX_LENGTH: Final = 512
+_TARGET: Final = "ACTION PROFILE:METHOD on DEVICE"
+_SHAPES: Final = {
+    Effect.ALLOW: f"allow {_TARGET}",
+    Effect.DENY: f"deny {_TARGET}",
+    Effect.REQUIRE: "require 2 send PROFILE:METHOD on DEVICE",
+    Effect.LIMIT: f"limit {_TARGET} 100/s burst 200",
+}
+_UNPRINTABLE: Final = re.compile("[^\t -~]")
+_PERIODS_US: Final = {"s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
+_RATE: Final = re.compile("([1-9][0-9]{0,5})/(s|min|h)")
+_BURST: Final = re.compile("[1-9][0-9]{0,5}")
+
+
+def parse_rules(lines: Iterable[str], role: str) -> tuple[Rule, ...]:
+    """The rules of a role; raises InvalidInputError that names role, line, what is wrong and what is allowed."""
+    return tuple(parse_rule(line, role, number) for number, line in enumerate(lines, start=1))
+
+
+def parse_rule(text: str, role: str, line: int) -> Rule:
+    """One rule; raises InvalidInputError as `parse_rules` does."""
+    try:
+        return _parse(text, role, line)
+    except InvalidInputError as error:
+        place = "" if error.field == "rule" else f"{error.field} "
+        raise InvalidInputError("rules", f"role {role!a}, line {line}: {place}{error.reason}") from None
+
+
+def _parse(text: str, role: str, line: int) -> Rule:
+    words = _words(text)
+    effect = Effect(_one_of("", words.pop(0), Effect))
+    if effect is Effect.REQUIRE:
+        _expect(words, "2", effect, "the number of people is 2: the caller and one more")
+    if not words:
+        raise _incomplete(effect)
+    action = _action(words.pop(0))
+    if effect is Effect.REQUIRE and action is not Action.SEND:
+        raise InvalidInputError("rule", f"only send can need a second person; allowed: {_SHAPES[effect]}")
+    if not words:
+        raise _incomplete(effect)
+    profile, method = _target(words.pop(0))
+    _expect(words, "on", effect, "the device comes after the word on")
+    if not words:
+        raise _incomplete(effect)
+    device = validate_pattern("device", words.pop(0))
+    limit = _limit(words) if effect is Effect.LIMIT else None
+    if words:
+        raise InvalidInputError("rule", f"'{words[0]}' is too much; allowed: {_SHAPES[effect]}")
+    people = 2 if effect is Effect.REQUIRE else 1
+    return Rule(role, line, text, effect, action, profile, method, device, people, limit)
+
+
+def _words(text: str) -> list[str]:
+    if len(text) > _MAX_LENGTH:
+        raise InvalidInputError("rule", f"has {len(text)} characters; allowed are {_MAX_LENGTH}")
+    forbidden = _UNPRINTABLE.search(text)
+    if forbidden is not None:
+        raise InvalidInputError(
+            "rule", f"{named(forbidden[0])} at index {forbidden.start()} is not allowed; a rule is one line of ASCII"
+        )
+    words = text.split()
+    if not words:
+        raise InvalidInputError("rule", f"is empty; allowed: {' | '.join(_SHAPES.values())}")
+    return words
+
+
+def _action(word: str) -> Action | None:
+    return None if word == "*" else Action(_one_of("action ", word, Action, "*"))
+
+
+def _one_of(what: str, word: str, kinds: type[StrEnum], *others: str) -> str:
+    allowed = [*(kind.value for kind in kinds), *others]
+    if word in allowed:
+        return word
+    close = get_close_matches(word, allowed, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    raise InvalidInputError("rule", f"{what}'{word}' is unknown; {meant}allowed: {', '.join(allowed)}")
+
+
+def _target(word: str) -> tuple[str, str]:
+    profile, colon, method = word.partition(":")
+    if not colon:
+        raise InvalidInputError("rule", f"'{word}' has no colon; allowed: PROFILE:METHOD, *:* for all")
+    return validate_pattern("profile", profile, of_profiles=True), validate_pattern("method", method)
+
+
+def _expect(words: list[str], word: str, effect: Effect, why: str) -> None:
+    if not words:
+        raise _incomplete(effect)
+    found = words.pop(0)
+    if found != word:
+        raise InvalidInputError("rule", f"'{found}' stands where {word} belongs: {why}; allowed: {_SHAPES[effect]}")
+
+
+def _limit(words: list[str]) -> Limit:
+    rate = _RATE.fullmatch(words.pop(0)) if words else None
+    if rate is None:
+        raise InvalidInputError("rule", "has no rate at its end; allowed: 1 to 999999 and /s, /min or /h, as in 100/s")
+    count = int(rate[1])
+    if not words:
+        return Limit(count, _PERIODS_US[rate[2]], count)
+    _expect(words, "burst", Effect.LIMIT, "after the rate comes nothing, or a burst")
+    burst = words.pop(0) if words else ""
+    if not _BURST.fullmatch(burst):
+        raise InvalidInputError("rule", f"burst '{burst}' is not a number; allowed: 1 to 999999")
+    return Limit(count, _PERIODS_US[rate[2]], int(burst))
+
+
+def _incomplete(effect: Effect) -> InvalidInputError:
+    return InvalidInputError("rule", f"ends too early; allowed: {_SHAPES[effect]}")
+
+
+_VIEWER: Final = ("allow read *:* on *", "allow stream *:* on *", "allow nodes *:* on *", "allow metrics *:* on *")
+
+BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "viewer": _VIEWER,
+        "operator": (*_VIEWER, "allow send *:* on *", "allow cancel *:* on *", "allow fleet *:* on *"),
+        "approver": (*_VIEWER, "allow approve *:* on *"),
+        "admin": ("allow * *:* on *",),
+    }
+)
+"""Roles that every tenant may bind, and that nobody can change."""

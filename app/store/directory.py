@@ -1,0 +1,54 @@
+"""The port to the access directory: who there is, by what they are known, and what they may do.
+
+No request of a caller waits for it: nodes decide from a snapshot of the `Document` (docs/adr/0033).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from app.core.access.changes import Change
+from app.core.access.model import Document
+
+
+class AccessDirectory(Protocol):
+    """One document with one version, which grows by one with each change.
+
+    Every method raises DirectoryUnavailableError when no answer came within the budget; every one but `migrate` and
+    `close` raises SchemaTooOldError or SchemaTooNewError when the tables cannot be served, and says what to do.
+    """
+
+    async def migrate(self) -> bool:
+        """Bring the tables to what this version writes; whether there was something to do.
+
+        May be called by several processes at once: one does it, the others wait for it. It may take longer than the
+        budget. Tables of a later version are left alone.
+        """
+
+    async def start(self) -> None:
+        """Return when the directory can be read and written."""
+
+    async def read(self) -> Document:
+        """All of it, as it was at one moment. Its entries come in the order of their identities."""
+
+    async def version(self) -> int:
+        """The version of what `read` would give."""
+
+    async def apply(self, changes: Sequence[Change], *, expected_version: int | None = None) -> int:
+        """Make the changes in the order given, all or none; the new version. No changes make no version.
+
+        VersionConflictError when `expected_version` is given and is not the present one. EntryNotFoundError when what
+        is removed or revoked is not on record. EntryConflictError when an entry names another that is not on record,
+        when what is removed is still named, when a name, digest or identity is taken, or when a revoked credential
+        would count again. InvalidInputError when a value cannot be kept. Each says which change it is about.
+        """
+
+    async def touch(self, used: Mapping[str, int]) -> None:
+        """Note when credentials, by id, were last used, in microseconds. Makes no version.
+
+        An earlier instant than the one on record changes nothing, nor does a credential that is not on record.
+        """
+
+    async def close(self) -> None:
+        """Let go of all connections."""

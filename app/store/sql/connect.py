@@ -1,0 +1,112 @@
+"""Engines: how a database of a URL is reached, and how transactions begin there."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qs, unquote
+
+from sqlalchemy import URL, Connection, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from app.core.addresses import check_access_url, split_address
+from app.core.errors import ConfigurationError, DirectoryUnavailableError
+
+POOL_SIZE: Final = 3
+"""Connections of one process: people ask for this directory, and not requests."""
+WRITES: Final = "homing_writes"
+"""The execution option of a connection whose transactions change something."""
+UNBOUNDED: Final = "homing_unbounded"
+"""The execution option of a connection whose statements may take as long as they do: a migration's."""
+
+
+def open_sql(url: str, budget: timedelta) -> AsyncEngine:
+    """An engine that has not connected yet; ConfigurationError when the URL cannot be used, without repeating it."""
+    try:
+        check_access_url(url)
+        parts = split_address(url)
+    except ValueError as error:
+        raise ConfigurationError(f"the URL of the access directory {error}") from None
+    return _sqlite(parts, budget) if parts.scheme == "sqlite" else _postgresql(parts, budget)
+
+
+def _engine(url: URL, budget: timedelta, connect_args: dict[str, Any]) -> AsyncEngine:
+    return create_async_engine(
+        url,
+        pool_size=POOL_SIZE,
+        max_overflow=0,
+        pool_timeout=budget.total_seconds(),
+        pool_pre_ping=True,
+        hide_parameters=True,  # digests, and hashes of passwords
+        connect_args=connect_args,
+    )
+
+
+def _sqlite(parts: SplitResult, budget: timedelta) -> AsyncEngine:
+    path = Path(parts.path[1:])
+    url = URL.create("sqlite+aiosqlite", database=str(path))
+    engine = _engine(url, budget, {"timeout": budget.total_seconds()})
+
+    @event.listens_for(engine.sync_engine, "do_connect")
+    def _keep_to_ourselves(*_: object) -> None:
+        try:
+            # SQLite gives the files beside it the mode of this one.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise DirectoryUnavailableError(f"the access directory cannot be opened: {error.strerror}") from None
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _prepare(connection: DBAPIConnection, _: object) -> None:
+        connection.isolation_level = None  # transactions begin where we say so
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA foreign_keys = ON")
+        with suppress(Exception):  # another process is switching it in this moment, for all of us
+            cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")  # a revocation must outlive a power cut
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def _begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgresql(parts: SplitResult, budget: timedelta) -> AsyncEngine:
+    url = URL.create(
+        "postgresql+psycopg",
+        username=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password) if parts.password else None,
+        host=parts.hostname,
+        port=parts.port,
+        database=unquote(parts.path.removeprefix("/")),
+        query={name: tuple(values) for name, values in parse_qs(parts.query).items()},
+    )
+    seconds = budget.total_seconds()
+    engine = _engine(
+        url,
+        budget,
+        {
+            "connect_timeout": max(2, round(seconds)),  # libpq takes no less
+            # A peer that is gone without a word is found out within ten seconds.
+            "tcp_user_timeout": 10_000,
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "keepalives_count": 2,
+            "application_name": "homing",
+        },
+    )
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # For this transaction alone, so that it holds behind PgBouncer, too.
+        if not connection.get_execution_options().get(UNBOUNDED):
+            for name in ("statement_timeout", "idle_in_transaction_session_timeout"):
+                connection.exec_driver_sql(f"SET LOCAL {name} = {round(seconds * 1000)}")
+
+    return engine

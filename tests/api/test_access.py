@@ -1,0 +1,300 @@
+"""Who may do what over HTTP: every operation, asked by everybody, about their own devices and those of others."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from app.api.openapi import FOR_ALL, PUBLIC
+from app.core.access.changes import Change, Put, Revoke
+from app.core.access.keys import Key, make_key
+from app.core.access.model import Binding, Credential, Kind, Principal, Role, Scheme, Tenant
+from app.core.access.rules import Action
+from app.core.errors import DirectoryUnavailableError
+from app.store.engine import open_directory
+from app.store.sql.directory import SqlDirectory
+from app.system import new_secret
+from tests.api.rig import Rig, running, until
+
+OWN, OTHER = "drone-1", "lamp-1"
+"""Devices of the tenants `air` and `ground`."""
+METHODS: Final = ("GET", "POST", "PUT", "DELETE", "PATCH")
+ROLES: Final = {
+    "nobody": (),
+    "viewer": ("read",),
+    "operator": ("read", "send", "cancel"),
+    "approver": ("read",),
+    "admin": ("read", "send", "cancel"),
+}
+"""What each may, of the actions that operations name; the cluster is no tenant's."""
+
+
+class Directory(SqlDirectory):
+    """A real one, that can be taken away."""
+
+    away = False
+
+    async def version(self) -> int:
+        if self.away:
+            raise DirectoryUnavailableError("the access directory does not answer")
+        return await super().version()
+
+
+@dataclass
+class Site:
+    """A node with its people."""
+
+    rig: Rig
+    directory: Directory
+    keys: dict[str, Key] = field(default_factory=dict)
+
+    async def change(self, *changes: Change) -> None:
+        """Make changes, and return when the node decides by them."""
+        version = await self.directory.apply(changes)
+        await until(lambda: self.version >= version)
+
+    @property
+    def version(self) -> int:
+        authority: Any = self.rig.application.ports.access
+        return 0 if authority._snapshot is None else int(authority._snapshot.version)
+
+    def headers(self, who: str | None) -> dict[str, str]:
+        return {} if who is None else {"Authorization": f"Bearer {self.keys[who].text}"}
+
+    async def add(
+        self, name: str, *roles: str, tenant: str | None = "air", narrow: Sequence[str] = (), **more: Any
+    ) -> None:
+        """A service with a key."""
+        self.keys[name] = key = make_key(secrets.token_bytes)
+        credential = Credential(
+            id=key.id,
+            principal_id=name,
+            scheme=Scheme.KEY,
+            name=name,
+            digest=key.digest,
+            narrow=tuple(narrow),
+            created_us=0,
+            **more,
+        )
+        await self.change(
+            Put(Principal(id=name, tenant_id=tenant, kind=Kind.SERVICE, name=name)),
+            Put(credential),
+            *[Put(Binding(id=f"{name}-{role}", subject=name, role=role, tenant_id=tenant)) for role in roles],
+        )
+
+    async def send(self, who: str | None, device: str = OWN, method: str = "ok", **members: Any) -> httpx.Response:
+        return await self.rig.http.post(
+            f"/v1/devices/{device}/commands", json={"method": method, **members}, headers=self.headers(who)
+        )
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with guarded(tmp_path) as site:
+        yield site
+
+
+@asynccontextmanager
+async def guarded(folder: Path, **access: Any) -> AsyncIterator[Site]:
+    """A node that asks who calls, with two tenants and one service for each role."""
+    opened = open_directory(f"sqlite:///{folder / 'access.db'}", new_cluster_id=new_secret)
+    assert isinstance(opened, SqlDirectory)
+    opened.__class__ = Directory
+    directory: Any = opened
+    await directory.migrate()
+    async with running(directory, access={"refresh": "10ms", **access}) as rig:
+        site = Site(rig, directory)
+        await site.change(
+            Put(Tenant(id="air", name="air", devices=("drone-*",), created_us=0)),
+            Put(Tenant(id="ground", name="ground", devices=("lamp-*",), created_us=0)),
+        )
+        for role in ROLES:
+            await site.add(role, *([] if role == "nobody" else [role]))
+        await site.add("neighbour", "admin", tenant="ground")
+        await site.add("watcher", "viewer", tenant=None)
+        await site.add("boss", "admin", tenant=None)
+        yield site
+
+
+def actions(document: dict[str, Any]) -> dict[str, str | None]:
+    return {
+        f"{method.upper()} {path}": operation.get("x-action")
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if method.upper() in METHODS
+    }
+
+
+async def test_every_operation_says_what_its_callers_must_be_allowed_to_do(site: Site) -> None:
+    found = actions((await site.rig.http.get("/openapi.json")).json())
+    assert {name for name, action in found.items() if action is None} == PUBLIC | FOR_ALL
+    assert {action for action in found.values() if action is not None} <= set(Action)
+
+
+async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Site) -> None:
+    operations = actions((await site.rig.http.get("/openapi.json")).json())
+    for name, named in operations.items():
+        action = "known" if name in FOR_ALL else named
+        method, _, path = name.partition(" ")
+        for who in (None, "unknown", *ROLES, "neighbour", "watcher", "boss"):
+            for device in (OWN, OTHER):
+                command = await an_open_command(site, device)
+                url = path.format(device_id=device, command_id=command)
+                headers = {"Authorization": "Bearer homing_x"} if who == "unknown" else site.headers(who)
+                body = {"method": "ok"} if method in ("POST", "PUT", "PATCH") else None
+                response = await site.rig.http.request(method, url, headers=headers, json=body)
+                expected = expectation(action, who, device, about_device="{" in path)
+                assert response.status_code in expected, (name, who, device, response.text)
+                if response.status_code == 401:
+                    assert response.headers["www-authenticate"] == 'Bearer realm="homing"'
+
+
+def expectation(action: str | None, who: str | None, device: str, *, about_device: bool) -> tuple[int, ...]:
+    """Which status an operation must answer with."""
+    if action is None:
+        return (200,)
+    if who in (None, "unknown"):
+        return (401,)
+    allowed = ROLES.get(str(who), ROLES["admin"])
+    if who in ("watcher", "boss"):
+        allowed = ("read", "nodes", "metrics") if who == "watcher" else tuple(Action)
+    if about_device:
+        foreign = (who in ROLES and device == OTHER) or (who == "neighbour" and device == OWN)
+        if foreign or "read" not in allowed:
+            return (404,)
+        return (200, 202) if action in allowed else (403,)
+    if action == "read":
+        return (200,)  # a list of what one may read, and be it empty
+    return (200,) if action in (*allowed, "known") else (403,)
+
+
+async def an_open_command(site: Site, device: str) -> str:
+    """A command that goes on."""
+    who = "operator" if device == OWN else "neighbour"
+    sent = await site.rig.http.post(
+        f"/v1/devices/{device}/commands",
+        json={"method": "silent"},
+        headers={**site.headers(who), "Prefer": "respond-async"},
+    )
+    assert sent.status_code == 202, sent.text
+    return str(sent.json()["id"])
+
+
+async def test_everybody_may_know_who_they_are(site: Site) -> None:
+    found = await site.rig.http.get("/v1/me", headers=site.headers("operator"))
+    assert found.json() == {
+        "open": False,
+        "principal": "operator",
+        "tenant": "air",
+        "key": site.keys["operator"].id,
+        "expires_at": None,
+        "roles": ["operator"],
+    }
+
+
+async def test_lists_have_what_one_may_read(site: Site) -> None:
+    own, other = await an_open_command(site, OWN), await an_open_command(site, OTHER)
+    for who, expected in (("viewer", {own}), ("neighbour", {other}), ("nobody", set()), ("boss", {own, other})):
+        page = (await site.rig.http.get("/v1/commands", headers=site.headers(who))).json()
+        assert {one["id"] for one in page["commands"]} == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("Basic eDp5", "send Authorization: Bearer"),
+        ("", "send Authorization: Bearer"),
+        ("Bearer", "the API key does not have the form of one"),
+        ("Bearer \xff", "the API key does not have the form of one"),
+        ("Bearer homing_2F7QW9ZD_" + "a" * 43 + "_000000", "the API key has a wrong checksum: it was mistyped"),
+    ],
+)
+async def test_what_is_no_key_is_refused_with_a_sentence(site: Site, header: str, said: str) -> None:
+    refused = await site.rig.http.get("/v1/commands", headers=[(b"authorization", header.encode("latin-1"))])
+    assert refused.status_code == 401
+    assert said in refused.json()["detail"]
+    assert refused.json()["type"] == "urn:homing:problem:unauthenticated"
+
+
+async def test_a_key_that_was_revoked_or_has_expired_counts_for_nothing_at_once(site: Site) -> None:
+    assert (await site.send("operator")).status_code == 200
+    await site.change(Revoke(credential_id=site.keys["operator"].id, at_us=1))
+    refused = await site.send("operator")
+    assert refused.status_code == 401
+    assert "revoked" in refused.json()["detail"]
+    await site.add("late", "operator", expires_us=1)
+    assert "expired" in (await site.send("late")).json()["detail"]
+
+
+async def test_callers_that_wait_are_sent_away_when_their_key_is_revoked(site: Site) -> None:
+    waiting = asyncio.create_task(site.send("operator", method="silent", timeout="1m"))
+    staying = asyncio.create_task(site.send("admin", method="silent", timeout="1m"))
+    await until(lambda: len(site.rig.application.parking) == 2)
+    await site.change(Revoke(credential_id=site.keys["operator"].id, at_us=1))
+    assert (await waiting).status_code == 401
+    assert not staying.done()
+    assert site.rig.counters["caller.unwanted"] == 1
+    await end(staying)
+
+
+async def end(task: asyncio.Task[httpx.Response]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_narrowed_key_may_do_less(site: Site) -> None:
+    await site.add("narrow", "operator", narrow=["allow read *:* on *", "allow send *:ok on *"])
+    assert (await site.send("narrow")).status_code == 200
+    refused = await site.send("narrow", method="refuse")
+    assert refused.status_code == 403
+    assert refused.json()["detail"] == "send on 'drone-1' is not among what this key was narrowed to"
+
+
+async def test_a_limit_is_kept_and_says_when_there_is_more(site: Site) -> None:
+    await site.change(Put(Role(name="slow", tenant_id="air", rules=("limit send *:* on * 1/h burst 3",))))
+    await site.add("limited", "operator", "slow")
+    assert [(await site.send("limited")).status_code for _ in range(4)] == [200, 200, 200, 429]
+    refused = await site.send("limited")
+    assert 3500 < int(refused.headers["retry-after"]) <= 3600
+    assert refused.json()["detail"] == "limited by limit send *:* on * 1/h burst 3"
+    assert (await site.send("operator")).status_code == 200
+
+
+async def test_two_people_are_asked_for_where_nobody_can_approve(site: Site) -> None:
+    await site.change(Put(Role(name="careful", tenant_id="air", rules=("require 2 send *:ok on *",))))
+    await site.add("alone", "operator", "careful")
+    assert (await site.send("alone")).status_code == 403
+    assert (await site.send("alone", method="refuse")).status_code == 200
+
+
+async def test_the_rules_go_on_while_the_directory_is_away_until_they_are_too_old(tmp_path: Path) -> None:
+    async with guarded(tmp_path, stale="1s") as site:
+        site.directory.away = True
+        assert (await site.send("operator")).status_code == 200
+        assert (await site.rig.http.get("/readyz")).status_code == 200
+        authority: Any = site.rig.application.ports.access
+        await until(lambda: bool(authority.health != "ok"))
+        refused = await site.send("operator")
+        assert refused.status_code == 503
+        assert refused.json()["detail"] == (
+            "the access rules are too old to act on: the access directory does not answer"
+        )
+        assert (await site.rig.http.get("/v1/commands", headers=site.headers("viewer"))).status_code == 200
+        assert (await site.rig.http.get("/readyz")).json()["checks"]["access"] == "the access directory does not answer"
+        site.directory.away = False
+        await until(lambda: bool(authority.health == "ok"))
+        assert (await site.send("operator")).status_code == 200
+
+
+async def test_an_open_node_asks_nobody(rig: Rig) -> None:
+    assert (await rig.http.get("/v1/me")).json() == {"open": True}
+    for headers in ({}, {"Authorization": "Bearer homing_x"}):
+        assert (await rig.send("ok", headers=headers)).status_code == 200

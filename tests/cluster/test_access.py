@@ -1,0 +1,127 @@
+"""Who may do what on three real nodes: the first key, one database for all of them, a key that is revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from app.core.access.changes import Put, Revoke
+from app.core.access.keys import Key, make_key
+from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
+from app.store.directory import AccessDirectory
+from app.store.engine import open_directory
+from app.system import new_secret
+from tests.cluster.harness import Cluster, cluster_of
+from tests.services import MosquittoProcess, RedisProcess
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def bootstrap() -> Key:
+    return make_key(secrets.token_bytes)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'access.db'}"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, bootstrap: Key, database: str) -> Iterator[Cluster]:
+    """Three nodes that start at once on an empty database, each with the same key for the first administrator."""
+    file = tmp_path / "key"
+    file.write_text(bootstrap.text + "\n")
+    settings = {"HOMING_ACCESS_URL": database, "HOMING_ACCESS_BOOTSTRAP_KEY_FILE": str(file)}
+    with MosquittoProcess() as broker, RedisProcess() as redis, cluster_of(3, redis, broker, **settings) as cluster:
+        yield cluster
+
+
+async def status(session: aiohttp.ClientSession, cluster: Cluster, node: int, key: Key | None) -> int:
+    headers = {} if key is None else {"Authorization": f"Bearer {key.text}"}
+    async with session.get(f"{cluster.nodes[node].url}/v1/nodes", headers=headers) as response:
+        return response.status
+
+
+async def add_admin(directory: AccessDirectory, number: int) -> Key:
+    key, name = make_key(secrets.token_bytes), f"admin-{number}"
+    credential = Credential(id=key.id, principal_id=name, scheme=Scheme.KEY, name=name, digest=key.digest, created_us=0)
+    await directory.apply(
+        [
+            Put(Principal(id=name, tenant_id=None, kind=Kind.SERVICE, name=name)),
+            Put(credential),
+            Put(Binding(id=name, subject=name, role="admin", tenant_id=None)),
+        ]
+    )
+    return key
+
+
+async def test_the_first_key_counts_on_all_nodes_and_nothing_else_does(
+    cluster: Cluster, bootstrap: Key, database: str
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        for node in range(3):
+            assert await status(session, cluster, node, bootstrap) == 200
+            assert await status(session, cluster, node, None) == 401
+            assert await status(session, cluster, node, make_key(secrets.token_bytes)) == 401
+    directory = open_directory(database, new_cluster_id=new_secret)
+    document = await directory.read()
+    await directory.close()
+    assert [one.id for one in document.credentials] == [bootstrap.id]
+    assert document.version == 1
+
+
+async def test_a_key_counts_on_all_nodes_until_it_is_revoked_and_on_none_after(cluster: Cluster, database: str) -> None:
+    directory = open_directory(database, new_cluster_id=new_secret)
+    async with aiohttp.ClientSession() as session:
+
+        async def all_say(key: Key, expected: int) -> None:
+            async def said() -> bool:
+                return {await status(session, cluster, node, key) for node in range(3)} == {expected}
+
+            await eventually(said)
+
+        for number in range(3):
+            key = await add_admin(directory, number)
+            await all_say(key, 200)
+            await directory.apply([Revoke(credential_id=key.id, at_us=1)])
+            await all_say(key, 401)
+    await directory.close()
+
+
+async def test_a_caller_that_waits_on_any_node_is_sent_away(cluster: Cluster, database: str) -> None:
+    directory = open_directory(database, new_cluster_id=new_secret)
+    key = await add_admin(directory, 1)
+    headers: dict[str, str] = {"Authorization": f"Bearer {key.text}"}
+    body: dict[str, Any] = {"method": "cover_open", "timeout": "1m"}
+    async with aiohttp.ClientSession() as session:
+
+        async def counts() -> bool:
+            return all([await status(session, cluster, node, key) == 200 for node in range(3)])
+
+        await eventually(counts)
+
+        async def wait(node: int) -> int:
+            url = f"{cluster.nodes[node].url}/v1/devices/mute-{node}/commands"
+            async with session.post(url, json=body, headers=headers) as response:
+                return response.status
+
+        waiting = [asyncio.create_task(wait(node)) for node in range(3)]
+
+        async def parked() -> bool:
+            return await listed(session, cluster, headers) == 3
+
+        await eventually(parked)
+        await directory.apply([Revoke(credential_id=key.id, at_us=1)])
+        assert await asyncio.gather(*waiting) == [401, 401, 401]
+    await directory.close()
+
+
+async def listed(session: aiohttp.ClientSession, cluster: Cluster, headers: dict[str, str]) -> int:
+    async with session.get(f"{cluster.nodes[0].url}/v1/commands", headers=headers) as response:
+        return len((await response.json())["commands"])

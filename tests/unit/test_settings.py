@@ -1,0 +1,44 @@
+"""A slip in the name of a setting is an error: a node that starts with other settings than meant is a trap."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.settings import check_names, load_settings, variables
+
+
+@pytest.mark.parametrize(
+    ("slip", "hint"),
+    [
+        ("HOMING_STROE_URL", "did you mean HOMING_STORE_URL?"),
+        ("HOMING_STORE__URL", "did you mean HOMING_STORE_URL?"),
+        ("HOMING_API_HOSTZ", "did you mean HOMING_API_HOST?"),
+        ("HOMING_", ".env.example lists all of them"),
+        ("HOMING_WHATEVER_THIS_IS", ".env.example lists all of them"),
+        ("HOMING_TESTS", ".env.example lists all of them"),
+    ],
+)
+def test_a_name_that_is_none_is_refused_with_the_nearest_one(
+    slip: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(slip, "x")
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(_env_file=None)
+    assert str(refused.value) == f"{slip} is no setting; {hint}"
+
+
+def test_names_of_others_are_left_alone() -> None:
+    check_names(variables())
+    check_names(["PATH", "HOMINGS_STORE_URL", "homing_stroe_url", "HOMING_TEST_SERVICES", "HOMING_IMAGE"])
+
+
+@pytest.mark.parametrize("service", ["", "REDIS_", "A_B_"])
+def test_what_kubernetes_tells_of_its_services_is_left_alone(service: str) -> None:
+    prefix = f"HOMING_{service}"
+    check_names(
+        [
+            *(f"{prefix}SERVICE_HOST", f"{prefix}SERVICE_PORT", f"{prefix}SERVICE_PORT_HTTP", f"{prefix}PORT"),
+            *(f"{prefix}PORT_8080_TCP{rest}" for rest in ("", "_PROTO", "_PORT", "_ADDR")),
+        ]
+    )
