@@ -146,6 +146,7 @@ class Homing:
             open_commands=parts.open_commands,
             waiters=parts.waiters,
             queues=queues,
+            if_offline=parts.absence.defaults,
             counters=parts.counters,
             exposition=Exposition(
                 NodeMetrics(

@@ -19,6 +19,7 @@ from app.callbacks.waker import Waker
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.wakeups import Hearing
+from app.commands.absence import Absence
 from app.commands.expirer import Expirer
 from app.commands.invoker import Invoker
 from app.commands.left import LeftCommands
@@ -89,6 +90,7 @@ class Parts:
     waiters: Waiters
     waker: Waker
     invoker: Invoker
+    absence: Absence
     expirer: Expirer
     repeater: Repeater
     journal: Journal | None
@@ -158,8 +160,9 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
     hearing = Hearing(waker.wake, resubscribed, carried)
     cluster = adapters.open_cluster(hearing)
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
-    expirer = Expirer(store=store, open_commands=open_commands, clock=clock, node_id=info.node_id)
-    publisher = Publisher(mqtt=mqtt, profiles=profiles, observers=observers, carrier=spans)
+    absence = Absence(mqtt=mqtt, profiles=profiles, contradicted=lambda: canary.contradicted)
+    expirer = Expirer(store=store, open_commands=open_commands, clock=clock, node_id=info.node_id, tells=absence.tells)
+    publisher = Publisher(mqtt=mqtt, profiles=profiles, observers=observers, absence=absence, carrier=spans)
     invoker = Invoker(
         store=store,
         publisher=publisher,
@@ -240,6 +243,7 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
         Service("sweeper", sweeper.run),
         Service("adopter", adopter.run),
         Service("canary", canary.run),
+        Service("absence", absence.run),
     ]
     return Parts(
         membership=membership,
@@ -248,6 +252,7 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
         waiters=waiters,
         waker=waker,
         invoker=invoker,
+        absence=absence,
         expirer=expirer,
         repeater=repeater,
         journal=journal,

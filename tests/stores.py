@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+from app.core.clock import Clock
 from app.core.wakekey import WakeKey
 from app.store.redis.combiner import CombinerOptions
 from app.store.redis.store import RedisStateStore
@@ -18,11 +19,12 @@ def redis_store(
     budget: timedelta = timedelta(seconds=30),
     options: CombinerOptions | None = None,
     wake_key: WakeKey | None = None,
+    clock: Clock | None = None,
 ) -> RedisStateStore:
     """Not started yet. Patient: how soon it gives up is for the tests that are about that."""
     return RedisStateStore(
         url,
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         counters=Counter() if counters is None else counters,
         wake_key=wake_key or new_wake_key(),
         new_secret=new_secret,

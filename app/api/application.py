@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from app import __version__
-from app.api import health, problems, schemas
+from app.api import front, health, problems, schemas
 from app.api.dependencies import asker
 from app.api.hot import HotRoute
 from app.api.http import BytesResponse
@@ -39,7 +39,7 @@ DESCRIPTION: Final = (
 DOCUMENT: Final = "/openapi.json"
 GUARDED: Final = (commands.router, nodes.router, me.router)
 """Of these, no route answers a caller whom nobody knows."""
-ROUTERS: Final = (*GUARDED, health.router)
+ROUTERS: Final = (*GUARDED, front.router, health.router)
 
 
 class Application(FastAPI):
@@ -57,6 +57,8 @@ class Application(FastAPI):
             lifespan=lifespan,
             routes=[Route(DOCUMENT, self._document)],  # in front of FastAPI's, which writes it anew for each request
             redirect_slashes=False,
+            docs_url=None,  # FastAPI's pages load their scripts from elsewhere: ours are in front.py
+            redoc_url=None,
             telemetry={"tracing": False, "metrics": False, "logs": False},  # looks for its providers in every request
         )
         self._written = b""

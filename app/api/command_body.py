@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from app.commands.invoker import CommandRequest
+from app.core.command import IfOffline
 from app.core.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
 from app.core.errors import InvalidInputError
@@ -14,7 +15,7 @@ from app.core.identifiers import validate_idempotency_key, validate_method
 from app.core.payload import JsonValue
 from app.settings import Settings
 
-MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way")
+MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline")
 SHORTEST_TIMEOUT: Final = timedelta(milliseconds=1)
 
 _ALLOWED: Final = f"allowed: {', '.join(MEMBERS)}"
@@ -50,6 +51,7 @@ class CommandBody:
             timeout_given=given is not None,
             profile=profile,
             one_way=_flag(body, "one_way"),
+            if_offline=_if_offline(body.get("if_offline", _MISSING)),
             idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
         )
 
@@ -102,6 +104,17 @@ def _text(body: Mapping[str, JsonValue], name: str, default: str | None = None) 
     if default is None:
         raise InvalidInputError(name, "is missing; a string is needed")
     return default
+
+
+def _if_offline(value: object) -> IfOffline | None:
+    if value is _MISSING:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInputError("if_offline", f"is {_kind(value)}; allowed: {', '.join(IfOffline)}")
+    try:
+        return IfOffline(value)
+    except ValueError:
+        raise InvalidInputError("if_offline", f"{value[:32]!a} is none; allowed: {', '.join(IfOffline)}") from None
 
 
 def _flag(body: Mapping[str, JsonValue], name: str) -> bool:

@@ -14,8 +14,11 @@ from app.api.http import BytesResponse, headers_of
 from app.api.openapi import acts, problems_of
 from app.api.problems import problem
 from app.core.access.rules import Action
+from app.node import NodeState
 
 ALIVE: Final = b'{"status":"ok"}'
+NOT_READY: Final = "not_ready"
+"""The state of a node that would serve if all it needs were there."""
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 
 router = APIRouter(tags=["health"])
@@ -39,7 +42,8 @@ async def ready(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
         return BytesResponse(orjson.dumps({"state": health.state, "checks": health.checks}))
     away = [f"{name}: {said}" for name, said in health.checks.items() if said != "ok"]
     detail = "; ".join(away) or f"this node is {health.state}"
-    return problem(problems.NOT_READY, detail, state=health.state, checks=health.checks)
+    state = NOT_READY if health.state is NodeState.READY else health.state
+    return problem(problems.NOT_READY, detail, state=state, checks=health.checks)
 
 
 @router.get(

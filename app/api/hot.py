@@ -20,9 +20,9 @@ from app.api.http import BytesResponse, Serve, headers_of, read_body
 from app.api.parking import DismissedError, Parking
 from app.api.ports import Ports
 from app.api.preferences import Preference, read_preference
-from app.api.problems import problem
+from app.api.problems import ProblemType, problem
 from app.api.representation import command_json, json_or_none
-from app.commands.invoker import unsent_code
+from app.commands.invoker import error_of, unsent_code
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.deadlines import LearnedTimeouts
@@ -70,7 +70,7 @@ class HotRoute:
         try:
             response = await self.serve(device_id, scope, receive)
         except Exception as error:
-            await problems.answer_to(error, self._counters)(scope, receive, send)
+            await problems.answer_to(error, self._counters, scope.get("root_path", ""))(scope, receive, send)
             if problems.is_mistake(error):
                 raise
             return
@@ -100,11 +100,11 @@ class HotRoute:
                 command, dismissed = invocation.command, True
         extra = [(b"idempotent-replayed", b"true")] if invocation.replayed else []
         if command.state.final:
-            return _outcome(command, preference, extra)
+            return _outcome(scope, command, preference, extra)
         if dismissed or budget < longest:
             return _accepted(scope, command, preference, extra)
         detail = f"command {command.id} is past its deadline and the store did not say what became of it; read it later"
-        return problem(problems.NO_OUTCOME, detail, extra, command_id=command.id)
+        return problems.of_command(problems.NO_OUTCOME, detail, command, extra, root=scope.get("root_path", ""))
 
 
 def _media_type_refusal(headers: Mapping[bytes, bytes]) -> BytesResponse | None:
@@ -122,32 +122,44 @@ def _media_type_refusal(headers: Mapping[bytes, bytes]) -> BytesResponse | None:
     if media_type == b"application/json" or (media_type.startswith(b"application/") and media_type.endswith(b"+json")):
         return None
     shown = ascii(media_type[:64].decode("latin-1"))
-    return problem(problems.NOT_JSON, f"{shown} is not JSON; allowed: application/json, application/*+json", _ACCEPT)
+    return problem(
+        problems.NOT_JSON, f"{shown} is not JSON; allowed: {_ALLOWED}; add -H 'Content-Type: application/json'", _ACCEPT
+    )
 
 
-_ACCEPT: Final = [(b"accept", b"application/json, application/*+json")]
+_ALLOWED: Final = "application/json, application/*+json"
+_ACCEPT: Final = [(b"accept", _ALLOWED.encode())]
 
 
-def _outcome(command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]) -> BytesResponse:
+def _outcome(scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]) -> BytesResponse:
     """Outcomes are data, so a device's refusal is 200; but with 504 nothing was answered, with 503 nothing sent."""
     if preference.wait is not None:
         extra.append((b"preference-applied", Preference(wait=preference.wait).applied))
     if command.state is CommandState.TIMED_OUT:
-        detail = f"device {command.device_id} did not answer command {command.id} before its deadline"
-        return problem(problems.TIMED_OUT, detail, extra, command_id=command.id)
+        error = error_of(command)
+        detail = f"command {command.id} to {command.device_id} timed out: {error.get('message')}"
+        return problems.of_command(
+            problems.TIMED_OUT, detail, command, extra, root=scope.get("root_path", ""), known=error.get("known")
+        )
     if (code := unsent_code(command)) is not None:
         kind = problems.UNSENT_BY_CODE.get(code, problems.NOT_SENT)
-        again = "it is safe to send it again" if kind is problems.NOT_SENT else "nor will it when it is tried again"
-        detail = f"command {command.id} did not leave Homing; {again}"
-        return problem(kind, detail, extra, command_id=command.id, error=json_or_none(command.error))
+        detail = _why_unsent(command, kind)
+        error_text = json_or_none(command.error)
+        return problems.of_command(kind, detail, command, extra, root=scope.get("root_path", ""), error=error_text)
     return BytesResponse(command_json(command), headers=extra)
+
+
+def _why_unsent(command: Command, kind: ProblemType) -> str:
+    if kind is problems.NOT_LISTENING:
+        return f"{error_of(command)['message']}; nobody got command {command.id}, and it is safe to send it again"
+    again = "it is safe to send it again" if kind is problems.NOT_SENT else "nor will it when it is tried again"
+    return f"command {command.id} did not leave Homing; {again}"
 
 
 def _accepted(
     scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]
 ) -> BytesResponse:
-    root: str = scope.get("root_path", "")
-    extra.append((b"location", f"{root}/v1/commands/{command.id}".encode()))
+    extra.append(problems.location_of(command.id, scope.get("root_path", "")))
     if preference.applied:
         extra.append((b"preference-applied", preference.applied))
     return BytesResponse(command_json(command), status=202, headers=extra)

@@ -16,7 +16,7 @@ Described = dict[str, Any]
 
 FOR_ALL: Final = frozenset({"GET /v1/me"})
 """Operations that everybody may call who is known."""
-PUBLIC: Final = frozenset({"GET /healthz", "GET /readyz"})
+PUBLIC: Final = frozenset({"GET /", "GET /healthz", "GET /readyz"})
 """Operations that anybody may call."""
 SECURITY: Final = {
     "key": {"type": "http", "scheme": "bearer", "description": "An API key. A node that is open asks for none."}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from app.access.authority import Access
 from app.cluster.directory import NodeInfo
 from app.commands.invoker import Invoker
+from app.core.command import IfOffline
 from app.metrics import Exposition
 from app.node import Health, NodeState
 from app.observability import Counters, Fill
@@ -53,6 +54,8 @@ class Ports:
     """Callers that are parked here."""
     queues: Callable[[], Mapping[str, Fill]]
     """How full every bounded queue of this process is."""
+    if_offline: Callable[[], Mapping[str, IfOffline]]
+    """By profile, what a command does where nobody is subscribed and its caller does not say."""
     counters: Counters
     exposition: Exposition
     tracing: Tracing | None = None

@@ -18,7 +18,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
 from app.api.http import BODY_SECONDS, PROBLEM_JSON, BytesResponse, SlowBodyError
+from app.api.representation import command_json
+from app.commands.invoker import NO_SUBSCRIBER
 from app.core import errors
+from app.core.command import Command
 from app.core.payload import MAX_BYTES, MAX_DEPTH
 from app.observability import Counters
 
@@ -61,7 +64,8 @@ TOO_MANY_CONNECTIONS: Final = ProblemType(
 NOT_SENT: Final = ProblemType("not-sent", "The command was not sent", 503, retry_after=1)
 NO_OUTCOME: Final = ProblemType("outcome-unknown", "The outcome could not be learned in time", 503, retry_after=1)
 NOT_READY: Final = ProblemType("not-ready", "This node cannot serve now", 503, retry_after=1)
-TIMED_OUT: Final = ProblemType("timed-out", "The device did not answer before the deadline", 504)
+NOT_LISTENING: Final = ProblemType("device-not-listening", "Nobody is subscribed to the device's command topic", 409)
+TIMED_OUT: Final = ProblemType("timed-out", "No answer came before the deadline", 504)
 UNAVAILABLE: Final = ProblemType("unavailable", "Something this node needs is away", 503, retry_after=1)
 ACCESS_STORE_AWAY: Final = ProblemType("access-store-away", "The access directory is away", 503, retry_after=1)
 
@@ -124,8 +128,9 @@ _CHALLENGE: Final = ((b"www-authenticate", b'Bearer realm="homing"'),)
 
 UNSENT_BY_CODE: Final[Mapping[str, ProblemType]] = MappingProxyType(
     {one.code: BY_ERROR[one] for one in (errors.UnpublishableError, errors.PacketTooLargeError)}
+    | {NO_SUBSCRIBER: NOT_LISTENING}
 )
-"""What is wrong with a command that can never be sent, by the error code on its record."""
+"""What is wrong with an unsent command, by the error code on its record; NOT_SENT for any other."""
 
 UNREADABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -157,7 +162,32 @@ def problem(
     return BytesResponse(body, status=kind.status, content_type=PROBLEM_JSON, headers=all_headers)
 
 
-def of_error(error: errors.HomingError) -> Response:
+def of_command(
+    kind: ProblemType,
+    detail: str,
+    command: Command,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    *,
+    root: str = "",
+    **facts: object,
+) -> BytesResponse:
+    """The problem with a command that is on record: with the command, and where to read it."""
+    return problem(
+        kind,
+        detail,
+        [*headers, location_of(command.id, root)],
+        command_id=command.id,
+        command=orjson.Fragment(command_json(command)),
+        **facts,
+    )
+
+
+def location_of(command_id: str, root: str) -> tuple[bytes, bytes]:
+    """The header that tells where to read a command; `root` is the path below which the API is served."""
+    return b"location", f"{root}/v1/commands/{command_id}".encode()
+
+
+def of_error(error: errors.HomingError, root: str = "") -> Response:
     """The problem that an error of ours is to a caller."""
     kind = BY_ERROR.get(type(error), INTERNAL)
     detail = str(error) if kind is not INTERNAL else "the request could not be served"
@@ -169,18 +199,21 @@ def of_error(error: errors.HomingError) -> Response:
         detail = f"body: {reason}"
         faults = [{"field": "body", "reason": reason}]
     state = error.state if isinstance(error, errors.CommandFinishedError) else None
+    command = getattr(error, "command", None)
+    if isinstance(command, Command):
+        return of_command(kind, detail, command, root=root, errors=faults)
     headers = _CHALLENGE if isinstance(error, errors.UnauthenticatedError) else ()
     if isinstance(error, errors.RateLimitError):
         kind = replace(kind, retry_after=ceil(error.retry_after))
     return problem(kind, detail, headers, command_id=getattr(error, "command_id", None), state=state, errors=faults)
 
 
-def answer_to(error: Exception, counters: Counters) -> Response:
-    """What a caller is told whose request ended with this error."""
+def answer_to(error: Exception, counters: Counters, root: str = "") -> Response:
+    """What a caller is told whose request ended with this error; `root` is the path below which the API is served."""
     match error:
         case errors.HomingError():
             counters[f"refused.{BY_ERROR.get(type(error), INTERNAL).slug}"] += 1
-            return of_error(error)
+            return of_error(error, root)
         case SlowBodyError():
             return problem(SLOW_BODY, f"the body did not arrive within {BODY_SECONDS:g} seconds")
         case ClientDisconnect():
@@ -197,8 +230,8 @@ def is_mistake(error: Exception) -> bool:
 def install(application: FastAPI, counters: Counters, routes: Callable[[], Iterable[BaseRoute]]) -> None:
     """Answer every error of the application, which has these routes, with a problem."""
 
-    async def answer(_request: Request, error: Exception) -> Response:
-        return answer_to(error, counters)
+    async def answer(request: Request, error: Exception) -> Response:
+        return answer_to(error, counters, request.scope.get("root_path", ""))
 
     async def http_exception(request: Request, error: Exception) -> Response:
         return _of_framework(request, error, routes())

@@ -61,8 +61,10 @@ def _members(command: Command) -> dict[str, Any]:
         "received_by": command.received_by,
         "forwarded": command.forwarded,
         "late": None if command.late is None else orjson.Fragment(_RECEIVED_AT.sub(_readable, command.late)),
-        "progress": json_or_none(command.progress),
+        "progress": None if command.state.final else json_or_none(command.progress),
+        "last_progress": json_or_none(command.progress) if command.state.final else None,
         "profile": command.profile,
+        "if_offline": command.if_offline,
     }
 
 

@@ -6,13 +6,13 @@ Responses do not go through these models: results and parameters are JSON alread
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema, models_json_schema
 
 from app.core import identifiers
-from app.core.command import CommandState
+from app.core.command import CommandState, IfOffline
 from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
 from app.store.rules import CURSOR
@@ -61,8 +61,24 @@ class CommandBody(_Model):
         None
     )
     one_way: Annotated[
-        bool, Field(description="The device does not answer: the command succeeds when the MQTT broker has it.")
+        bool,
+        Field(
+            description=(
+                "The device does not answer: the command succeeds when the MQTT broker has it, unless it says that "
+                "nobody is subscribed."
+            )
+        ),
     ] = False
+    if_offline: Annotated[
+        IfOffline | SkipJsonSchema[None],
+        Field(
+            description=(
+                "What to do when the MQTT broker says that nobody is subscribed to the device's topic. `fail`: the "
+                "command is unsent, at once (`409`). `send`: wait for an answer until the deadline. When left out, "
+                "`fail` where the broker has been seen to tell, else `send`."
+            )
+        ),
+    ] = None
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -101,11 +117,25 @@ class SendHeaders(BaseModel):
     ] = None
 
 
+class Known(BaseModel):
+    """How far a command is known to have come when it timed out. null is what is not known."""
+
+    published: Annotated[bool | None, Field(description="Whether it was handed over to the MQTT broker.")]
+    acknowledged: Annotated[
+        bool | None, Field(description="Whether the broker acknowledged it; with QoS 0 it does not say.")
+    ]
+    acknowledged_at: Instant | None
+    subscribers: Annotated[
+        Literal["some", "none", "unknown"], Field(description="Whether anybody was subscribed to its topic.")
+    ]
+
+
 class CommandError(BaseModel):
     """Why a command did not succeed."""
 
     code: Annotated[JsonValue, Field(description="A word of Homing (`timed_out`, `not_sent`), or the device's code.")]
     message: str
+    known: Annotated[Known | None, Field(description="Of a command that has timed out.")] = None
 
 
 class LateResponse(_Model):
@@ -137,8 +167,12 @@ class Command(_Model):
     received_by: Annotated[str | None, Field(description="The node to which the broker gave the response.")]
     forwarded: Annotated[bool, Field(description="Whether the response came in on another node than the home node.")]
     late: LateResponse | None
-    progress: Annotated[JsonValue, Field(description="The latest progress report of the device.")]
+    progress: Annotated[
+        JsonValue, Field(description="The latest progress report of the device; null once there is an outcome.")
+    ]
+    last_progress: Annotated[JsonValue, Field(description="The last progress report before the outcome.")]
     profile: str
+    if_offline: Annotated[IfOffline, Field(description="What it does when nobody is subscribed to its topic.")]
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -159,7 +193,9 @@ class Command(_Model):
                     "forwarded": True,
                     "late": None,
                     "progress": None,
+                    "last_progress": None,
                     "profile": "dji",
+                    "if_offline": "fail",
                 }
             ]
         }
@@ -167,7 +203,10 @@ class Command(_Model):
 
 
 class CommandPage(_Model):
-    """Commands, newest first. A page may be short, or empty, without being the last."""
+    """Commands, newest first.
+
+    A page may be short, or empty, without being the last: one of a state looks at 2,000 commands, or for 50 ms.
+    """
 
     commands: list[Command]
     cursor: Annotated[
@@ -198,6 +237,10 @@ class Self(_Model):
     pending: Annotated[int, Field(description="Open commands whose home it is.")]
     waiters: Annotated[int, Field(description="Callers that wait on it.")]
     queues: Annotated[dict[str, Queue], Field(description="How full each bounded queue is.")]
+    if_offline: Annotated[
+        dict[str, IfOffline],
+        Field(description="By profile, what a command does where nobody is subscribed and its caller does not say."),
+    ]
     counters: Annotated[dict[str, int], Field(description="What happened since its start, under stable names.")]
 
 
@@ -224,6 +267,7 @@ class Nodes(_Model):
                         "pending": 0,
                         "waiters": 0,
                         "queues": {"pending": {"size": 0, "bound": 20000}},
+                        "if_offline": {"dji": "fail", "homing": "fail"},
                         "counters": {"response.local": 12},
                     },
                 }
@@ -258,6 +302,15 @@ class Me(_Model):
     )
 
 
+class Index(_Model):
+    """What this is, and where everything is."""
+
+    name: Annotated[str, Field(examples=["homing"])]
+    version: str
+    node_id: str
+    links: Annotated[dict[str, str], Field(examples=[{"docs": "/docs", "commands": "/v1/commands"}])]
+
+
 class Alive(_Model):
     """The process runs."""
 
@@ -289,6 +342,8 @@ class Problem(BaseModel):
     status: int
     detail: str
     command_id: Annotated[str | None, Field(description="The command it is about.")] = None
+    command: Annotated[Command | None, Field(description="That command, where it is known; also at `Location`.")] = None
+    known: Annotated[Known | None, Field(description="How far a command came that has timed out.")] = None
     state: Annotated[str | None, Field(description="The state of that command, or of the node.")] = None
     error: Annotated[CommandError | None, Field(description="Why the command was not sent.")] = None
     errors: Annotated[list[Fault] | None, Field(description="Which values are wrong.")] = None

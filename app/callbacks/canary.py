@@ -18,7 +18,7 @@ from app.cluster.wakeups import WakeUps
 from app.core.clock import Clock
 from app.core.errors import InvalidInputError, PublishRefusedError, UnavailableError
 from app.core.identifiers import validate_node_id
-from app.core.messages import Publication
+from app.core.messages import Publication, Receipt
 from app.mqtt.base import MqttClient
 from app.observability import Counters
 
@@ -72,6 +72,7 @@ class Canary:
         self._interval = max(EVERY_SECONDS, len(self._topics) / MOST_A_SECOND)
         self._flying: dict[str, _Flying] = {}
         self._unproven = set(self._topics)
+        self._unmatched: set[str] = set()
         self._lost: dict[str, _Flying] = {}
         self._strained_since: float | None = None
         self._due = 0.0
@@ -83,6 +84,11 @@ class Canary:
     def topics(self) -> Sequence[str]:
         """Where canaries of all nodes are sent to."""
         return self._topics
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the broker says that nobody is subscribed to a topic to which this node is: it cannot be believed."""
+        return bool(self._unmatched)
 
     @property
     def health(self) -> str:
@@ -119,6 +125,7 @@ class Canary:
     def begin_again(self) -> None:
         """Start from nothing, with another session."""
         self._unproven = set(self._topics)
+        self._unmatched.clear()
         self._lost.clear()
         self.forget()
 
@@ -169,10 +176,12 @@ class Canary:
     def _send(self, topic: str) -> None:
         secret = self._new_secret()
 
-        def settled(puback: asyncio.Future[None]) -> None:
+        def settled(puback: asyncio.Future[Receipt]) -> None:
+            error = None if puback.cancelled() else puback.exception()
+            if error is None and not puback.cancelled():
+                self._note(topic, puback.result())  # also of one that has come home before its PUBACK
             if secret not in self._flying:
                 return
-            error = None if puback.cancelled() else puback.exception()
             if error is None and not puback.cancelled():
                 self._flying[secret] = _Flying(topic, self._clock.monotonic())
                 return
@@ -187,6 +196,12 @@ class Canary:
         self._counters["canary.sent"] += 1
         self._flying[secret] = _Flying(topic, None)
         puback.add_done_callback(settled)
+
+    def _note(self, topic: str, receipt: Receipt) -> None:
+        if receipt is Receipt.UNMATCHED:
+            self._unmatched.add(topic)
+        else:
+            self._unmatched.discard(topic)
 
     def _refused(self, topic: str) -> None:
         """The broker does not let this node write there: nothing is known of that subscription."""

@@ -15,7 +15,7 @@ import structlog
 
 from app.callbacks.pending import Pending
 from app.core.callback import Answer, Registration
-from app.core.messages import Publication
+from app.core.messages import Publication, Receipt
 from app.core.routing import Outcome, Recorded
 from app.observability import Counters
 
@@ -49,7 +49,7 @@ class Observer:
     def refused(self, registration: Registration, opened_at: float, error: BaseException) -> None:
         """The store did not take a command."""
 
-    def published(self, command_id: str, publication: Publication, puback: asyncio.Future[None]) -> None:
+    def published(self, command_id: str, publication: Publication, puback: asyncio.Future[Receipt]) -> None:
         """A command was handed over to the broker's connection; `puback` is done when the broker has it."""
 
     def unsent(self, command_id: str, error: BaseException) -> None:
@@ -57,6 +57,9 @@ class Observer:
 
     def unconfirmed(self, command_id: str) -> None:
         """A command left, and nobody knows whether the broker has it."""
+
+    def unmatched(self, command_id: str) -> None:
+        """The broker took a command, and nobody was subscribed to its topic."""
 
     def unpromised(self, topic: str) -> None:
         """A message came with QoS 0, for which nothing is promised."""
@@ -99,6 +102,7 @@ class Observers:
         self.published = self._listeners(Observer.published)
         self.unsent = self._listeners(Observer.unsent)
         self.unconfirmed = self._listeners(Observer.unconfirmed)
+        self.unmatched = self._listeners(Observer.unmatched)
         self.unpromised = self._listeners(Observer.unpromised)
         self.recorded = self._listeners(Observer.recorded)
         self.unrecorded = self._listeners(Observer.unrecorded)

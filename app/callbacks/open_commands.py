@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator
 
@@ -13,6 +12,7 @@ from app.core.clock import Clock
 from app.core.command import Command
 from app.core.errors import CapacityError
 from app.core.routing import Outcome
+from app.mqtt.base import Puback
 from app.observability import Fill
 
 
@@ -74,7 +74,7 @@ class OpenCommands:
         pending.about(command)
         pending.registered_at = self._clock.monotonic()
 
-    def published(self, pending: Pending, size: int, puback: asyncio.Future[None]) -> None:
+    def published(self, pending: Pending, size: int, puback: Puback) -> None:
         """Note that it was handed over to the broker's connection; `size` of its payload in bytes.
 
         `puback` is cancelled when the command is closed, so that one that still waits there does not leave.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from app.core.command import Command, CommandState
+from app.core.command import Command, CommandState, IfOffline
+from app.core.messages import Receipt
+from app.core.reach import NEVER_LEFT, NOTHING_KNOWN, Reach
 from app.core.reception import Reception
 from app.core.routing import Outcome
+from app.mqtt.base import Puback
 
 
 class Pending:
@@ -27,6 +28,7 @@ class Pending:
         "device_id",
         "error",
         "finished_us",
+        "if_offline",
         "method",
         "one_way",
         "opened_at",
@@ -52,6 +54,7 @@ class Pending:
     finished_us: int
     error: bytes | None
     one_way: bool
+    if_offline: IfOffline
 
     def __init__(self, opened_at: float, command: Command | None = None) -> None:
         """`command` is one that is on record already."""
@@ -67,7 +70,7 @@ class Pending:
         self.record_seconds: float | None = None
         self.request_bytes: int | None = None
         self.attempt = 1
-        self.puback: asyncio.Future[None] | None = None
+        self.puback: Puback | None = None
         """Of its publish, which may still wait for room in the broker's window."""
         self.state = CommandState.PENDING
         """The outcome, once it is known here."""
@@ -87,6 +90,7 @@ class Pending:
         self.method = command.method
         self.profile = command.profile
         self.one_way = command.one_way
+        self.if_offline = command.if_offline
         self.created_us = command.created_at
         self.deadline_us = command.deadline
 
@@ -100,6 +104,27 @@ class Pending:
         self.received_by = outcome.received_by
         self.reception = outcome.reception
         self.error = outcome.error
+
+    def reach(self, *, tells: bool) -> Reach:
+        """How far it came, as far as it is known here; `tells` is whether its broker says when nobody is subscribed."""
+        puback = self.puback
+        if puback is None:
+            return NOTHING_KNOWN
+        if not puback.left:
+            return NEVER_LEFT
+        if not puback.done() or puback.cancelled() or puback.exception() is not None:
+            return Reach(published=True, acknowledged=False)
+        receipt = puback.result()
+        if receipt is Receipt.UNACKNOWLEDGED:
+            return Reach(published=True)
+        subscribed = False if receipt is Receipt.UNMATCHED else (True if tells else None)
+        return Reach(published=True, acknowledged=True, subscribed=subscribed, acknowledged_at=self._acknowledged_us())
+
+    def _acknowledged_us(self) -> int | None:
+        """On the store's clock, late by less than the store took for the registration."""
+        if self.acknowledged_at is None:
+            return None
+        return self.created_us + round((self.acknowledged_at - self.opened_at) * 1_000_000)
 
     def withdraw(self) -> None:
         """Take its publish out of the queue for the broker, if it still waits there."""

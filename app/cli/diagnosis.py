@@ -107,6 +107,7 @@ def about_broker(facts: BrokerFacts, version: str) -> Iterator[Diagnosis]:
     yield _shared(facts)
     if version == "5":
         yield _receive_maximum(facts)
+    yield _absence(facts)
     yield _queues(facts)
     yield _dropped(facts)
 
@@ -240,6 +241,22 @@ def _receive_maximum(facts: BrokerFacts) -> Diagnosis:
             Level.WARN, "Receive Maximum", seen, "More wait their turn. Mosquitto: max_inflight_messages 1000."
         )
     return _broker(Level.OK, "Receive Maximum", seen)
+
+
+def _absence(facts: BrokerFacts) -> Diagnosis:
+    subject = "absent devices"
+    if facts.listened is None:
+        return _broker(Level.OK, subject, "not told (MQTT 3.1.1): commands to them wait for their deadline")
+    if not facts.listened:
+        return _broker(Level.OK, subject, "the broker says that nobody is subscribed")
+    where = ", ".join(facts.listened)
+    return _broker(
+        Level.WARN,
+        subject,
+        f"the broker does not say that nobody is subscribed to {where}",
+        "Somebody listens to everything there, or the broker never tells: commands to absent devices wait for their "
+        "deadline.",
+    )
 
 
 def _queues(facts: BrokerFacts) -> Diagnosis:

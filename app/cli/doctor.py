@@ -61,8 +61,8 @@ def _needs(settings: Settings, run_id: str) -> Needs:
     nobody = {"device_id": f"homing-doctor-{run_id}", "method": "doctor", "id": run_id}
     reads = sorted({response.topic.filter() for one in profiles for response in one.responses})
     notices = f"{NOTICES}/doctor-{run_id}"
-    writes = (one.request.topic.render(**nobody) for one in profiles)
-    return Needs(writes=[*writes, *canary_topics(reads), notices], reads=[*reads, notices])
+    absent = [one.request.topic.render(**nobody) for one in profiles]
+    return Needs(writes=[*absent, *canary_topics(reads), notices], absent=absent, reads=[*reads, notices])
 
 
 def _print(diagnoses: Sequence[Diagnosis]) -> None:

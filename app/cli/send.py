@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MARGIN: Final = timedelta(seconds=10)
 """How much longer than the command's timeout we wait for the HTTP answer."""
+FIRST_WAIT: Final = "wait=1"
+"""Most commands are answered within a second. Of the others the node says by then which they are, so that whoever
+interrupts the wait can be told."""
 LOOK_AGAIN: Final = 0.3
 """Seconds between two looks at a command that the node answered before it had an outcome."""
 
@@ -41,6 +45,13 @@ STATUSES: Final[Mapping[int, Exit]] = {
 }
 
 
+class IfOffline(StrEnum):
+    """What to do when nobody is subscribed to the device's topic."""
+
+    FAIL = "fail"
+    SEND = "send"
+
+
 class Output(StrEnum):
     """How the outcome is printed."""
 
@@ -48,7 +59,7 @@ class Output(StrEnum):
     JSON = "json"
 
 
-def send(
+def send(  # noqa: PLR0913 - each is something that people type
     device: Annotated[str, typer.Argument(help="The device id, such as dock-1.", show_default=False)],
     method: Annotated[str, typer.Argument(help="What it is to do, such as cover_open.", show_default=False)],
     *,
@@ -58,6 +69,10 @@ def send(
     json_params: Annotated[str | None, typer.Option("--json", metavar="OBJECT", help="All params as JSON.")] = None,
     timeout: Annotated[str | None, typer.Option(help="Such as 500ms, 10s, 1.5m. The node decides if absent.")] = None,
     profile: Annotated[str | None, typer.Option(help="Device profile. The node decides if absent.")] = None,
+    one_way: Annotated[bool, typer.Option("--one-way", help="The device does not answer; the broker has to.")] = False,
+    if_offline: Annotated[
+        IfOffline | None, typer.Option(help="When nobody is subscribed: fail at once, or send and wait.")
+    ] = None,
     no_wait: Annotated[bool, typer.Option("--async", help="Print the command's id and do not wait.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it joins the first command.")] = None,
     node: Annotated[
@@ -68,7 +83,8 @@ def send(
     """Send a command to a device and wait for its outcome. HOMING_KEY holds the API key, where the node asks for one.
 
     Exit code: 0 succeeded (or accepted, with --async), 1 the device refused or failed, 2 wrong input, 3 timed out,
-    4 cancelled, 5 not sent (broker or store away, or a limit reached), 6 no node there, 7 the node answered strangely.
+    4 cancelled, 5 not sent (nobody is subscribed, broker or store away, or a limit reached), 6 no node there, 7 the
+    node answered strangely, 130 interrupted.
     """
     from app.cli.client import NodeClient, NodeUnreachableError
     from app.core.errors import InvalidInputError
@@ -79,22 +95,39 @@ def send(
         body["timeout"] = format_duration(_duration(timeout))
     if profile is not None:
         body["profile"] = profile
-    headers = {"Prefer": "respond-async"} if no_wait else {}
+    if one_way:
+        body["one_way"] = True
+    if if_offline is not None:
+        body["if_offline"] = if_offline.value
+    headers = {"Prefer": "respond-async" if no_wait else FIRST_WAIT}
     if idempotency_key is not None:
         headers["Idempotency-Key"] = _header(idempotency_key)
     patience = ((_duration(timeout) if timeout else timedelta(hours=1)) + MARGIN).total_seconds()
+    url = node or _default_node()
+    identity: str | None = None
     try:
+        client = NodeClient(url, os.environ.get(KEY))
         validate_device_id(device)  # a wrong one would change the path, and the node could not tell what was meant
-        client = NodeClient(node or _default_node(), os.environ.get(KEY))
         with _spinner(f"{method} on {device}"):
             answer = client.post_command(device, body, headers, patience)
             if answer.status == HTTPStatus.ACCEPTED and not no_wait:
-                answer = _look_until_final(client, str(answer.body.get("id")), patience)
+                identity = str(answer.body.get("id"))
+                answer = _look_until_final(client, identity, patience)
     except InvalidInputError as error:
         raise Stop(str(error), Exit.USAGE) from None
     except NodeUnreachableError as error:
         raise Stop(str(error), Exit.UNREACHABLE) from None
+    except KeyboardInterrupt:
+        raise Stop(_interrupted(url.rstrip("/"), device, identity), Exit.INTERRUPTED) from None
     _report(answer.status, answer.body, answer.problem, output)
+
+
+def _interrupted(url: str, device: str, identity: str | None) -> str:
+    """The command goes on, whoever stops waiting for it."""
+    if identity is None:
+        path = f"/v1/devices/{quote(device, safe='')}/commands"
+        return f"interrupted before the node said which command it is; it may go on: curl {url}{path}"
+    return f"still open: {identity}; it goes on, and every node can tell: curl {url}/v1/commands/{identity}"
 
 
 def parse_params(pairs: Sequence[str], json_params: str | None) -> dict[str, Any]:
@@ -175,13 +208,14 @@ def _look_until_final(client: NodeClient, command_id: str, patience: float) -> A
 
 
 def _report(status: int, body: dict[str, Any], problem: str, output: Output) -> None:
-    state = body.get("state")
+    command = body.get("command") if status >= HTTPStatus.BAD_REQUEST else body
+    state = command.get("state") if isinstance(command, dict) else None
     code = OUTCOMES.get(
         str(state), Exit.OK if status < HTTPStatus.BAD_REQUEST else STATUSES.get(status, _client_or_server(status))
     )
     if output is Output.JSON:
         out.print(json.dumps(body), markup=False)
-    elif state is None:
+    elif status >= HTTPStatus.BAD_REQUEST or state is None:
         raise Stop(problem, code)
     else:
         for line in lines_of(body):
@@ -193,9 +227,19 @@ def _client_or_server(status: int) -> Exit:
     return Exit.USAGE if status < HTTPStatus.INTERNAL_SERVER_ERROR else Exit.UNEXPECTED
 
 
+def _how(command: dict[str, Any]) -> str:
+    """How long it took, and where the answer came in."""
+    try:
+        began, ended = (datetime.fromisoformat(command[name]) for name in ("created_at", "finished_at"))
+    except (KeyError, TypeError, ValueError):
+        return ""
+    by = command.get("received_by")
+    return f" in {(ended - began) // timedelta(milliseconds=1)} ms" + (f" (answer came in on {by})" if by else "")
+
+
 def lines_of(command: dict[str, Any]) -> list[str]:
     """A command and its outcome for people."""
-    lines = [f"{command.get('method')} on {command.get('device_id')}: {command.get('state')}"]
+    lines = [f"{command.get('method')} on {command.get('device_id')}: {command.get('state')}{_how(command)}"]
     error = command.get("error")
     if isinstance(error, dict):
         lines.append(f"  error   {error.get('code')}: {error.get('message')}")

@@ -18,10 +18,12 @@ from typing import Any, Final
 import structlog
 import uvicorn
 
+from app import __version__
 from app.api.door import TICK_SECONDS, Door, Limits
 from app.api.hosts import Hosts, is_loopback
 from app.cli.http_protocol import bounded
 from app.cli.open_files import allow_open_files
+from app.core.addresses import shown_address
 from app.core.errors import ConfigurationError, HomingError
 from app.main import Homing, open_adapters
 from app.observability import Counters
@@ -113,8 +115,10 @@ class _Server(uvicorn.Server):
         drain: Callable[[], Coroutine[Any, Any, None]],
         dismiss_callers: Callable[[], None],
         door: Door,
+        settings: Settings,
     ) -> None:
         super().__init__(config)
+        self._settings = settings
         self._drain = drain
         self._door = door
         self._dismiss_callers = dismiss_callers
@@ -141,7 +145,14 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         for listener in sockets or ():
-            structlog.get_logger().info("http_listens", url=url_of(listener))
+            structlog.get_logger().info(
+                "http_listens",
+                url=url_of(listener),
+                version=__version__,
+                store=shown_address(self._settings.store.url),
+                broker=shown_address(self._settings.mqtt.url),
+                profile=self._settings.profile,
+            )
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS == 0:
@@ -177,6 +188,7 @@ class NodeServer:
             homing.drain,
             homing.application.parking.dismiss,
             self.door,
+            settings,
         )
 
     def fail(self, error: BaseException) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
 import structlog
 
 from app.callbacks.open_commands import OpenCommands
+from app.callbacks.pending import Pending
 from app.core.clock import Clock
 from app.core.command import CommandState
 from app.core.errors import CommandNotFoundError, IllegalTransitionError, UnavailableError, UnreadableRecordError
+from app.core.reach import timed_out
 from app.core.routing import Outcome
 from app.store.commands import CommandWriter
 from app.store.rules import NO_RESPONSE
@@ -34,7 +37,17 @@ class Expirer:
     At a deadline the same compare-and-set runs as for a response; whoever loses takes the winner's outcome.
     """
 
-    def __init__(self, *, store: CommandWriter, open_commands: OpenCommands, clock: Clock, node_id: str) -> None:
+    def __init__(
+        self,
+        *,
+        store: CommandWriter,
+        open_commands: OpenCommands,
+        clock: Clock,
+        node_id: str,
+        tells: Callable[[str], bool] = lambda _profile: False,
+    ) -> None:
+        """`tells` is whether the broker says that nobody is subscribed to a command of this profile."""
+        self._tells = tells
         self._store = store
         self._open_commands = open_commands
         self._clock = clock
@@ -45,13 +58,17 @@ class Expirer:
 
     def keep(self, command_id: str, timeout: timedelta) -> None:
         """Time the command out after `timeout` from now, unless it is closed by then."""
-        self._push(
-            _Due(self._clock.monotonic() + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, NO_RESPONSE)
-        )
+        self._push(_Due(self._clock.monotonic() + timeout.total_seconds(), command_id, CommandState.TIMED_OUT, None))
 
     async def end(self, command_id: str, state: CommandState, error: bytes | None = None) -> Outcome | None:
-        """End the command now; when the store is away, None, and it is ended as soon as the store is back."""
-        if (pending := self._open_commands.get(command_id)) is not None:
+        """End the command now; when the store is away, None, and it is ended as soon as the store is back.
+
+        Without an error one that has timed out gets what is known of it.
+        """
+        pending = self._open_commands.get(command_id)
+        if state is CommandState.TIMED_OUT and error is None:
+            error = self._what_is_known(pending)
+        if pending is not None:
             pending.withdraw()
         try:
             finished = await self._store.finish(command_id, state, self._node_id, error)
@@ -69,6 +86,11 @@ class Expirer:
         else:
             self._open_commands.complete(finished.outcome)
         return finished.outcome
+
+    def _what_is_known(self, pending: Pending | None) -> bytes:
+        if pending is None or not pending.registered:
+            return NO_RESPONSE
+        return timed_out(pending.reach(tells=self._tells(pending.profile)))
 
     async def run(self) -> None:
         """End what is due, until cancelled."""

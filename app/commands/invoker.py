@@ -19,7 +19,7 @@ from app.commands.expirer import Expirer
 from app.commands.publisher import Publisher
 from app.core.callback import Expectation, Registration
 from app.core.clock import IdFactory
-from app.core.command import Command, CommandState
+from app.core.command import Command, CommandState, IfOffline
 from app.core.errors import (
     CapacityError,
     HomingError,
@@ -30,6 +30,7 @@ from app.core.errors import (
     UnpublishableError,
 )
 from app.core.identifiers import command_id
+from app.core.messages import Receipt
 from app.core.payload import JsonValue
 from app.core.profile import DeviceProfile, to_json
 from app.core.routing import Outcome
@@ -50,6 +51,8 @@ class CommandRequest:
     idempotency_key: str | None = None
     timeout_given: bool = True
     """Whether the caller gave it. The node's own choice is no part of the body: another node may choose otherwise."""
+    if_offline: IfOffline | None = None
+    """None leaves it to the node."""
 
 
 Again = Callable[[], Awaitable["Invocation | None"]]
@@ -194,8 +197,8 @@ class Invoker:
         except BaseException as error:
             self._forget(identity, waiter)
             self._tell_unsent(identity, error)
-            await self._expirer.end(identity, CommandState.UNSENT, not_sent(error))
-            _name(identity, error)
+            outcome = await self._expirer.end(identity, CommandState.UNSENT, not_sent(error))
+            _name(identity, error, command if outcome is None else with_outcome(command, outcome))
             raise
         return Invocation(command, self._waiters, waiter)
 
@@ -249,6 +252,7 @@ class Invoker:
             idempotency_key=request.idempotency_key,
             fingerprint=_fingerprint(request) if request.idempotency_key is not None else "",
             trace=None if carrier is None else carrier.context(),
+            if_offline=request.if_offline or self._publisher.absence.default(profile.name),
         )
 
     def _join(self, command: Command, request: CommandRequest, timeout: timedelta, *, park: bool) -> Invocation:
@@ -271,14 +275,16 @@ class Invoker:
             raise
         except InvalidInputError as error:  # a value of the command that no topic name can hold
             raise UnpublishableError(error.field, error.reason) from error
-        puback.add_done_callback(partial(self._after_puback, pending))
+        puback.add_done_callback(partial(self._after_puback, pending, publication.topic))
         self._open_commands.published(pending, len(publication.payload), puback)
 
-    def _after_puback(self, pending: Pending, puback: asyncio.Future[None]) -> None:
+    def _after_puback(self, pending: Pending, topic: str, puback: asyncio.Future[Receipt]) -> None:
         if puback.cancelled():  # the command is closed
             return
         identity = pending.command_id
         match puback.exception():
+            case None if puback.result() is Receipt.UNMATCHED:
+                self._after_no_subscriber(pending, topic)
             case None:
                 self._open_commands.acknowledged(pending)
                 if pending.one_way:
@@ -290,6 +296,17 @@ class Invoker:
             case error:
                 self._tell_unsent(identity, error)
                 self._later(self._expirer.end(identity, CommandState.UNSENT, not_sent(error)))
+
+    def _after_no_subscriber(self, pending: Pending, topic: str) -> None:
+        """Nobody got it. A device that the broker does not count may have it nevertheless: its answer comes first."""
+        self._publisher.absence.told(pending.profile)
+        for tell in self._observers.unmatched:
+            tell(pending.command_id)
+        if pending.one_way or pending.if_offline is IfOffline.FAIL:
+            error = no_subscriber(topic, pending.profile)
+            self._later(self._expirer.end(pending.command_id, CommandState.UNSENT, error))
+        else:
+            self._open_commands.acknowledged(pending)
 
     def _tell_unsent(self, identity: str, error: BaseException) -> None:
         for tell in self._observers.unsent:
@@ -324,14 +341,25 @@ SHORTEST: Final = timedelta(milliseconds=1)
 CANCELLED = to_json({"code": "cancelled", "message": "a caller cancelled the command"})
 
 
-def _name(identity: str, error: BaseException) -> None:
+def _name(identity: str, error: BaseException, command: Command | None = None) -> None:
     """Tell the caller which command to look for."""
     if isinstance(error, UnavailableError | UnpublishableError):
         error.command_id = identity
+        error.command = command
 
 
 NOT_SENT: Final = "not_sent"
 """Error code of a command that did not leave, and may when it is tried again."""
+
+
+NO_SUBSCRIBER: Final = "no_subscriber"
+"""Error code of a command that the broker took when nobody was subscribed to its topic."""
+
+
+def no_subscriber(topic: str, profile: str) -> bytes:
+    """The error of such a command, as its record has it."""
+    reason = f"nobody is subscribed to {topic}: the device is not connected, or does not speak profile {profile}"
+    return to_json({"code": NO_SUBSCRIBER, "message": reason})
 
 
 def not_sent(error: BaseException) -> bytes:
@@ -342,11 +370,16 @@ def not_sent(error: BaseException) -> bytes:
 
 
 def unsent_code(command: Command) -> str | None:
-    """Why the command is unsent: NOT_SENT or the code of an UnpublishableError; None when it is not."""
+    """Why the command is unsent: NOT_SENT, NO_SUBSCRIBER or the code of an UnpublishableError; None when it is not."""
     if command.state is not CommandState.UNSENT:
         return None
-    code: str = json.loads(command.error or b"{}").get("code", NOT_SENT)
-    return code
+    return str(error_of(command).get("code", NOT_SENT))
+
+
+def error_of(command: Command) -> Mapping[str, Any]:
+    """The error of a command that Homing itself has ended: an object with `code` and `message`; else an empty one."""
+    found = json.loads(command.error or b"{}")
+    return found if isinstance(found, dict) else {}
 
 
 def may_be_sent_again(command: Command) -> bool:
@@ -356,7 +389,10 @@ def may_be_sent_again(command: Command) -> bool:
 
 def _fingerprint(request: CommandRequest) -> str:
     timeout = request.timeout.total_seconds() if request.timeout_given else None
-    body = to_json([request.method, request.params, request.profile, request.one_way, timeout])
+    told = [request.method, request.params, request.profile, request.one_way, timeout]
+    if request.if_offline is not None:  # else as 0.1.0 has it: a key stands for one command on nodes of both
+        told.append(request.if_offline)
+    body = to_json(told)
     return blake2b(body, digest_size=16).hexdigest()
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 import orjson
 
 from app.callbacks.observer import Observers
+from app.commands.absence import Absence
 from app.core.command import Command
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
 from app.core.profile import DeviceProfile
 from app.core.templating import CommandFacts
-from app.mqtt.base import MqttClient
+from app.mqtt.base import MqttClient, Puback
 
 
 class TraceCarrier(Protocol):
@@ -37,11 +37,14 @@ class Publisher:
         mqtt: MqttClient,
         profiles: Mapping[str, DeviceProfile],
         observers: Observers,
+        absence: Absence,
         carrier: TraceCarrier | None = None,
     ) -> None:
         self._mqtt = mqtt
         self._profiles = profiles
         self._observers = observers
+        self.absence: Final = absence
+        """Whether the broker tells of commands that nobody gets."""
         self.carrier = carrier
 
     def check_connected(self) -> None:
@@ -51,7 +54,7 @@ class Publisher:
 
     def publish(
         self, command: Command, *, left: timedelta | None = None, trace: str | None = None
-    ) -> tuple[Publication, asyncio.Future[None]]:
+    ) -> tuple[Publication, Puback]:
         """Send a command, see `compose`; what was sent, and the future of its PUBACK.
 
         InvalidInputError, and what `MqttClient.publish` raises.

@@ -20,6 +20,7 @@ from app.commands.publisher import Publisher
 from app.core.clock import Clock
 from app.core.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUnconfirmedError, UnavailableError
+from app.core.messages import Receipt
 from app.core.profile import DeviceProfile
 from app.observability import Counters
 from app.store.commands import CommandStore, Query
@@ -103,7 +104,7 @@ class Repeater:
         try:
             async with asyncio.timeout(min(left, PATIENCE).total_seconds()):
                 _, puback = self._publisher.publish(command, left=left)
-                await puback
+                receipt = await puback
         except (TimeoutError, PublishUnconfirmedError):
             # It may have arrived: the deadline decides, as for any other.
             for tell in self._observers.unconfirmed:
@@ -114,10 +115,18 @@ class Repeater:
             await self._expirer.end(command.id, CommandState.UNSENT, not_sent(error))
             return False
         else:
-            if command.one_way:
-                await self._expirer.end(command.id, CommandState.SUCCEEDED)
+            await self._acknowledged(command, receipt)
         self._counters["repeat.sent"] += 1
         return True
+
+    async def _acknowledged(self, command: Command, receipt: Receipt) -> None:
+        if receipt is Receipt.UNMATCHED:
+            # The dead node may have sent it when somebody was subscribed, so this does not say that nobody has it:
+            # whatever `if_offline` is, the deadline decides.
+            for tell in self._observers.unmatched:
+                tell(command.id)
+        elif command.one_way:
+            await self._expirer.end(command.id, CommandState.SUCCEEDED)
 
     async def _overtaken(self, command: Command) -> bool:
         """Whether its device was told something else since: opening what was closed meanwhile is no repetition."""

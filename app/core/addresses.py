@@ -35,6 +35,13 @@ def split_address(url: str) -> SplitResult:
     return parts
 
 
+def shown_address(url: str) -> str:
+    """The URL without user, password and parameters, for logs."""
+    parts = split_address(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}"
+
+
 class EngineKind(StrEnum):
     """What keeps the state of a node, or of all nodes."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from app.core.command import Command, CommandState
+from app.core.command import Command, CommandState, IfOffline
 
 
 class Correlation(StrEnum):
@@ -52,6 +52,7 @@ class Registration:
     idempotency_key: str | None = None
     fingerprint: str = ""
     trace: str | None = None
+    if_offline: IfOffline = IfOffline.SEND
 
     def command(self, created_at: int, deadline: int) -> Command:
         """The command as it begins; instants in microseconds since the epoch on the store's clock."""
@@ -66,6 +67,7 @@ class Registration:
             created_at=created_at,
             deadline=deadline,
             one_way=not self.expectations,
+            if_offline=self.if_offline,
         )
 
 

@@ -42,6 +42,15 @@ class CommandEvent(StrEnum):
     REFUSE = "refuse"
 
 
+class IfOffline(StrEnum):
+    """What becomes of a command to a topic that nobody is subscribed to, where the broker tells (PUBACK 0x10)."""
+
+    FAIL = "fail"
+    """It is unsent, at once."""
+    SEND = "send"
+    """It waits for an answer until its deadline, as somebody may have it whom the broker does not count."""
+
+
 _S, _E = CommandState, CommandEvent
 _ENDINGS = {
     _E.SUCCEED: _S.SUCCEEDED,
@@ -108,7 +117,8 @@ class Command:
     progress: bytes | None = None
     late: bytes | None = None
     one_way: bool = False
-    """Whether it waits for no response: it has succeeded when the broker has it."""
+    """Whether it waits for no response: it has succeeded when the broker has it, and somebody was subscribed."""
+    if_offline: IfOffline = IfOffline.SEND
 
     @property
     def forwarded(self) -> bool:

@@ -40,6 +40,11 @@ HomingError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.core.command import Command
+
 
 class HomingError(Exception):
     """Base of all errors raised by Homing."""
@@ -69,6 +74,8 @@ class UnpublishableError(InvalidInputError):
     """What the record of the command says."""
     command_id: str | None = None
     """The command that it befell, which is on record as unsent."""
+    command: Command | None = None
+    """The same, as it is known here."""
 
 
 class PacketTooLargeError(UnpublishableError):
@@ -197,6 +204,8 @@ class UnavailableError(HomingError):
 
     command_id: str | None = None
     """The command that it befell, which is or may be on record."""
+    command: Command | None = None
+    """The same, as it is known here; None where nothing was recorded, or nobody knows."""
 
 
 class StoreUnavailableError(UnavailableError):

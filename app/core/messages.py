@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum, auto
 
 UserProperties = tuple[tuple[str, str], ...]
 
@@ -23,6 +24,17 @@ class ReceivedMessage:
     response_topic: str | None = None
     correlation_data: bytes | None = None
     user_properties: UserProperties = ()
+
+
+class Receipt(Enum):
+    """What the broker said of a publication that it took (PUBACK, MQTT 5, section 3.4.2.1)."""
+
+    UNACKNOWLEDGED = auto()
+    """It was written, and with QoS 0 the broker says nothing."""
+    ACKNOWLEDGED = auto()
+    """0x00: the broker has it. It has subscribers, or the broker does not tell (MQTT 3.1.1 never does)."""
+    UNMATCHED = auto()
+    """0x10: the broker took it, and nobody is subscribed to its topic."""
 
 
 @dataclass(slots=True)

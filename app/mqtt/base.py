@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from app.core.messages import Publication, ReceivedMessage
+from app.core.messages import Publication, Receipt, ReceivedMessage
 from app.observability import Fill
 
 
@@ -51,6 +51,16 @@ class Will:
     back: bytes
 
 
+class Puback(asyncio.Future[Receipt]):
+    """What the broker says of one publish; `left` tells whether it was written, or still waits its turn here."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, *, left: bool = False) -> None:
+        super().__init__()
+        self.left = left
+
+
 class MqttClient(Protocol):
     """One client of one broker. It reconnects by itself with jitter and subscribes anew on every connection.
 
@@ -65,6 +75,10 @@ class MqttClient(Protocol):
     @property
     def connected(self) -> bool:
         """True while CONNACK and all SUBACKs of the current connection are in."""
+
+    @property
+    def connections(self) -> int:
+        """How many connections there have been: a new number tells that the broker may be another one."""
 
     def queues(self) -> dict[str, Fill]:
         """How many publishes wait for PUBACK, and how many deliveries for their acknowledgement."""
@@ -84,15 +98,15 @@ class MqttClient(Protocol):
         Without `restart_as` this client connects again only after a minute, as it would kick the other one out.
         """
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         """Send and return a future that is done at PUBACK (QoS 1) or when written (QoS 0).
 
         What exceeds the broker's Receive Maximum waits its turn, in a bounded queue and not beyond its message expiry.
         Raises BrokerUnavailableError (nothing was sent) when not connected or when that queue is full, and
         UnpublishableError when MQTT or this broker cannot carry it. The future fails with PublishUnconfirmedError when
         the connection breaks before PUBACK, with BrokerUnavailableError when it was never sent, and with
-        PublishRefusedError when the broker answers 0x80 or above (0x10, nobody subscribed, is success; 0x90 and 0x99
-        are UnpublishableError).
+        PublishRefusedError when the broker answers 0x80 or above (0x90 and 0x99 are UnpublishableError). 0x10, nobody
+        subscribed, is no failure of the publish, but a receipt of its own.
 
         Cancelling the future takes a message that still waits its turn out of the queue, and it is never sent. Of one
         that was written only the future ends.

@@ -13,9 +13,9 @@ from typing import Final
 import structlog
 
 from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUnconfirmedError, UnpublishableError
-from app.core.messages import Publication, ReceivedMessage
+from app.core.messages import Publication, Receipt, ReceivedMessage
 from app.core.topics import matches, parse_share, validate_filter, validate_topic
-from app.mqtt.base import MessageHandler, Subscription, Will
+from app.mqtt.base import MessageHandler, Puback, Subscription, Will
 from app.observability import Fill
 
 MAX_QUEUED: Final = 100_000
@@ -62,8 +62,9 @@ class LoopbackBroker:
         else:
             self._retained.pop(message.topic, None)
 
-    def publish(self, message: ReceivedMessage) -> None:
-        """Give a message to all who subscribed, as it is: also one with the retain flag set."""
+    def publish(self, message: ReceivedMessage) -> bool:
+        """Give a message to all who subscribed, as it is: also one with the retain flag set. Whether there were any."""
+        matched = False
         shared: dict[str, list[tuple[_Session, int]]] = {}
         for session in self._sessions.values():
             plain_qos = []
@@ -76,12 +77,14 @@ class LoopbackBroker:
                 else:
                     shared.setdefault(topic_filter, []).append((session, qos))
             if plain_qos:
+                matched = True
                 self._enqueue(session, message, max(plain_qos))
         for topic_filter, members in shared.items():
             connected = [member for member in members if member[0].receive is not None] or members
             self._turns[topic_filter] += 1
             session, qos = connected[self._turns[topic_filter] % len(connected)]
             self._enqueue(session, message, qos)
+        return matched or bool(shared)
 
     def attach(self, client: LoopbackMqttClient, receive: Callable[[LoopbackDelivery], None]) -> None:
         """Connect a client to its session, new or kept; what it did not acknowledge comes again."""
@@ -178,7 +181,8 @@ class LoopbackMqttClient:
         self._will: Will | None = None
         self._connected = asyncio.Event()
         self._taken_over = asyncio.Event()
-        self._unconfirmed: set[asyncio.Future[None]] = set()
+        self._unconfirmed: set[Puback] = set()
+        self._connections = 0
         self._deliveries = 0
 
     @property
@@ -188,6 +192,10 @@ class LoopbackMqttClient:
     @property
     def connected(self) -> bool:
         return self._connected.is_set()
+
+    @property
+    def connections(self) -> int:
+        return self._connections
 
     @property
     def deliveries(self) -> int:
@@ -216,7 +224,7 @@ class LoopbackMqttClient:
     async def taken_over(self) -> None:
         await self._taken_over.wait()
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         if not self.connected:
             raise BrokerUnavailableError("not connected to the MQTT broker")
         message = ReceivedMessage(
@@ -228,13 +236,13 @@ class LoopbackMqttClient:
             user_properties=publication.user_properties,
         )
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._broker.publish(message)
+        future = Puback(left=True)
+        matched = self._broker.publish(message)
         if publication.qos:
             self._unconfirmed.add(future)
-            loop.call_soon(self._confirm, future)
+            loop.call_soon(self._confirm, future, Receipt.ACKNOWLEDGED if matched else Receipt.UNMATCHED)
         else:
-            future.set_result(None)
+            future.set_result(Receipt.UNACKNOWLEDGED)
         return future
 
     async def unsubscribe(self) -> None:
@@ -271,6 +279,7 @@ class LoopbackMqttClient:
         for subscription in self._subscriptions:
             self._broker.subscribe(self.client_id, subscription)
         self._counters["connected"] += 1
+        self._connections += 1
         self._connected.set()
         if self._will is not None:
             self._broker.publish(ReceivedMessage(self._will.topic, self._will.back, qos=0))
@@ -294,10 +303,10 @@ class LoopbackMqttClient:
                 future.exception()  # marked as seen: nobody has to wait for it
         self._unconfirmed.clear()
 
-    def _confirm(self, future: asyncio.Future[None]) -> None:
+    def _confirm(self, future: Puback, receipt: Receipt) -> None:
         self._unconfirmed.discard(future)
         if not future.done():
-            future.set_result(None)
+            future.set_result(receipt)
 
     def _receive(self, delivery: LoopbackDelivery) -> None:
         delivery.client_id = self.client_id

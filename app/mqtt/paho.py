@@ -21,7 +21,7 @@ import structlog
 
 from app.core.errors import BrokerUnavailableError, InvalidInputError
 from app.core.messages import Publication
-from app.mqtt.base import MessageHandler, Subscription, Will
+from app.mqtt.base import MessageHandler, Puback, Subscription, Will
 from app.mqtt.options import MqttOptions, tls_context
 from app.mqtt.paho_drain import drop_session_of_3_1_1, ignore, text_of
 from app.mqtt.paho_link import PahoLink
@@ -45,8 +45,8 @@ class PahoMqttClient:
     """An `MqttClient` over TCP or TLS. `counters` gets one count per event that somebody may have to look at.
 
     Counted: connected, connection_lost, connection_failed, session_taken_over, subscribe_refused, handler_error,
-    undecodable_topic, packet_too_large, publish_refused, publish_unmatched (nobody is subscribed), publish_expired,
-    publish_withdrawn (cancelled before it left), publish_unconfirmed, reading_paused.
+    undecodable_topic, packet_too_large, publish_refused, publish_expired, publish_withdrawn (cancelled
+    before it left), publish_unconfirmed, reading_paused.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class PahoMqttClient:
         self._connected = asyncio.Event()
         self._taken_over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._connections = 0
 
     @property
     def client_id(self) -> str:
@@ -81,6 +82,10 @@ class PahoMqttClient:
     @property
     def connected(self) -> bool:
         return self._link is not None
+
+    @property
+    def connections(self) -> int:
+        return self._connections
 
     def queues(self) -> dict[str, Fill]:
         return {} if self._link is None else self._link.queues()
@@ -106,7 +111,7 @@ class PahoMqttClient:
     async def taken_over(self) -> None:
         await self._taken_over.wait()
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         return self._current_link().publish(publication)
 
     async def unsubscribe(self) -> None:
@@ -169,6 +174,7 @@ class PahoMqttClient:
             self._link = link
             self._taken_over.clear()
             self._connected.set()
+            self._connections += 1
             self._counters["connected"] += 1
             _log.info(
                 "mqtt_connected", client=self._options.shown_client_id, host=self._options.host, port=self._options.port

@@ -19,9 +19,9 @@ from app.core.errors import (
     PublishUnconfirmedError,
     UnpublishableError,
 )
-from app.core.messages import Publication, ReceivedMessage
+from app.core.messages import Publication, Receipt, ReceivedMessage
 from app.mqtt import packets
-from app.mqtt.base import MessageHandler, Subscription, Will
+from app.mqtt.base import MessageHandler, Puback, Subscription, Will
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho_control import FIRST_FREE_PACKET_ID, SESSION_TAKEN_OVER, PahoControl
 from app.mqtt.stream import MqttStream
@@ -81,8 +81,8 @@ class PahoLink:
         self._stream = MqttStream(self._on_packet, self.end)
         self._control = PahoControl(options, self._stream.write, self._on_control_end, clean=clean, will=will)
         self._will = will
-        self._unconfirmed: dict[int, asyncio.Future[None]] = {}
-        self._unsent: OrderedDict[asyncio.Future[None], _Unsent] = OrderedDict()
+        self._unconfirmed: dict[int, Puback] = {}
+        self._unsent: OrderedDict[Puback, _Unsent] = OrderedDict()
         self._last_packet_id = FIRST_FREE_PACKET_ID - 1
         self._unacknowledged = 0
         self.deliveries = 0
@@ -125,7 +125,7 @@ class PahoLink:
                 await self._subscribe(subscriptions)
         self._opening = None
         if self._will is not None:
-            self._send(Publication(self._will.topic, self._will.back, qos=0), self._loop.create_future())
+            self._send(Publication(self._will.topic, self._will.back, qos=0), Puback())
 
     async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """UNSUBSCRIBE and wait for UNSUBACK; raises ConnectionError when the connection breaks."""
@@ -150,12 +150,12 @@ class PahoLink:
             if self.ended.done():
                 raise ConnectionError(self.ended.result())
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         """See `MqttClient.publish`."""
         waiting = len(self._unconfirmed) + len(self._unsent)
         if self._stream.choked or waiting >= self._options.send_window:
             raise BrokerUnavailableError(f"{waiting} messages wait for the MQTT broker already")
-        future: asyncio.Future[None] = self._loop.create_future()
+        future = Puback()
         if publication.qos and (self._unsent or len(self._unconfirmed) >= self._window):
             self._packet(publication, FIRST_FREE_PACKET_ID)  # what is wrong with it is said now
             expiry = math.inf if publication.message_expiry is None else publication.message_expiry.total_seconds()
@@ -206,13 +206,14 @@ class PahoLink:
             self._counters["subscribe_refused"] += 1
             _log.warning("mqtt_subscription_missing", refused=", ".join(refused))
 
-    def _send(self, publication: Publication, future: asyncio.Future[None]) -> None:
+    def _send(self, publication: Publication, future: Puback) -> None:
         packet_id = self._free_packet_id() if publication.qos else 0
         self._stream.write(self._packet(publication, packet_id))
+        future.left = True
         if packet_id:
             self._unconfirmed[packet_id] = future
         else:
-            future.set_result(None)
+            future.set_result(Receipt.UNACKNOWLEDGED)
 
     def _send_waiting(self) -> None:
         """Send what waited for the broker's window, but never after its expiry: its caller was told otherwise."""
@@ -226,9 +227,9 @@ class PahoLink:
                 self._counters["publish_expired"] += 1
                 _fail(future, BrokerUnavailableError("its time was over before the broker took it"))
 
-    def _withdraw(self, future: asyncio.Future[None]) -> None:
+    def _withdraw(self, future: asyncio.Future[Receipt]) -> None:
         """Give back the room of a publish that was cancelled while it waited; any other is no longer in the queue."""
-        if self._unsent.pop(future, None) is not None:
+        if isinstance(future, Puback) and self._unsent.pop(future, None) is not None:
             self._counters["publish_withdrawn"] += 1
 
     def _refuse_unsent(self, reason: str) -> None:
@@ -331,12 +332,11 @@ class PahoLink:
         future = self._unconfirmed.pop(packet_id, None)
         if self._unsent:
             self._send_waiting()
-        if reason_code == _NO_MATCHING_SUBSCRIBERS:
-            self._counters["publish_unmatched"] += 1
         if future is None or future.done():
             return
         if reason_code < _FAILURE:
-            future.set_result(None)
+            unmatched = reason_code == _NO_MATCHING_SUBSCRIBERS
+            future.set_result(Receipt.UNMATCHED if unmatched else Receipt.ACKNOWLEDGED)
         else:
             self._counters["publish_refused"] += 1
             _fail(future, _refusal(reason_code))
@@ -404,7 +404,7 @@ def _texts(properties: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], 
     return tuple((name.decode(), value.decode()) for name, value in properties)
 
 
-def _fail(future: asyncio.Future[None], error: Exception) -> None:
+def _fail(future: Puback, error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
         # Marked as seen: a caller that went away must not make asyncio write a traceback for each message.

@@ -30,6 +30,7 @@ ROUND_TRIPS: Final = 21
 _SYS_VERSION: Final = "$SYS/broker/version"
 _SYS_DROPPED: Final = "$SYS/broker/publish/messages/dropped"
 _REFUSED: Final = 0x80
+_NO_MATCHING_SUBSCRIBERS: Final = 0x10
 _PROTOCOL_ERRORS: Final = (0x84, 0x01)
 """Unsupported protocol version, in CONNACK of MQTT 5 and of 3.1.1."""
 
@@ -39,6 +40,8 @@ class Needs:
     """Topics to which a node must be able to publish, and filters to which it must be able to subscribe."""
 
     writes: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    """Those of `writes` that belong to a device that there is not."""
     reads: Sequence[str] = ()
 
 
@@ -64,6 +67,8 @@ class BrokerFacts:
     """How many of PARKED_MESSAGES, sent while their client was away, were there when it came back."""
     refused_topics: list[str] = field(default_factory=list)
     """What a node needs and the broker says no to: `write <topic>`, `read <filter>`."""
+    listened: list[str] | None = None
+    """Topics of a device that there is not, for which the broker does not say that nobody is subscribed."""
     round_trip_ms: float | None = None
     """Median from PUBLISH to its arrival at another client."""
 
@@ -171,12 +176,15 @@ def _try_rights(
 ) -> None:
     """Only what the broker tells: with 3.1.1 it acknowledges and drops, and Mosquitto lets everybody subscribe."""
     with _Client(options, f"{main.client_id}-rights", clock).connected() as node:
+        listened = []
         for topic in needs.writes:
-            node.refused = False
             node.publish(topic)
             node.wait(node.all_confirmed, REPLY_SECONDS)
-            if node.refused:
+            if node.receipt >= _REFUSED:
                 facts.refused_topics.append(f"write {topic}")
+            elif topic in needs.absent and node.receipt != _NO_MATCHING_SUBSCRIBERS:
+                listened.append(topic)
+        facts.listened = listened if options.version == "5" else None
         # In a group of our own, which takes nothing away from the nodes; it ends with the session.
         refused = [one for one in needs.reads if not node.subscribe(share(node.client_id, one))]
         facts.refused_topics += [f"read {one}" for one in refused]
@@ -206,8 +214,8 @@ class _Client:
         self._options = options
         self._clock = clock
         self._durable = durable
-        self.refused = False
-        """Whether the broker said no to a publish."""
+        self.receipt = 0
+        """The reason code of the last PUBACK."""
         self._unconfirmed = 0
         self._suback: int | None = None
         self._is_v5 = options.version == "5"
@@ -305,7 +313,7 @@ class _Client:
 
     def _on_publish(self, _client: object, _data: object, _mid: object, code: Any, _properties: object) -> None:  # noqa: ANN401
         self._unconfirmed -= 1
-        self.refused = self.refused or code.value >= _REFUSED
+        self.receipt = code.value
 
     def _on_subscribe(self, _client: object, _data: object, _mid: object, codes: Any, _properties: object) -> None:  # noqa: ANN401
         self._suback = codes[0].value

@@ -59,6 +59,9 @@ class CommandMeasures(Observer):
     def unconfirmed(self, command_id: str) -> None:
         self._counters["publish.unconfirmed"] += 1
 
+    def unmatched(self, command_id: str) -> None:
+        self._counters["publish_unmatched"] += 1
+
     def unpromised(self, topic: str) -> None:
         self._counters["response.qos0"] += 1
 

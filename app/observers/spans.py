@@ -8,7 +8,7 @@ from typing import Final
 from app.callbacks.observer import Observer, Way
 from app.core.callback import Answer, Registration
 from app.core.clock import Clock
-from app.core.messages import Publication
+from app.core.messages import Publication, Receipt
 from app.core.routing import Outcome, Recorded
 from app.tracing import (
     CLIENT,
@@ -48,12 +48,12 @@ class Spans(Observer):
         if (trace := self._tracing.sampled(self._leaving)) is not None:
             publication.user_properties = ((TRACEPARENT, trace), *publication.user_properties)
 
-    def published(self, command_id: str, publication: Publication, puback: asyncio.Future[None]) -> None:
+    def published(self, command_id: str, publication: Publication, puback: asyncio.Future[Receipt]) -> None:
         span, self._leaving = self._leaving, None
         if span is None:
             return
 
-        def settled(future: asyncio.Future[None]) -> None:
+        def settled(future: asyncio.Future[Receipt]) -> None:
             _end(span, None if future.cancelled() else future.exception())
 
         puback.add_done_callback(settled)

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.errors import BrokerUnavailableError, UnavailableError
-from app.core.messages import Publication
+from app.core.messages import Publication, Receipt
 from app.mqtt.base import Delivery, MqttClient, Subscription
 from app.simulator.behaviour import Behaviour
 from app.simulator.options import FleetOptions, device_ids
@@ -151,7 +151,7 @@ class Fleet:
             return
         self.stats.published += 1
 
-        def settled(puback: asyncio.Future[None]) -> None:
+        def settled(puback: asyncio.Future[Receipt]) -> None:
             # QoS 1: what was not acknowledged is sent again, be it for the second time.
             if not puback.cancelled() and isinstance(puback.exception(), UnavailableError):
                 self._again(client, publication, tries)

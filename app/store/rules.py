@@ -10,6 +10,7 @@ from typing import Final
 from app.core.callback import Registration
 from app.core.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
 from app.core.errors import InvalidInputError
+from app.core.reach import NOTHING_KNOWN, timed_out
 
 MAX_JOINED: Final = 4
 """How many nodes besides the home node are woken for one command."""
@@ -20,7 +21,8 @@ SWEEP_LIMIT: Final = 100
 LATE_STATES: Final = frozenset({CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT})
 """After these a response is still news, and is annexed."""
 
-NO_RESPONSE: Final = b'{"code":"timed_out","message":"the device did not answer before the deadline"}'
+NO_RESPONSE: Final = timed_out(NOTHING_KNOWN)
+"""The error of a command that another node than its home ends at its deadline."""
 GONE: Final = b'{"code":"gone","message":"the command is not on record any more"}'
 
 _ENDING: Final = {

@@ -20,11 +20,12 @@ from app.cluster.local import LocalCluster
 from app.core.callback import Registration
 from app.core.command import Command, CommandState
 from app.core.errors import StoreUnavailableError
+from app.core.identifiers import CANARY
 from app.core.messages import Publication, ReceivedMessage
 from app.core.routing import Outcome
 from app.main import Homing
 from app.mqtt.base import Delivery as MqttDelivery
-from app.mqtt.base import Subscription
+from app.mqtt.base import Puback, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node
 from app.observability import Counters
@@ -98,9 +99,9 @@ class Mqtt(LoopbackMqttClient):
         super().__init__(broker, "node-a", counters)
         self.hold_puback = False
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         puback = super().publish(publication)
-        return asyncio.get_running_loop().create_future() if self.hold_puback else puback
+        return Puback(left=True) if self.hold_puback else puback
 
 
 class Device:
@@ -124,6 +125,8 @@ class Device:
     def _handle(self, delivery: MqttDelivery) -> None:
         message: ReceivedMessage = delivery.message
         delivery.acknowledge()
+        if message.topic.split("/")[1] == CANARY:
+            return
         command = {**json.loads(message.payload), "device": message.topic.split("/")[1]}
         self.received.append(command)
         self.heard.set()

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from app.api import http
+from app.api.command_body import MEMBERS
 from app.core.payload import MAX_BYTES, MAX_DEPTH
 from tests.api.rig import COMMANDS, Rig
 from tests.api.test_send import Browser, problem
@@ -119,7 +120,14 @@ async def test_two_idempotency_keys_are_refused(rig: Rig) -> None:
         ('{"method":"ok","profile":5}', "profile", "is a number; a string is needed"),
         ('{"method":"ok","one_way":"yes"}', "one_way", "is a string; true or false is needed"),
         ('{"method":"ok","one_way":1}', "one_way", "is a number; true or false is needed"),
-        ('{"method":"ok","parms":{}}', "parms", "is unknown; allowed: method, params, timeout, profile, one_way"),
+        (
+            '{"method":"ok","parms":{}}',
+            "parms",
+            f"is unknown; allowed: {', '.join(MEMBERS)}",
+        ),
+        ('{"method":"ok","if_offline":"hold"}', "if_offline", "'hold' is none; allowed: fail, send"),
+        ('{"method":"ok","if_offline":null}', "if_offline", "is null; allowed: fail, send"),
+        ('{"method":"ok","if_offline":true}', "if_offline", "is a boolean; allowed: fail, send"),
         ('{"method":"ok","\\u001b[31m🚁":1}', "\x1b[31m\\U0001f681", "is unknown"),
         ("[]", "body", "is an array; a JSON object is needed"),
         ("null", "body", "is null; a JSON object is needed"),
@@ -167,7 +175,7 @@ async def test_a_body_that_cannot_be_read_is_refused_with_the_reason(rig: Rig, b
 )
 async def test_another_content_type_than_json_is_refused(rig: Rig, content_type: str) -> None:
     response = await rig.http.post(COMMANDS, content=GOOD, headers={"Content-Type": content_type})
-    problem(response, 415, "unsupported-media-type")
+    assert "add -H 'Content-Type: application/json'" in problem(response, 415, "unsupported-media-type")["detail"]
     assert response.headers["accept"] == "application/json, application/*+json"
     assert untouched(rig)
 

@@ -55,6 +55,7 @@ async def test_a_ready_node_says_what_it_looked_at(rig: Rig) -> None:
 async def test_a_node_without_store_or_broker_is_not_ready(rig: Rig) -> None:
     rig.store.away = True
     body = problem(await rig.http.get("/readyz"), 503, "not-ready")
+    assert body["state"] == "not_ready"
     assert body["checks"] == {"store": "the store does not answer", "mqtt": "ok", "cluster": "ok", "canary": "ok"}
     assert body["detail"] == "store: the store does not answer"
     rig.store.away = False

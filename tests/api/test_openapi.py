@@ -52,13 +52,15 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
     assert described == {
         "POST /v1/devices/{device_id}/commands": {
             *guarded,
-            *("200", "202", "404", "408", "413", "415", "422", "429", "503", "504"),
+            *("200", "202", "404", "408", "409", "413", "415", "422", "429", "503", "504"),
         },
         "GET /v1/commands/{command_id}": {*guarded, "200", "404", "422", "503"},
         "GET /v1/commands": {*guarded, "200", "422", "503"},
+        "GET /v1/devices/{device_id}/commands": {*guarded, "200", "422", "503"},
         "DELETE /v1/commands/{command_id}": {*guarded, "200", "404", "409", "422", "503"},
         "GET /v1/nodes": {*guarded, "200", "503"},
         "GET /v1/me": {*guarded, "200"},
+        "GET /": {"200"},
         "GET /healthz": {"200"},
         "GET /readyz": {"200", "500", "503"},
         "GET /metrics": {*guarded, "200"},

@@ -61,7 +61,7 @@ def test_a_problem_type_means_one_thing() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v2/nodes", "/v1/devices//commands", "/v1/nodes/", "/v1/devices/a/b/commands"]
+    "path", ["/assets/x", "/v1", "/v2/nodes", "/v1/devices//commands", "/v1/nodes/", "/v1/devices/a/b/commands"]
 )
 async def test_an_unknown_path_is_404(rig: Rig, path: str) -> None:
     problem(await rig.http.get(path), 404, "not-found")
@@ -70,7 +70,7 @@ async def test_an_unknown_path_is_404(rig: Rig, path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("GET", f"/v1/devices/{DEVICE}/commands", "POST"),
+        ("PUT", f"/v1/devices/{DEVICE}/commands", "GET, POST"),
         ("PUT", "/v1/commands/042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1", "DELETE, GET"),
         ("POST", "/v1/nodes", "GET"),
         ("BREW", "/healthz", "GET"),

@@ -63,8 +63,23 @@ async def test_progress_shows_while_it_runs(rig: Rig) -> None:
     await rig.send("silent", headers=ASYNC)
     rig.device.answer(await rig.heard(), '"status":"running","progress":{"percent":40}')
     command = await rig.read_until(lambda command: command["state"] == "running")
-    assert command["progress"] == {"percent": 40}
+    assert (command["progress"], command["last_progress"]) == ({"percent": 40}, None)
     assert command["finished_at"] is None
+    await rig.http.delete(rig.location)
+    command = (await rig.http.get(rig.location)).json()
+    assert (command["progress"], command["last_progress"]) == (None, {"percent": 40})
+
+
+async def test_a_device_lists_its_commands_where_one_looks_for_them(rig: Rig) -> None:
+    sent = [(await rig.send("ok")).json()["id"] for _ in range(3)]
+    await rig.http.post("/v1/devices/drone-2/commands", json={"method": "ok"})
+    first = (await rig.http.get("/v1/devices/drone-1/commands", params={"limit": 2, "state": "succeeded"})).json()
+    assert [one["id"] for one in first["commands"]] == [sent[2], sent[1]]
+    rest = (await rig.http.get("/v1/devices/drone-1/commands", params={"cursor": first["cursor"]})).json()
+    assert ([one["id"] for one in rest["commands"]], rest["cursor"]) == ([sent[0]], None)
+    refused = await rig.http.get("/v1/devices/drone-1/commands", params={"device": "drone-2"})
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == "device: is unknown; allowed: state, limit, cursor"
 
 
 async def ids(rig: Rig, query: str) -> tuple[list[str], str | None]:

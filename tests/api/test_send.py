@@ -22,6 +22,7 @@ from app.core.errors import (
     PublishUnconfirmedError,
     UnpublishableError,
 )
+from app.mqtt.base import Puback
 from app.store.commands import Finished
 from tests.api.rig import COMMANDS, DEVICE, Rig, running, until
 from tests.waiting import PATIENCE
@@ -54,6 +55,14 @@ def problem(response: httpx.Response, status: int, slug: str) -> dict[str, Any]:
     assert body["title"]
     assert body["detail"]
     return body
+
+
+async def carries_its_command(rig: Rig, response: httpx.Response, state: str) -> None:
+    """A problem with a command has it as reading it does, and says where that is."""
+    body = response.json()
+    read = await rig.http.get(response.headers["location"])
+    assert body["command"] == read.json()
+    assert (body["command"]["id"], body["command"]["state"]) == (body["command_id"], state)
 
 
 async def test_a_command_waits_for_its_outcome(rig: Rig) -> None:
@@ -97,6 +106,10 @@ async def test_a_refusal_of_the_device_is_data(rig: Rig) -> None:
 async def test_F8_a_device_that_is_silent_until_the_deadline_gives_504_with_the_id(rig: Rig) -> None:
     response = await rig.send("silent", timeout="20ms")
     body = problem(response, 504, "timed-out")
+    await carries_its_command(rig, response, "timed_out")
+    assert (body["known"]["published"], body["known"]["acknowledged"]) == (True, True)
+    assert body["known"] == body["command"]["error"]["known"]
+    assert "acknowledged it, and no answer came in time" in body["detail"]
     assert body["command_id"] == rig.store.registrations[-1].command_id
     assert (await rig.http.get(f"/v1/commands/{body['command_id']}")).json()["state"] == "timed_out"
 
@@ -163,6 +176,35 @@ async def test_a_one_way_command_succeeds_when_the_broker_has_it(rig: Rig) -> No
     response = await rig.send("silent", one_way=True)
     assert response.status_code == 200
     assert (response.json()["state"], response.json()["received_by"]) == ("succeeded", None)
+
+
+async def test_a_command_to_nobody_is_409_and_safe_to_send_again(rig: Rig) -> None:
+    for members in ({"if_offline": "fail"}, {"one_way": True}, {"one_way": True, "if_offline": "send"}):
+        response = await rig.send("cover_open", profile="dji", **members)  # the device of this rig speaks `homing`
+        body = problem(response, 409, "device-not-listening")
+        assert body["error"]["code"] == "no_subscriber"
+        assert "thing/product/drone-1/services" in body["detail"]
+        assert "safe to send it again" in body["detail"]
+        await carries_its_command(rig, response, "unsent")
+        assert body["command"]["if_offline"] == members.get("if_offline", body["command"]["if_offline"])
+    assert rig.device.received == []
+
+
+async def test_a_node_finds_out_what_its_broker_tells(rig: Rig) -> None:
+    # The device of this rig listens to the commands of all devices of its profile, and nobody to those of the other.
+    defaults: dict[str, str] = {}
+    while defaults.get("dji") != "fail":
+        defaults = (await rig.http.get("/v1/nodes")).json()["self"]["if_offline"]
+    assert defaults == {"dji": "fail", "homing": "send"}
+    problem(await rig.send("cover_open", profile="dji"), 409, "device-not-listening")
+
+
+async def test_a_key_is_joined_whatever_the_node_would_do_for_an_absent_device(rig: Rig) -> None:
+    first = await rig.send("ok", headers={"Idempotency-Key": "k"})
+    again = await rig.send("ok", headers={"Idempotency-Key": "k"})
+    assert first.json() == again.json()
+    other = await rig.send("ok", if_offline="fail", headers={"Idempotency-Key": "k"})
+    problem(other, 422, "idempotency-key-reused")
 
 
 async def test_a_one_way_command_that_nobody_acknowledged_is_no_success(rig: Rig) -> None:
@@ -236,7 +278,8 @@ async def test_F2_a_broker_lost_after_the_registration_gives_503_with_the_id(rig
     response = await rig.send("ok")
     body = problem(response, 503, "broker-unavailable")
     assert response.headers["retry-after"] == "1"
-    assert (await rig.http.get(f"/v1/commands/{body['command_id']}")).json()["state"] == "unsent"
+    await carries_its_command(rig, response, "unsent")
+    assert body["command"]["error"]["code"] == "not_sent"
     assert len(rig.waiters) == 0
 
 
@@ -283,19 +326,20 @@ async def test_what_mqtt_can_never_carry_is_no_503(
 async def test_what_the_broker_refuses_for_good_after_the_publish_is_no_503(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    refused = Puback()
     refused.set_exception(UnpublishableError("publication", "the broker refused the message: 0x90"))
     monkeypatch.setattr(rig.mqtt, "publish", lambda _publication: refused)
     response = await rig.send("ok")
     body = problem(response, 422, "unpublishable")
     assert "retry-after" not in response.headers
+    await carries_its_command(rig, response, "unsent")
     assert body["error"] == {"code": "unpublishable", "message": "publication: the broker refused the message: 0x90"}
 
 
 async def test_a_stopping_node_records_what_it_did_not_send_before_it_lets_go_of_the_store(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waits = Puback()
     stop, finish, close = rig.mqtt.stop, rig.store.finish, rig.store.close
     ended: list[CommandState] = []
 
@@ -327,10 +371,12 @@ async def test_a_stopping_node_records_what_it_did_not_send_before_it_lets_go_of
 
 async def test_a_lost_puback_is_decided_by_the_deadline(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     # F5: it may have arrived, so it is neither sent again nor called unsent.
-    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    lost = Puback(left=True)
     lost.set_exception(PublishUnconfirmedError("connection lost"))
     monkeypatch.setattr(rig.mqtt, "publish", lambda _publication: lost)
-    problem(await rig.send("silent", timeout="20ms"), 504, "timed-out")
+    response = await rig.send("silent", timeout="20ms")
+    assert "may or may not have been delivered" in problem(response, 504, "timed-out")["detail"]
+    await carries_its_command(rig, response, "timed_out")
 
 
 async def test_F3_a_store_that_is_away_gives_503(rig: Rig) -> None:
@@ -520,7 +566,7 @@ async def test_the_route_in_front_answers_as_the_documented_one_behind_it(
     behind = await behind_the_framework(rig, path, body, headers)
     assert in_front.status_code == behind.status_code
     assert in_front.headers.keys() == behind.headers.keys()
-    own = ("id", "deadline", "created_at", "finished_at", "command_id", "detail")
+    own = ("id", "deadline", "created_at", "finished_at", "command_id", "detail", "command", "known")
     assert {k: v for k, v in in_front.json().items() if k not in own} == {
         k: v for k, v in behind.json().items() if k not in own
     }

@@ -20,6 +20,7 @@ import aiohttp
 from redis import Redis as RedisClient
 
 from app.core import keys
+from app.core.identifiers import CANARY
 from app.core.messages import Publication
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
@@ -121,6 +122,9 @@ class Device:
     def handle(self, delivery: Delivery) -> None:
         command: Json = json.loads(delivery.message.payload)
         command["device_id"] = delivery.message.topic.split("/")[2]
+        if command["device_id"] == CANARY:  # nodes ask whether anybody listens to a device that there is not
+            delivery.acknowledge()
+            return
         self.executed[command["tid"]] += 1
         self.methods[command["method"]] += 1
         self._reaction(self, command)

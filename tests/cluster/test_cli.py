@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +20,9 @@ import psutil  # type: ignore[import-untyped] # it has no types
 import pyarrow.parquet as pq
 import pytest
 
+from app.mqtt.base import Delivery, Subscription
+from app.mqtt.options import MqttOptions
+from app.mqtt.paho import PahoMqttClient
 from app.rig.ports import lasting_port
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, wait_until
 from tests.waiting import PATIENCE
@@ -135,6 +140,10 @@ def test_two_nodes_and_a_fleet(place: Place) -> None:
         for node in (one, other):
             node.wait_for("node_ready")
             node.wait_for("http_listens")
+            assert re.search(
+                r"http_listens.*broker=mqtt://127.0.0.1.*profile=dji.*store=redis://127.0.0.1|http_listens.*store=redis://127.0.0.1",
+                node.said,
+            )
         fleet.wait_for("3 dji devices are connected")
 
         answers = []
@@ -290,6 +299,20 @@ def test_the_doctor_is_content_with_the_services_of_the_tests(alone: Place) -> N
     assert rows.pop(("broker", "version")) in ("ok", "warn")
     assert set(rows.values()) == {"ok"}
     assert {"eviction", "persistence", "shared subscriptions", "queues", "round trip"} <= {one for _, one in rows}
+
+
+def test_the_doctor_says_when_absent_devices_go_unnoticed(tmp_path: Path) -> None:
+    async def listen_to_everything(url: str) -> None:
+        client = PahoMqttClient(MqttOptions.from_url(url, client_id="logger"), Counter())
+        await client.start([Subscription("#")], Delivery.acknowledge)
+        await client.wait_connected()
+        await client.stop(keep_session=True)
+
+    with RedisProcess() as redis, MosquittoProcess() as mosquitto:
+        asyncio.run(listen_to_everything(mosquitto.url))
+        seen = Place(tmp_path, redis, mosquitto).run("doctor", COLUMNS="250")
+    assert seen.returncode == 0, seen.stdout + seen.stderr
+    assert rows_of(seen.stdout)["broker", "absent devices"] == "warn"
 
 
 def test_the_doctor_speaks_3_1_1(alone: Place) -> None:

@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import BrokerUnavailableError, PublishUnconfirmedError
-from app.core.messages import Publication
+from app.core.messages import Publication, Receipt
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
@@ -116,11 +116,10 @@ async def test_F15_a_session_that_was_adopted_during_connect_gets_no_subscriptio
     node = PahoMqttClient(options, Counter(), still_ours=still_ours)
     await node.start([Subscription("$share/g/response")], Delivery.acknowledge)
     await asyncio.wait_for(adopted.wait(), PATIENCE)
-    async with connected(MqttOptions.from_url(broker.url, client_id="device", version="5")) as (device, counters):
-        await device.publish(Publication("response", b"to nobody"))
+    async with connected(MqttOptions.from_url(broker.url, client_id="device", version="5")) as (device, _):
+        assert await device.publish(Publication("response", b"to nobody")) is Receipt.UNMATCHED
         await node.restart_as("node-2", [Subscription("$share/g/response")])
-        await device.publish(Publication("response", b"to nobody either"))
-        assert counters["publish_unmatched"] == 2
+        assert await device.publish(Publication("response", b"to nobody either")) is Receipt.UNMATCHED
         await until(lambda: asked == ["node", "node", "node-2"])
     await node.stop()
 
@@ -175,9 +174,9 @@ async def test_F58_a_burst_goes_through_the_window_and_survives_a_crash(
         connected(replace(options, client_id="device"), collector(got), "command") as (device, _),
     ):
         outcomes: Counter[str] = Counter()
-        pending: set[asyncio.Future[None]] = set()
+        pending: set[asyncio.Future[Receipt]] = set()
 
-        def note(future: asyncio.Future[None]) -> None:
+        def note(future: asyncio.Future[Receipt]) -> None:
             pending.discard(future)
             outcomes["unconfirmed" if future.exception() else "confirmed"] += 1
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from redis.asyncio import Redis
 
 from app.core.callback import Answer, Correlation, Expectation, Registration
-from app.core.command import CommandState
+from app.core.command import CommandState, IfOffline
 from app.core.identifiers import command_id
 from app.core.routing import Outcome
 from app.core.wakeup import decode_wake_up
@@ -153,6 +153,7 @@ def registration(
     quarantine: timedelta = timedelta(),
     key: str | None = None,
     fingerprint: str = "",
+    if_offline: IfOffline = IfOffline.SEND,
 ) -> Registration:
     return Registration(
         command_id=identity or new_id(device),
@@ -167,6 +168,7 @@ def registration(
         quarantine=quarantine,
         idempotency_key=key,
         fingerprint=fingerprint,
+        if_offline=if_offline,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from paho.mqtt import publish
 
 from app.core.errors import BrokerUnavailableError, InvalidInputError
-from app.core.messages import Publication, ReceivedMessage
+from app.core.messages import Publication, Receipt, ReceivedMessage
 from app.mqtt.base import Delivery, MqttClient, SessionDrain, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.mqtt.options import MqttOptions, MqttVersion
@@ -158,6 +158,24 @@ async def test_the_future_of_a_publish_is_done_at_puback_and_not_before(bench: B
     future = client.publish(Publication(bench.topic("nobody-listens"), b"1"))
     assert not future.done()
     await asyncio.wait_for(future, PATIENCE)
+
+
+async def test_the_receipt_tells_whether_anybody_is_subscribed(bench: Bench) -> None:
+    sender = await bench.started(Inbox())
+    nobody = await sender.publish(Publication(bench.topic("nobody"), b"x"))
+    # 3.1.1 has no reason codes: there nothing is told.
+    assert nobody is (Receipt.ACKNOWLEDGED if bench.version == "3.1.1" else Receipt.UNMATCHED)
+    await bench.started(Inbox(), bench.topic("+/command"))
+    assert await sender.publish(Publication(bench.topic("1/command"), b"x")) is Receipt.ACKNOWLEDGED
+    assert await sender.publish(Publication(bench.topic("1/command"), b"x", qos=0)) is Receipt.UNACKNOWLEDGED
+
+
+async def test_each_connection_has_a_number(bench: Bench) -> None:
+    client = await bench.started(Inbox())
+    assert client.connections == 1
+    await client.restart_as(secrets.token_hex(8), [])
+    await client.wait_connected()
+    assert client.connections == 2
 
 
 async def test_what_was_not_acknowledged_comes_again_after_a_reconnect(bench: Bench) -> None:

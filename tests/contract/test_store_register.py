@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from app.core.callback import Registration
-from app.core.command import CommandState
+from app.core.command import CommandState, IfOffline
 from app.core.errors import (
     DeviceBusyError,
     IdempotencyMismatchError,
@@ -43,6 +43,17 @@ class TestRegister:
         assert (command.created_at, command.deadline) == (registered.created_at, registered.deadline)
         assert (command.finished_at, command.received_by, command.result, command.error) == (None,) * 4
         assert (command.progress, command.late) == (None, None)
+
+    @pytest.mark.parametrize("if_offline", IfOffline)
+    async def test_what_to_do_for_an_absent_device_is_kept_and_joined(
+        self, store: StateStore, if_offline: IfOffline
+    ) -> None:
+        wanted = registration(key="k", fingerprint="f", if_offline=if_offline)
+        await store.register(wanted)
+        joined = await store.register(registration(key="k", fingerprint="f"))
+        assert isinstance(joined, Joined)
+        assert (joined.command.id, joined.command.if_offline) == (wanted.command_id, if_offline)
+        assert (await store.read(wanted.command_id)).if_offline is if_offline
 
     async def test_params_are_kept_to_the_byte(self, store: StateStore) -> None:
         params = json.dumps({"text": "äöü \u0000 \U0001f681", "list": [1, None]}, ensure_ascii=False).encode()

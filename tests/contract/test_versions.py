@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from app.core.command import IfOffline
 from app.core.wakekey import WakeKey
 from app.core.wakeup import decode_wake_up
 from app.store.redis.store import RedisStateStore
@@ -119,6 +120,9 @@ async def test_0_1_0_reads_what_this_version_wrote(
     store: RedisStateStore, client: Redis, redis_server: RedisProcess, previous: Path
 ) -> None:
     written = await voice.write(store, client)
+    (failing,) = await store.get([IDS[1]])
+    assert failing is not None
+    assert failing.if_offline is IfOffline.FAIL
     assert seen(speak(previous, "read", redis_server.node_url)) == seen(await voice.read(store))
     said = speak(previous, "decode", said=[data for _, data in written["wake_ups"]])
     assert said == voice.decode([data for _, data in written["wake_ups"]])

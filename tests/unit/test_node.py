@@ -14,6 +14,7 @@ from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.core.errors import NodeDrainingError, NodeIdTakenError, StoreUnavailableError, UnavailableError
 from app.core.messages import Publication
+from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node, NodeState
 from app.parts import Adapters, compose
@@ -71,7 +72,7 @@ class Link(LoopbackMqttClient):
     allowed = True
     deaf = False
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         """What it publishes comes back to nobody, as on a broker that knows no shared subscriptions."""
         return super().publish(replace(publication, topic="elsewhere") if self.deaf else publication)
 

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from app.callbacks.observer import Observers
+from app.commands.absence import Absence
 from app.commands.publisher import Publisher
 from app.core.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, ConfigurationError
@@ -104,7 +105,8 @@ async def test_a_publish_that_is_refused_ends_its_span() -> None:
 
 
 def publisher(mqtt: LoopbackMqttClient, observers: Observers, spans: Spans) -> Publisher:
-    return Publisher(mqtt=mqtt, profiles=PROFILES, observers=observers, carrier=spans)
+    absence = Absence(mqtt=mqtt, profiles=PROFILES, contradicted=lambda: False)
+    return Publisher(mqtt=mqtt, profiles=PROFILES, observers=observers, absence=absence, carrier=spans)
 
 
 def a_command(clock: SystemClock) -> Command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -68,6 +69,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
             _AWAY,
             BY_ERROR[errors.BrokerUnavailableError],
             _DRAINING,
+            problems.NOT_LISTENING,
             problems.NOT_SENT,
             problems.NO_OUTCOME,
             problems.TIMED_OUT,
@@ -151,7 +153,8 @@ _Cursor = Annotated[
         examples=[f"1772352000000000_{schemas.COMMAND_ID}"],
     ),
 ]
-_FILTERS: Final = ("device", "state", "limit", "cursor")
+_FILTERS_OF_DEVICE: Final = ("state", "limit", "cursor")
+_FILTERS: Final = ("device", *_FILTERS_OF_DEVICE)
 
 
 async def _asked(
@@ -161,15 +164,32 @@ async def _asked(
     limit: _Limit = DEFAULT_LIMIT,
     cursor: _Cursor = None,
 ) -> Asked:
-    """What a caller lists; nothing that a query says is passed over in silence."""
+    """What a caller lists."""
+    _check_filters(request, _FILTERS)
+    return Asked(device_id=device, state=state, limit=limit, cursor=cursor)
+
+
+async def _asked_of_device(
+    request: Request,
+    device_id: DeviceId,
+    state: _State = None,
+    limit: _Limit = DEFAULT_LIMIT,
+    cursor: _Cursor = None,
+) -> Asked:
+    """What a caller lists of a device."""
+    _check_filters(request, _FILTERS_OF_DEVICE)
+    return Asked(device_id=device_id, state=state, limit=limit, cursor=cursor)
+
+
+def _check_filters(request: Request, allowed: Sequence[str]) -> None:
+    """Nothing that a query says is passed over in silence."""
     given = [name for name, _ in request.query_params.multi_items()]
     for name in given:
-        if name not in _FILTERS:
+        if name not in allowed:
             shown = name[:64].encode("ascii", "backslashreplace").decode()
-            raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(_FILTERS)}")
+            raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(allowed)}")
         if given.count(name) > 1:
             raise InvalidInputError(name, "is given twice; allowed: once")
-    return Asked(device_id=device, state=state, limit=limit, cursor=cursor)
 
 
 @router.get(
@@ -187,6 +207,21 @@ async def list_commands(
     async with lists.take():
         page = await ports.store.list_commands(asked)
         return BytesResponse(await page_json(Page([one for one in page.commands if asker.may_read(one)], page.cursor)))
+
+
+@router.get(
+    "/devices/{device_id}/commands",
+    summary="List the commands of a device, newest first",
+    response_model=schemas.CommandPage,
+    response_description="A page of commands.",
+    responses=problems_of(problems.INVALID, _AWAY),
+    openapi_extra=acts(Action.READ),
+)
+async def list_commands_of_device(
+    asked: Annotated[Asked, Depends(_asked_of_device)], ports: NodePorts, lists: Lists, asker: WhoAsks
+) -> Reply:
+    """Of those that the caller may read."""
+    return await list_commands(asked, ports, lists, asker)
 
 
 @router.delete(

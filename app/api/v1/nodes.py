@@ -36,6 +36,7 @@ async def nodes(ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its 
         "pending": len(ports.open_commands),
         "waiters": len(ports.waiters),
         "queues": {name: fill._asdict() for name, fill in sorted(ports.queues().items())},
+        "if_offline": dict(ports.if_offline()),
         "counters": dict(sorted(ports.counters.items())),
     }
     own = ports.member.info.incarnation

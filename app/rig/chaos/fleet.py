@@ -13,7 +13,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.errors import BrokerUnavailableError, UnavailableError
-from app.core.messages import Publication
+from app.core.messages import Publication, Receipt
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MAX_SEND_WINDOW
 from app.mqtt.paho import PahoMqttClient
@@ -70,8 +70,6 @@ class Fleet:
     _counters: dict[str, Counter[str]] = field(default_factory=dict)
     _first_seen: dict[str, int] = field(default_factory=dict)
     """Command id -> how often its session was cut when it came first: MQTT redelivers only after another cut."""
-    _unmatched: Counter[str] = field(default_factory=Counter)
-    """Client id -> how many of its answers met no subscriber."""
     _unacked: int = 0
 
     @property
@@ -170,11 +168,13 @@ class Fleet:
         device, command_id, sequence = request.device_id, request.command_id, next(self.recorder.sequences)
         self.recorder.write(Answered(at=self.recorder.now(), device=device, command_id=command_id, sequence=sequence))
 
-        def settled(puback: asyncio.Future[None]) -> None:
+        def settled(puback: asyncio.Future[Receipt]) -> None:
             self._unacked -= 1
             if puback.cancelled():
                 return
-            if puback.exception() is None and self._nobody_took_it(client):
+            if puback.exception() is None and puback.result() is Receipt.UNMATCHED:
+                # Mosquitto 2.0.11 forgets shared subscriptions when it restarts, and says so until a node is back.
+                self.counts["unmatched"] += 1
                 self._again(client, request, since)
             elif puback.exception() is None:
                 self.counts["acked"] += 1
@@ -184,19 +184,6 @@ class Fleet:
                 self._again(client, request, since)
 
         puback.add_done_callback(settled)
-
-    def _nobody_took_it(self, client: PahoMqttClient) -> bool:
-        """Whether this PUBACK said that nobody is subscribed (0x10).
-
-        Mosquitto 2.0.11 forgets shared subscriptions when it restarts, so it says so until the first node is back. Then
-        it does not any more, so of the PUBACKs of one read those with 0x10 come first.
-        """
-        counters = self._counters[client.client_id]
-        if counters["publish_unmatched"] == self._unmatched[client.client_id]:
-            return False
-        self._unmatched[client.client_id] += 1
-        self.counts["unmatched"] += 1
-        return True
 
     def _again(self, client: PahoMqttClient, request: Request, since: float) -> None:
         if asyncio.get_running_loop().time() - since < GIVE_UP_SECONDS:

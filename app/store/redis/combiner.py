@@ -29,7 +29,11 @@ BATCH: Final = 128
 """The most calls in one round trip: bounds how long others wait for it."""
 
 AWAY_BUDGET_SECONDS: Final = 0.4
-"""The budget while no connection stands: whoever comes then is told soon, before many have piled up."""
+"""The budget while Redis is known to be away: whoever comes then is told soon, before many have piled up."""
+
+SILENT_SHARE: Final = 0.5
+"""When a batch has waited for so much of a budget, Redis is known to be away though its connection stands: it may be
+frozen."""
 
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 1.0
@@ -128,10 +132,7 @@ class Combiner:
     async def call(self, command: tuple[Argument, ...], budget: float | None) -> Any:  # noqa: ANN401 - a reply of Redis
         """The reply of a command that is safe to repeat; StoreUnavailableError when the budget ends before it came."""
         now = self._queue.loop.time()
-        if budget is None:
-            deadline = math.inf
-        else:
-            deadline = now + (budget if self.connected else min(budget, AWAY_BUDGET_SECONDS))
+        deadline = math.inf if budget is None else now + self._within(budget, now)
         return await (await self._queue.put(_pack(command), now, deadline))
 
     async def call_many(self, commands: Sequence[tuple[Argument, ...]], budget: float) -> list[Any]:
@@ -140,10 +141,17 @@ class Combiner:
         A command that Redis refuses for good has its ResponseError for a reply.
         """
         now = self._queue.loop.time()
-        deadline = now + (budget if self.connected else min(budget, AWAY_BUDGET_SECONDS))
+        deadline = now + self._within(budget, now)
         packed = b"".join([_pack(command) for command in commands])
         replies: list[Any] = await (await self._queue.put(packed, now, deadline, len(commands)))
         return replies
+
+    def _within(self, budget: float, now: float) -> float:
+        """The budget, cut short while no lane gets answers."""
+        for lane in self._lanes:
+            if lane.connected and now - (lane.asked_at or now) < SILENT_SHARE * budget:
+                return budget
+        return min(budget, AWAY_BUDGET_SECONDS)
 
 
 class _Lane:
@@ -160,6 +168,8 @@ class _Lane:
         measures: StoreMeasures,
     ) -> None:
         self.connected = False
+        self.asked_at: float | None = None
+        """Since when it waits for the answer of Redis to a batch; None while it does not."""
         self.last_error = ""
         self._connect = connect
         self._load_scripts = [_pack(("SCRIPT", "LOAD", script.text)) for script in scripts]
@@ -184,7 +194,7 @@ class _Lane:
                 if self._failures in (1, 10):
                     _log.warning("store_connection_lost", attempts=self._failures, reason=self.last_error)
             finally:
-                self.connected = False
+                self.connected, self.asked_at = False, None
                 await connection.disconnect(nowait=True)
             await self._pause()
 
@@ -199,13 +209,14 @@ class _Lane:
     async def _serve(self, connection: AbstractConnection) -> None:
         while True:
             batch = await self._queue.take(self._batch)
-            began = self._queue.loop.time()
+            began = self.asked_at = self._queue.loop.time()
             try:
                 async with asyncio.timeout(self._answer_seconds):
                     await self._exchange(connection, batch)
             except BaseException:
                 self._queue.give_back(batch)
                 raise
+            self.asked_at = None
             self._queue.done(batch)
             self._failures = 0
             self._measures.exchanged(len(batch), began - batch[0].since, self._queue.loop.time() - began)

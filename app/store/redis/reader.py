@@ -18,7 +18,7 @@ from app.core.routing import Outcome
 from app.store.commands import Page, Query
 from app.store.redis import records
 from app.store.redis.lanes import LIST_BATCH, Lanes
-from app.store.redis.lists import Lists
+from app.store.redis.lists import Lists, Position
 from app.store.redis.scripts import PENDING
 from app.store.redis.unreadable import Unreadable
 from app.store.rules import GONE, page_cursor, page_start
@@ -26,6 +26,11 @@ from app.store.rules import GONE, page_cursor, page_start
 PENDING_ROUND: Final = 200
 READ_SLICE: Final = 50
 """How many records of a list are read at once."""
+LOOK: Final = 100
+"""How many commands are looked at together for those that are in a state."""
+MOST_LOOKED: Final = 2000
+LOOK_SECONDS: Final = 0.05
+"""A page of those in a state looks at so many commands, or for so long, before it is short."""
 
 
 class RedisCommandReader:
@@ -60,13 +65,36 @@ class RedisCommandReader:
         Across devices every partition is asked for a few members, and those that may have more of the page again.
         """
         start = page_start(query.cursor)
+        if query.state is not None:
+            return await self._list_in_state(query, start)
+        commands, _, more = await self._look(query, query.limit, start)
+        return Page(commands, page_cursor(*more) if more else None)
+
+    async def _list_in_state(self, query: Query, start: Position | None) -> Page:
+        """Looks on for those in the state, within bounds, so that a short page is rare."""
+        shown: list[Command] = []
+        looked, ends = 0, self._clock.monotonic() + LOOK_SECONDS
+        while True:
+            commands, members, more = await self._look(query, LOOK, start)
+            for command in commands:
+                if command.state is query.state:
+                    shown.append(command)
+                if len(shown) == query.limit:
+                    return Page(shown, page_cursor(command.created_at, command.id))
+            looked += members
+            if more is None or looked >= MOST_LOOKED or self._clock.monotonic() >= ends:
+                return Page(shown, page_cursor(*more) if more else None)
+            start = more
+
+    async def _look(
+        self, query: Query, limit: int, start: Position | None
+    ) -> tuple[list[Command], int, Position | None]:
+        """The commands behind the next `limit` members at most, how many members those are, and where to go on."""
         if query.device_id is None:
-            entries, more = await self._lists.newest(query.limit, start)
+            entries, more = await self._lists.newest(limit, start)
         else:
-            entries, more = await self._lists.newest_of(query.device_id, query.limit, start)
-        commands = await self._get_many([entry.command_id for entry in entries])
-        shown = [one for one in commands if query.state in (None, one.state)]
-        return Page(shown, page_cursor(*more) if more else None)
+            entries, more = await self._lists.newest_of(query.device_id, limit, start)
+        return await self._get_many([entry.command_id for entry in entries]), len(entries), more
 
     async def pending_of(self, node_id: str, limit: int = 1000) -> list[Command]:
         found: list[str] = []

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.core import keys
 from app.core.callback import Answer, Correlation, Registration
-from app.core.command import Command, CommandState
+from app.core.command import Command, CommandState, IfOffline
 from app.core.errors import UnreadableRecordError
 from app.core.reception import decode_receiver, reception_of
 from app.core.routing import Outcome, Recorded, Verdict
@@ -77,9 +77,18 @@ def pairs(reply: Sequence[bytes]) -> Fields:
     return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
-def version(token: str) -> str:
+FAILS_OFFLINE: Final = "offline=fail"
+"""A word of the field `v`; without it a command is sent also where nobody is subscribed, as 0.1.0 did."""
+
+
+def version(token: str, if_offline: IfOffline) -> str:
     """What the field `v` of a record says."""
-    return f"{RECORD} {token}"
+    return f"{RECORD} {token} {FAILS_OFFLINE}" if if_offline is IfOffline.FAIL else f"{RECORD} {token}"
+
+
+def _if_offline(version_field: bytes | None) -> IfOffline:
+    words_of = (version_field or b"").split(b" ")
+    return IfOffline.FAIL if FAILS_OFFLINE.encode() in words_of else IfOffline.SEND
 
 
 def command(command_id: str, fields: Fields) -> Command:
@@ -114,6 +123,7 @@ def _command(command_id: str, fields: Fields) -> Command:
         progress=fields.get("progress"),
         late=fields.get("late"),
         one_way=expectations == NO_EXPECTATIONS,
+        if_offline=_if_offline(fields.get(VERSION_FIELD)),
     )
 
 

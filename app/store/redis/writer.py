@@ -88,7 +88,7 @@ class RedisCommandWriter:
             len(values),
             MAX_JOINED,
             registration.trace or "",
-            records.version(self._wake_key.token(registration.command_id)),
+            records.version(self._wake_key.token(registration.command_id), registration.if_offline),
         )
         match reply:
             case [b"registered", created_at, deadline]:

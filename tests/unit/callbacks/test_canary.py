@@ -10,8 +10,9 @@ import pytest
 from app.callbacks.canary import EVERY_SECONDS, EXCUSED_SECONDS, MEMORY_SECONDS, PATIENCE_SECONDS, Canary
 from app.cluster.local import LocalCluster
 from app.core.errors import BrokerUnavailableError, PublishRefusedError, StoreUnavailableError
-from app.core.messages import Publication
+from app.core.messages import Publication, Receipt
 from app.core.topics import canary_topics
+from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from app.system import new_charter
 from tests.unit.assembly import ManualClock
@@ -29,18 +30,19 @@ class Broker(LoopbackMqttClient):
         self.taken: list[Publication] = []
         self.error: Exception | None = None
         self.silent = False
+        self.receipt = Receipt.ACKNOWLEDGED
         self.away = False
         self._connected.set()
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         if self.away:
             raise BrokerUnavailableError("away")
-        puback: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        puback = Puback(left=True)
         self.taken.append(publication)
         if self.error is not None:
             puback.set_exception(self.error)
         elif not self.silent:
-            puback.set_result(None)
+            puback.set_result(self.receipt)
         return puback
 
 
@@ -243,3 +245,32 @@ async def test_strangers_cannot_make_a_node_carry_without_end(monkeypatch: pytes
         rig.canary.arrived(f"n2 {number}".encode())
     assert rig.counters["drop.canary"] == 3
     await eventually(lambda: len(rig.cluster.carried) == 2)
+
+
+@pytest.mark.parametrize("before_its_puback", [True, False])
+async def test_a_broker_that_sees_nobody_where_this_node_is_is_not_believed_until_it_does(
+    *, before_its_puback: bool
+) -> None:
+    rig = Rig()
+    await rig.rounds(1, each)
+    assert not rig.canary.contradicted
+    rig.broker.receipt = Receipt.UNMATCHED
+    await rig.rounds(1, none)
+    assert rig.canary.contradicted
+    rig.broker.receipt = Receipt.ACKNOWLEDGED
+    rig.broker.taken.clear()
+    rig.canary.look()
+    if not before_its_puback:
+        await asyncio.sleep(0)
+    for one in rig.broker.taken:
+        rig.canary.arrived(one.payload)
+    await asyncio.sleep(0)
+    assert not rig.canary.contradicted
+
+
+async def test_another_session_is_believed_anew() -> None:
+    rig = Rig()
+    rig.broker.receipt = Receipt.UNMATCHED
+    await rig.rounds(1, none)
+    rig.canary.begin_again()
+    assert not rig.canary.contradicted

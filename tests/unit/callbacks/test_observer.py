@@ -120,6 +120,8 @@ async def everything(log_dir: Path, *observers: Observer) -> Assembly:
     assembly.broker.publish(ReceivedMessage("homing/lamp-1/response", b"rubbish", qos=0))
     await turns()
     await unsent(assembly)
+    await home.invoker.invoke(request(profile="dji", one_way=True), park=False)
+    await turns()
     assembly.lost_wake_ups = True
     lost = await home.invoker.invoke(request("sleep"), park=False)
     await other.expirer.end(lost.command.id, CommandState.TIMED_OUT)

@@ -86,6 +86,7 @@ async def test_F20_a_command_that_the_store_does_not_have_yet_is_not_gone() -> N
 
 async def test_only_commands_that_take_long_are_marked_as_acknowledged() -> None:
     assembly = await assemble()
+    await Lamp(assembly.broker, never).start()
     member = assembly.members[0]
     lasting = await member.invoker.invoke(request(), park=False)
     await _turns()

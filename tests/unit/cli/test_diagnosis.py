@@ -35,6 +35,7 @@ def good_broker(**changes: Any) -> BrokerFacts:
         shared_received=[10, 10],
         parked=PARKED_MESSAGES,
         round_trip_ms=0.2,
+        listened=[],
     )
     return replace(facts, **changes)
 
@@ -83,6 +84,7 @@ def test_a_redis_that_is_not_as_it_should_be(changes: dict[str, Any], level: Lev
         ({"receive_maximum": 20}, Level.WARN, "Receive Maximum", "max_inflight_messages"),
         ({"parked": 1000}, Level.FAIL, "queues", "max_queued_messages 100000"),
         ({"dropped": 7}, Level.WARN, "dropped messages", "queue limits"),
+        ({"listened": ["homing/x/command"]}, Level.WARN, "absent devices", "Somebody listens to everything"),
     ],
 )
 def test_a_broker_that_is_not_as_it_should_be(changes: dict[str, Any], level: Level, subject: str, advice: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from app.api.command_body import MEMBERS
+from app.cli.client import NodeClient
 from tests.unit.cli.conftest import FakeNode, Homing
 
 COMMAND: dict[str, Any] = {
@@ -63,13 +65,51 @@ def test_it_asks_for_what_was_typed(homing: Homing, fake_node: FakeNode) -> None
     ((method, path, headers, body),) = fake_node.asked
     assert (method, path) == ("POST", "/v1/devices/a%3Ab/commands")
     assert headers["Idempotency-Key"] == "k1"
-    assert "Prefer" not in headers
+    assert headers["Prefer"] == "wait=1"
     assert body == {
         "method": "cover_open",
         "params": {"list": [1], "height": 30, "name": "a=b", "on": True, "nan": "NaN"},
         "timeout": "90s",
         "profile": "dji",
     }
+
+
+def test_all_that_a_body_may_have_can_be_typed(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, COMMAND)]
+    typed = ["--one-way", "--if-offline", "fail", "--timeout", "1s", "--profile", "dji", "-p", "n=1"]
+    assert homing("send", "dock-1", "cover_open", *typed, "--node", fake_node.url)[0] == 0
+    assert set(fake_node.asked[0][3]) == set(MEMBERS)
+    assert (fake_node.asked[0][3]["one_way"], fake_node.asked[0][3]["if_offline"]) == (True, "fail")
+    assert homing("send", "dock-1", "cover_open", "--if-offline", "hold", "--node", fake_node.url)[0] == 2
+
+
+def test_it_says_how_long_it_took_and_where_the_answer_came_in(homing: Homing, fake_node: FakeNode) -> None:
+    times = {"created_at": "2026-03-01T08:00:00.000Z", "finished_at": "2026-03-01T08:00:00.128Z"}
+    fake_node.answers = [(200, COMMAND | times | {"received_by": "node-3"})]
+    _, out, _ = homing("send", "dock-1", "cover_open", "--node", fake_node.url)
+    assert "cover_open on dock-1: succeeded in 128 ms (answer came in on node-3)" in out
+
+
+def test_a_problem_with_a_command_is_said_in_its_words(homing: Homing, fake_node: FakeNode) -> None:
+    problem = {"detail": "nobody is subscribed to homing/dock-1/command", "command": COMMAND | {"state": "unsent"}}
+    fake_node.answers = [(409, problem)]
+    code, _, err = homing("send", "dock-1", "cover_open", "--node", fake_node.url)
+    assert (code, err) == (5, "homing: nobody is subscribed to homing/dock-1/command (HTTP 409)\n")
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the node said which it is", "not yet"])
+def test_ctrl_c_says_which_command_goes_on(
+    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    fake_node.answers = [(202, COMMAND | {"state": "pending"})]
+    monkeypatch.setattr(NodeClient, "get_command" if known else "post_command", interrupted)
+    code, out, err = homing("send", "dock-1", "cover_open", "--node", fake_node.url)
+    assert (code, out) == (130, "")
+    where = f"/v1/commands/{COMMAND['id']}" if known else "/v1/devices/dock-1/commands"
+    assert f"curl {fake_node.url}{where}" in err
 
 
 def test_what_was_not_typed_is_left_to_the_node(homing: Homing, fake_node: FakeNode) -> None:

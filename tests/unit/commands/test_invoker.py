@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from app.core.errors import (
 from app.core.messages import Publication
 from app.core.payload import JsonValue
 from app.core.routing import Outcome
+from app.mqtt.base import Puback, Subscription
 from app.mqtt.loopback import LoopbackMqttClient
 from app.store.commands import Finished, Joined, Query, Registered
 from app.store.memory.store import MemoryStateStore
@@ -167,6 +169,7 @@ async def test_F14_a_retry_joins_the_running_command_from_any_node() -> None:
 
 async def test_a_one_way_command_succeeds_at_puback() -> None:
     assembly = await assemble()
+    await Lamp(assembly.broker, never).start()
     invocation = await assembly.members[0].invoker.invoke(request(one_way=True), park=True)
     assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.SUCCEEDED
 
@@ -234,6 +237,9 @@ async def test_a_command_whose_answer_could_not_be_told_is_refused(tmp_path: Pat
     assert assembly.store.size == 0
     await invoker.invoke(request(profile="flights", params={"flight": 7}), park=True)
     assert (await only_command(assembly)).state is CommandState.PENDING
+    listener = LoopbackMqttClient(assembly.broker, "device", Counter())
+    await listener.start([Subscription("flights/lamp-1/do")], lambda _delivery: None)
+    await listener.wait_connected()
     one_way = await invoker.invoke(request(profile="flights", params=params, one_way=True), park=True)
     assert (await one_way.wait(SECOND)).state is CommandState.SUCCEEDED
 
@@ -249,8 +255,8 @@ async def test_what_no_answer_can_carry_is_refused(tmp_path: Path, flight: JsonV
 class RefusedByBroker(LoopbackMqttClient):
     """A broker that answers PUBLISH with a reason code of 0x80 or above."""
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def publish(self, publication: Publication) -> Puback:
+        future = Puback()
         future.set_exception(BrokerUnavailableError("not authorized"))
         return future
 
@@ -351,7 +357,7 @@ async def test_what_the_broker_can_never_take_is_said_to_joined_callers_too() ->
     member = assembly.members[0]
 
     class TooLarge(LoopbackMqttClient):
-        def publish(self, publication: Publication) -> asyncio.Future[None]:
+        def publish(self, publication: Publication) -> Puback:
             raise PacketTooLargeError("payload", "makes a packet of 9 bytes; the broker takes 8")
 
     member.invoker._publisher._mqtt = TooLarge(assembly.broker, "n1", member.counters)
@@ -392,9 +398,9 @@ class RepliesLate(MemoryStateStore):
 class Holds(LoopbackMqttClient):
     """As if the broker's window were full: publishes wait until they are let go, or cancelled."""
 
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
-        self.waiting: list[tuple[Publication, asyncio.Future[None]]]
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def publish(self, publication: Publication) -> Puback:
+        self.waiting: list[tuple[Publication, Puback]]
+        future = Puback()
         self.waiting = [*getattr(self, "waiting", []), (publication, future)]
         return future
 

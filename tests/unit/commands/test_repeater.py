@@ -15,6 +15,7 @@ from app.core.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, StoreUnavailableError
 from app.core.identifiers import command_id
 from app.core.messages import Publication
+from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackMqttClient
 from app.store.commands import Registered
 from tests.unit.assembly import Assembly, Lamp, Member, assemble, at_once, never
@@ -209,7 +210,7 @@ async def test_a_store_that_goes_away_for_one_command_does_not_keep_the_others(
 
 
 class Refuses(LoopbackMqttClient):
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         raise BrokerUnavailableError("the window is full")
 
 
@@ -229,7 +230,7 @@ async def test_what_the_broker_does_not_take_is_unsent_and_its_key_free(profiles
 
 
 class Notes(LoopbackMqttClient):
-    def publish(self, publication: Publication) -> asyncio.Future[None]:
+    def publish(self, publication: Publication) -> Puback:
         self.expiry = publication.message_expiry
         return super().publish(publication)
 

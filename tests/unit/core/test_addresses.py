@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.addresses import check_redis_url, split_address
+from app.core.addresses import check_redis_url, shown_address, split_address
 
 
 def test_the_parts_of_an_address() -> None:
@@ -52,3 +52,15 @@ def test_what_would_change_how_nodes_speak_is_refused(parameter: str) -> None:
     with pytest.raises(ValueError, match=r"behind its '\?', which is not allowed; allowed: ssl_ca_certs, ") as caught:
         check_redis_url(f"redis://user:CANARY@host/0?{parameter}")
     assert "CANARY" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("memory://", "memory://"),
+        ("redis://user:CANARY@host:6380/15?ssl_password=CANARY", "redis://host:6380/15"),
+        ("mqtts://CANARY:CANARY@[::1]:8883", "mqtts://[::1]:8883"),
+    ],
+)
+def test_an_address_is_shown_without_what_is_secret(url: str, shown: str) -> None:
+    assert shown_address(url) == shown

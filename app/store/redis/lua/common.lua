@@ -13,8 +13,8 @@
 --   progress, late                JSON texts
 --   sender        the node that took over sending it, as its home had died
 --   trace         the context of its trace (W3C traceparent), where it is traced
---   v             version of the record, and behind a blank the token of its wake-ups (app/core/wakekey.py); 0.1.0 wrote
---                 none. How the next version adds to all this: app/core/versions.py
+--   v             version of the record, the token of its wake-ups (app/core/wakekey.py), and `offline=fail` where it is
+--                 unsent when nobody is subscribed; with a blank between. 0.1.0 wrote none. How the next version adds to all this: app/core/versions.py
 -- What a script cannot read it leaves alone, and says so; an error would end the whole step, and a sweep for good.
 -- All keys derive from the partition, so one call touches one slot. The only clock is Redis TIME.
 

@@ -10,12 +10,15 @@ from datetime import timedelta
 import pytest
 from redis.asyncio import Redis
 
+from app.core.command import CommandState
 from app.store.commands import Query
 from app.store.redis.lists import FIRST_LOOK
+from app.store.redis.reader import LOOK
 from app.store.redis.store import RedisStateStore
-from tests.contract.store_backends import registration
+from tests.contract.store_backends import answer, registration
 from tests.services import RedisProcess
 from tests.stores import redis_store
+from tests.unit.assembly import ManualClock
 
 COMMANDS = 1500
 
@@ -68,6 +71,39 @@ async def test_a_page_reads_few_members_that_are_not_on_it(
     assert len(page.commands) == 200
     # 256 partitions with a few members each; all of them would be 1,500 members.
     assert sent < 256 * (FIRST_LOOK + 2) * 80 + 4 * 200 * 80 + 200 * 400
+
+
+async def test_a_page_of_a_state_looks_at_more_than_a_page(redis_server: RedisProcess) -> None:
+    clock = ManualClock()  # stands still: no page is short for want of time
+    store = redis_store(redis_server.node_url, budget=timedelta(seconds=30), clock=clock)
+    async with Redis.from_url(redis_server.url) as client:
+        await client.flushall()
+    await store.start()
+    done = [registration(f"dock-{number}") for number in range(4)]
+    for one in done:
+        await store.register(one)
+        await store.respond(answer(one), "node-a")
+    oldest_last = [one.command_id for one in reversed(done)]
+    await fill(store, 40)
+    try:
+        first = await store.list_commands(Query(state=CommandState.SUCCEEDED, limit=3))
+        assert [one.id for one in first.commands] == oldest_last[:3]
+        rest = await store.list_commands(Query(state=CommandState.SUCCEEDED, limit=3, cursor=first.cursor))
+        assert ([one.id for one in rest.commands], rest.cursor) == (oldest_last[3:], None)
+        nothing = await store.list_commands(Query(state=CommandState.FAILED, limit=3))
+        assert (list(nothing.commands), nothing.cursor) == ([], None)
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("bound", ["MOST_LOOKED", "LOOK_SECONDS"])
+async def test_it_does_not_look_for_ever(store: RedisStateStore, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    wanted = await fill(store, 40)
+    monkeypatch.setattr(f"app.store.redis.reader.{bound}", 0)
+    page = await store.list_commands(Query(state=CommandState.SUCCEEDED, limit=3))
+    assert list(page.commands) == []
+    assert page.cursor is not None
+    assert page.cursor.endswith(wanted[LOOK - 1])
 
 
 async def test_lists_and_commands_do_not_share_a_connection(store: RedisStateStore, redis_server: RedisProcess) -> None:

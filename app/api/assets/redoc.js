@@ -1,0 +1,1 @@
+Redoc.init("openapi.json", {}, document.getElementById("redoc"));

@@ -1,0 +1,91 @@
+"""What a person or a program finds who knows only the address: an index, and pages about the API.
+
+Scripts and styles of the pages are part of the package: nodes are often where no browser reaches the internet, and
+nobody else has to know who looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi import Response as Reply
+
+from app import __version__
+from app.api import problems, schemas
+from app.api.dependencies import NodePorts
+from app.api.http import BytesResponse
+from app.api.problems import problem
+
+LINKS: Final[Mapping[str, str]] = {
+    "docs": "/docs",
+    "openapi": "/openapi.json",
+    "commands": "/v1/commands",
+    "nodes": "/v1/nodes",
+    "health": "/readyz",
+    "metrics": "/metrics",
+}
+ASSETS: Final = Path(__file__).parent / "assets"
+_TYPES: Final[Mapping[str, bytes]] = {
+    "docs.js": b"text/javascript; charset=utf-8",
+    "redoc.js": b"text/javascript; charset=utf-8",
+    "redoc.standalone.js": b"text/javascript; charset=utf-8",
+    "swagger-ui-bundle.js": b"text/javascript; charset=utf-8",
+    "swagger-ui.css": b"text/css; charset=utf-8",
+    "favicon.png": b"image/png",
+}
+_HTML: Final = b"text/html; charset=utf-8"
+_POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    b"connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Both pages write styles into the document, and Redoc runs its search in a worker that it makes itself."""
+_PAGE_HEADERS: Final = (
+    (b"content-security-policy", _POLICY),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_KEPT: Final = (b"cache-control", b"max-age=3600")
+
+router = APIRouter()
+
+
+@router.get("/", tags=["index"], summary="Where everything is", response_model=schemas.Index)
+async def index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+    root = request.scope.get("root_path", "")
+    links = {name: f"{root}{path}" for name, path in LINKS.items()}
+    body = {"name": "homing", "version": __version__, "node_id": ports.member.info.node_id, "links": links}
+    return BytesResponse(orjson.dumps(body))
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs() -> Reply:
+    """Swagger UI."""
+    return _page("docs.html")
+
+
+@router.get("/redoc", include_in_schema=False)
+async def redoc() -> Reply:
+    """Redoc."""
+    return _page("redoc.html")
+
+
+@router.get("/assets/{name}", include_in_schema=False)
+async def asset(name: str) -> Reply:
+    """A file of these pages."""
+    if name not in _TYPES:
+        return problem(problems.NOT_FOUND, "no such path; /openapi.json lists all of them")
+    return BytesResponse(_read(name), content_type=_TYPES[name], headers=[_KEPT, *_PAGE_HEADERS])
+
+
+def _page(name: str) -> Reply:
+    return BytesResponse(_read(name), content_type=_HTML, headers=_PAGE_HEADERS)
+
+
+@cache
+def _read(name: str) -> bytes:
+    return (ASSETS / name).read_bytes()

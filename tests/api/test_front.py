@@ -1,0 +1,72 @@
+"""What is found at the address of a node: an index, and pages that need nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import async_playwright
+
+from app.api.front import ASSETS
+from tests.api.rig import Rig
+from tests.api.serving import serving
+from tests.services import find_binary
+from tests.waiting import PATIENCE
+
+FLAGS = ("--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update")
+
+
+async def test_the_index_leads_to_what_is_there(rig: Rig) -> None:
+    index = (await rig.http.get("/")).json()
+    assert (index["name"], index["node_id"]) == ("homing", "node-a")
+    for path in index["links"].values():
+        assert (await rig.http.get(path)).status_code in {200, 503}, path  # its first canary may be on its way
+
+
+async def test_below_a_path_the_index_leads_there(rig: Rig) -> None:
+    rig.http._transport.root_path = "/api"  # type: ignore[attr-defined] # of the transport within this process
+    links = (await rig.http.get("/")).json()["links"]
+    assert links["nodes"] == "/api/v1/nodes"
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+async def test_a_page_names_its_own_files_only_and_lets_none_else_in(rig: Rig, path: str) -> None:
+    response = await rig.http.get(path)
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert "script-src 'self';" in response.headers["content-security-policy"]
+    named = re.findall(r'(?:href|src)="([^"]+)"', response.text)
+    assert named
+    for one in named:
+        assert (await rig.http.get(f"/{one}")).status_code == 200, one
+
+
+async def test_only_known_files_are_served(rig: Rig) -> None:
+    for name in ("README.md", "..%2Fhttp.py", "%2e%2e/http.py", "docs.html"):
+        assert (await rig.http.get(f"/assets/{name}")).status_code == 404
+
+
+def test_their_licences_are_there() -> None:
+    assert "Apache License" in (ASSETS / "LICENSE.swagger-ui").read_text()
+    assert "MIT" in (ASSETS / "LICENSE.redoc").read_text()
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+async def test_a_browser_without_a_network_shows_the_api(rig: Rig, path: str) -> None:
+    chromium = find_binary("chromium", package="chromium")
+    asked: list[str] = []
+    said: list[str] = []
+    async with serving(rig) as served, async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=list(FLAGS), chromium_sandbox=False)
+        page = await browser.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        await page.goto(f"http://127.0.0.1:{served.port}{path}")
+        await page.get_by_role("heading", name="Homing").first.wait_for(timeout=PATIENCE * 1000)
+        operation = page.get_by_text("Send a command to a device").first
+        await operation.wait_for(timeout=PATIENCE * 1000, state="attached")
+        await browser.close()
+        own = f"127.0.0.1:{served.port}"
+    elsewhere = [url for url in asked if urlsplit(url).scheme in ("http", "https") and urlsplit(url).netloc != own]
+    assert (elsewhere, said) == ([], [])
