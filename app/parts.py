@@ -30,7 +30,7 @@ from app.core.callback import Answer
 from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError
 from app.core.notices import Notice
-from app.core.profile import ResponseReader
+from app.core.reading import ResponseReader
 from app.core.topics import canary_topics
 from app.core.wakekey import WakeKey
 from app.latency.factory import open_log
@@ -102,7 +102,7 @@ class Parts:
 def compose(settings: Settings, adapters: Adapters) -> Parts:
     """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit."""
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
-    profiles = load_profiles(settings.profiles.dir)
+    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names)
     if settings.profile not in profiles:
         raise ConfigurationError(
             f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"

@@ -234,6 +234,13 @@ class ProfilesSettings(_Part):
 
     dir: OptionalFile = None
     """A folder of further profiles (*.toml); only the shipped ones when empty."""
+    shipped: str = "homing,dji"
+    """Which of the shipped profiles are spoken, with commas between; `all` for every one."""
+
+    @property
+    def shipped_names(self) -> tuple[str, ...]:
+        """The names in `shipped`."""
+        return tuple(filter(None, (one.strip() for one in self.shipped.split(","))))
 
 
 class TimeoutsSettings(_Part):

@@ -7,16 +7,16 @@ heard from it for `stale` seconds goes on reading, and sends nothing more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 
 import structlog
 
-from app.core.access.callers import Caller, Refusal
+from app.core.access.callers import EVER, Caller, Refusal
 from app.core.access.decide import decide
-from app.core.access.identify import EVER, Standing, identify_key, stand, standing_at
+from app.core.access.identify import identify_key, stand, standing_at
 from app.core.access.limits import Buckets
 from app.core.access.questions import Decision, Reason
 from app.core.access.rules import Action
@@ -177,12 +177,16 @@ class Authority:
         """By the rules of this moment, of whose limits this node has its share."""
         decision = self._judge(caller, action, device, profile, method)
         if decision.limits:
-            standing = stand(self._current(), caller or Caller())
-            who = standing.subjects[0] if isinstance(standing, Standing) and standing.principal else caller
-            wanted = [((who, rule.name), rule.limit) for rule in decision.limits if rule.limit is not None]
+            who = self._owner(caller)
+            wanted = [((who, rule.role, rule.line), rule.limit) for rule in decision.limits if rule.limit is not None]
             wait = self._buckets.take(wanted, max(1, self._nodes()), self._now_us())
             if wait:
                 raise RateLimitError(f"limited by {', '.join(rule.text for rule in decision.limits)}", wait)
+
+    def _owner(self, caller: Caller | None) -> Hashable:
+        """Who shares a limit: all keys of a principal."""
+        credential = self._current().credentials.get(caller.credential_id or "") if caller else None
+        return caller if credential is None else credential.principal_id
 
     def _judge(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Decision:
         if caller is None:

@@ -57,11 +57,10 @@ def _needs(settings: Settings, run_id: str) -> Needs:
     from app.mqtt.paho_probe import Needs
     from app.profiles.loader import load_profiles
 
-    profiles = load_profiles(settings.profiles.dir).values()
-    nobody = {"device_id": f"homing-doctor-{run_id}", "method": "doctor", "id": run_id}
+    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names).values()
     reads = sorted({response.topic.filter() for one in profiles for response in one.responses})
     notices = f"{NOTICES}/doctor-{run_id}"
-    absent = [one.request.topic.render(**nobody) for one in profiles]
+    absent = [topic for one in profiles for topic, _ in one.topics_of_nobody(f"homing-doctor-{run_id}")]
     return Needs(writes=[*absent, *canary_topics(reads), notices], absent=absent, reads=[*reads, notices])
 
 

@@ -1,4 +1,4 @@
-"""`homing profile check`: is a device profile well formed, and what would it do?"""
+"""`homing profile check` and `try`: is a device profile well formed, and what would it do?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def check(
     file: Annotated[Path, typer.Argument(help="A profile, as TOML.")],
     *,
     device: Annotated[str, typer.Option(help="The device to try it with.")] = "device-1",
-    method: Annotated[str, typer.Option(help="The method of the command to try.")] = "method",
+    method: Annotated[
+        str | None, typer.Option(help="The method of the command to try; else the first that the profile names.")
+    ] = None,
     params: Annotated[str, typer.Option(help="Its params, as JSON.")] = "{}",
     message: Annotated[
         str | None, typer.Option(help="A message of the device, as JSON; {id} becomes the id of the command.")
@@ -40,20 +42,59 @@ def check(
     profile or arguments.
     """
     from app.profiles.loader import read_profile
-    from app.profiles.trial import published, reading, rules_of
+    from app.profiles.trial import published, reading, refusal, rules_of
 
     profile = read_profile(file)
+    if method is None:
+        method = next((one for request in profile.requests for one in sorted(request.methods or ())), "method")
     facts = _facts(device, method, params)
     lines = [f"{file}: profile {profile.name!r} is well formed", "", f"{method} to {device}:"]
     lines += [f"  {line}" for line in published(profile, facts)]
     lines += ["", "reads:", *(f"  {line}" for line in rules_of(profile))]
-    answered = bool(profile.expectations(facts))
+    answered = refusal(profile, facts) is None and bool(profile.expectations(facts))
     if message is not None:
         said, answered = reading(profile, facts, topic, message.replace("{id}", facts.command_id).encode())
         lines += ["", "the message:", *(f"  {line}" for line in said)]
     for line in lines:
         tell(out, line)
     if not answered:
+        raise Stop("", Exit.FAILED)
+
+
+@application.command(name="try")
+def try_(
+    file: Annotated[Path, typer.Argument(help="A profile, as TOML.")],
+    *,
+    method: Annotated[str, typer.Option(help="The method of the command.")],
+    device: Annotated[str, typer.Option(help="The device.")] = "device-1",
+    params: Annotated[str, typer.Option(help="Its params, as JSON.")] = "null",
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the device says, one after the other: TOPIC PAYLOAD, or the payload where one is expected."
+        ),
+    ] = None,
+) -> None:
+    """Send a command to a device that you play: what is published, and what becomes of it with each answer.
+
+    {id}, {id_number} and {id_short} in answers become those of the command, and `hex:` begins a payload in bytes.
+    Nothing is connected to. Exit code: 0 the command succeeded, 1 it did not, 2 wrong profile or arguments.
+    """
+    from app.core.command import CommandState
+    from app.profiles.loader import read_profile
+    from app.profiles.trial import Played, published, refusal
+
+    profile, facts = read_profile(file), _facts(device, method, params)
+    for line in published(profile, facts):
+        tell(out, line)
+    if refusal(profile, facts) is not None:
+        raise Stop("", Exit.FAILED)
+    played = Played(profile, facts)
+    for one in answer or []:
+        for line in played.hear(one):
+            tell(out, line)
+    tell(out, f"the command is {played.state}")
+    if played.state is not CommandState.SUCCEEDED:
         raise Stop("", Exit.FAILED)
 
 

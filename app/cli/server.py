@@ -27,7 +27,7 @@ from app.core.addresses import shown_address
 from app.core.errors import ConfigurationError, HomingError
 from app.main import Homing, open_adapters
 from app.observability import Counters
-from app.settings import ApiSettings, Settings
+from app.settings import AccessSettings, ApiSettings, Settings
 from app.system import SystemClock
 
 BACKLOG: Final = 2048
@@ -61,6 +61,13 @@ def refuse_strangers(settings: Settings, *listeners: socket.socket) -> None:
                 f"{address} can be reached from outside, and this node asks nobody who they are. Run homing access "
                 "init and set HOMING_ACCESS_URL, or set HOMING_ACCESS_OPEN=true to let everybody in who reaches it"
             )
+
+
+def _shown_access(access: AccessSettings) -> str:
+    """Who may call, in words."""
+    if access.url:
+        return "by keys"
+    return "open to everybody" if access.open else "open to this machine"
 
 
 def url_of(listener: socket.socket) -> str:
@@ -152,6 +159,7 @@ class _Server(uvicorn.Server):
                 store=shown_address(self._settings.store.url),
                 broker=shown_address(self._settings.mqtt.url),
                 profile=self._settings.profile,
+                access=_shown_access(self._settings.access),
             )
 
     async def on_tick(self, counter: int) -> bool:

@@ -67,9 +67,9 @@ class Absence:
         connection = self._asked_on = self._mqtt.connections
         self._told.clear()
         for name, profile in self._profiles.items():
-            if profile.request.qos == 0:  # to which the broker says nothing
+            topic = next((topic for topic, qos in profile.topics_of_nobody(CANARY) if qos), None)
+            if topic is None:  # the broker says nothing to QoS 0
                 continue
-            topic = profile.request.topic.render(device_id=CANARY, method="none", id="none")
             try:
                 puback = self._mqtt.publish(Publication(topic, NOTHING, message_expiry=EXPIRY))
             except (UnavailableError, InvalidInputError):

@@ -327,11 +327,11 @@ def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectat
     """Where the command may be answered; InvalidInputError when no answer could be told to be its own."""
     found = profile.expectations(facts)
     if not found:
-        named = " or ".join(dict.fromkeys(spec.value for spec in profile.responses if spec.value is not None))
+        named = " or ".join(dict.fromkeys(" with ".join(spec.value) for spec in profile.responses if spec.value))
         raise InvalidInputError(
             "params",
             f"profile {profile.name!r} knows the answer to a command by {named}, which this one lacks; "
-            "needed: text or an integer there, or one_way: true",
+            "needed: text, a number, true or false there, or one_way: true",
         )
     return found
 

@@ -89,7 +89,7 @@ class Repeater:
         return (
             command.state is CommandState.PENDING
             and profile is not None
-            and command.method in profile.request.repeatable
+            and command.method in profile.repeatable
             and (registered_before is None or command.created_at < registered_before)
         )
 

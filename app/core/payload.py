@@ -86,7 +86,7 @@ def decode_json(data: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
     return value
 
 
-def lookup(value: JsonValue, path: tuple[str, ...]) -> JsonValue | Missing:
+def lookup(value: JsonValue, path: tuple[object, ...]) -> JsonValue | Missing:
     """What stands at the path of object keys: `("data", "output", "status")`; MISSING when a step is not there."""
     for key in path:
         if not isinstance(value, dict) or key not in value:

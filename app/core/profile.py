@@ -1,90 +1,64 @@
 """How one family of devices speaks, as data: which topics, which payloads, how a response names its command.
 
-A profile composes the publication of a command, says where its responses are to be expected, and reads them. The files
-under `app/profiles/` are the source; `app/profiles/loader.py` checks them and builds these values.
+A profile composes the publication of a command and says where its responses are to be expected; `app/core/reading.py`
+reads them. The files under `app/profiles/` are the source; `app/profiles/loader.py` checks them and builds these.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-from app.core.callback import Answer, Correlation, Expectation
-from app.core.command import CommandState
-from app.core.errors import UndecodableMessageError
-from app.core.messages import Publication, ReceivedMessage
-from app.core.payload import MISSING, JsonValue, decode_json, lookup
-from app.core.templating import CommandFacts, any_absent, render
+from app.core.callback import Correlation, Expectation
+from app.core.conditions import Condition, Rule
+from app.core.errors import InvalidInputError
+from app.core.messages import Publication
+from app.core.paths import Path, first
+from app.core.payload import JsonValue, decode_json
+from app.core.templating import CommandFacts, any_absent, level_text, render, render_present, scalar_text
 from app.core.topics import TopicTemplate
 
-Path = tuple[str, ...]
-"""A way into a JSON value: the keys of nested objects."""
+BETWEEN: Final = "\x1f"
+"""Stands between the parts of a correlation that has several."""
+
+Decode = Callable[[bytes], JsonValue]
+"""Reads a payload; raises UndecodableMessageError, and nothing else."""
+
+_encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Something that a payload must satisfy at `path`; an absent path is neither `is_in` nor `is_not` anything."""
-
-    path: Path
-    is_in: tuple[JsonValue, ...] | None = None
-    is_not: tuple[JsonValue, ...] | None = None
-    present: bool | None = None
-
-    def holds(self, payload: JsonValue) -> bool:
-        """Whether the payload satisfies every part that is set."""
-        found = lookup(payload, self.path)
-        if self.present is not None and (found is not MISSING) != self.present:
-            return False
-        if self.is_in is not None and not _among(found, self.is_in):
-            return False
-        if self.is_not is None:
-            return True
-        return found is not MISSING and not _among(found, self.is_not)
-
-
-def all_hold(conditions: tuple[Condition, ...], payload: JsonValue) -> bool:
-    """Whether the payload satisfies every condition."""
-    for one in conditions:  # noqa: SIM110 - it runs for each rule of each response, and a generator takes twice as long
-        if not one.holds(payload):
-            return False
-    return True
-
-
-def _among(found: object, wanted: tuple[JsonValue, ...]) -> bool:
-    """Equality with one of them as in JSON, where `true` is not `1`."""
-    for one in wanted:  # noqa: SIM110 - likewise
-        if found == one and isinstance(found, bool) == isinstance(one, bool):
-            return True
-    return False
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The state that a response stands for when all conditions hold."""
-
-    state: CommandState
-    when: tuple[Condition, ...] = ()
+def to_json(value: object) -> bytes:
+    """Compact JSON in UTF-8."""
+    return _encoder.encode(value).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class CorrelationSource:
-    """Where the correlation is read: MQTT 5 correlation data, a level of the topic, or a path in the payload."""
+    """Where the correlation is read: MQTT 5 correlation data, a placeholder of the topic, or a path in the message.
+
+    `parts` are several of those together. `keys` leads to an object each of whose keys may be the correlation.
+    """
 
     property: bool = False
     topic_level: str | None = None
     path: Path | None = None
+    keys: Path | None = None
+    parts: tuple[CorrelationSource, ...] = ()
 
-    def read(self, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue) -> str | None:
-        """The correlation as text, or None where this source has none."""
-        if self.property:
-            data = message.correlation_data
-            return data.decode("utf-8", "replace") if data is not None else None
-        if self.topic_level is not None:
-            return levels.get(self.topic_level)
-        return _correlation_text(lookup(payload, self.path or ()))
+
+@dataclass(frozen=True, slots=True)
+class DeviceSource:
+    """Which device a response comes from, where no level of its topic is the device id.
+
+    A fixed one, a path in the message, or `form`: the id is put together from placeholders of the topic.
+    """
+
+    fixed: str | None = None
+    path: Path | None = None
+    form: TopicTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +66,12 @@ class ResponseSpec:
     """One kind of message that may answer a command.
 
     `match` selects among kinds on the same topic; `rules` are tried in order and the first that holds decides.
-    `confirm` are further paths that, where present, must carry the same correlation. `value` is the template of what a
-    device echoes under Correlation.VALUE; a command whose params lack it, or have neither text nor an integer there,
-    expects no such response.
+    `confirm` are further paths that, where present, must carry the same correlation. `value` are the templates of what
+    a device echoes under Correlation.VALUE; a command whose params lack it, or have neither text, a number, true nor
+    false there, expects no such response. `captures` are the placeholders of the topic that the device fills in.
+
+    With `wide`, all paths lead through `payload` or `topic` first, as some of them are about the topic. `methods` are
+    the only ones that it answers (None is all) but those in `but_not`, which have a kind of their own on this topic.
     """
 
     name: str
@@ -104,11 +81,26 @@ class ResponseSpec:
     rules: tuple[Rule, ...]
     match: tuple[Condition, ...] = ()
     confirm: tuple[Path, ...] = ()
-    value: str | None = None
+    value: tuple[str, ...] = ()
     result: Path | None = None
     progress: Path | None = None
     error_code: Path | None = None
     error_message: Path | None = None
+    decode: Decode = decode_json
+    device: DeviceSource | None = None
+    captures: Mapping[str, str] = field(default_factory=dict)
+    wide: bool = False
+    methods: frozenset[str] | None = None
+    but_not: frozenset[str] = frozenset()
+
+    @property
+    def suffix(self) -> str:
+        """Set apart in the store what only some methods expect on a topic: `#` is in no topic that a device has."""
+        return "" if self.methods is None else f"#{self.name}"
+
+    def answers(self, method: str) -> bool:
+        """Whether commands of this method expect it."""
+        return method in self.methods if self.methods is not None else method not in self.but_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +108,8 @@ class RequestSpec:
     """How a command is published. `properties` adds MQTT 5 response topic and correlation data.
 
     `traceparent` is where the payload of a traced command carries its context; its objects are there already.
-    `repeatable` are the methods that may be executed twice, and late within the deadline, without harm.
+    `repeatable` are the methods that may be executed twice, and late within the deadline, without harm. `methods` are
+    the ones that are published so, None is all that no request before it has. `encode` raises InvalidInputError.
     """
 
     topic: TopicTemplate
@@ -125,186 +118,141 @@ class RequestSpec:
     properties: bool = False
     traceparent: Path | None = None
     repeatable: frozenset[str] = frozenset()
+    methods: frozenset[str] | None = None
+    encode: Callable[[JsonValue], bytes] = to_json
+    merge_params: bool = False
+    omit_absent: bool = False
+
+    def body(self, facts: CommandFacts, trace: str | None) -> bytes:
+        """The payload; InvalidInputError when the params do not fit into it."""
+        payload = (render_present if self.omit_absent else render)(self.payload, facts)
+        if self.merge_params:
+            payload = _merged(payload, facts.params)
+        if trace is not None and self.traceparent is not None:
+            _put(payload, self.traceparent, trace)
+        return self.encode(payload)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """One family of devices."""
+    """One family of devices. `device` is how its ids are put together, where requests need the parts."""
 
     name: str
     description: str
-    request: RequestSpec
+    requests: tuple[RequestSpec, ...]
     responses: tuple[ResponseSpec, ...]
     quarantine: timedelta = field(default=timedelta())
+    device: TopicTemplate | None = None
+
+    @property
+    def repeatable(self) -> frozenset[str]:
+        """The methods that may be executed twice, and late within the deadline, without harm."""
+        return frozenset().union(*(request.repeatable for request in self.requests))
+
+    def topics_of_nobody(self, name: str) -> list[tuple[str, int]]:
+        """Topics, with their QoS, of commands to a device of this name that is not there.
+
+        Without those that name no device: there is one, and it would be spoken to.
+        """
+        ids = {"device_id", *(self.device.names if self.device is not None else ())}
+        return [
+            (request.topic.filled(dict.fromkeys(request.topic.names, name)), request.qos)
+            for request in self.requests
+            if not ids.isdisjoint(request.topic.names)
+        ]
 
     def compose(self, facts: CommandFacts, trace: str | None = None) -> Publication:
-        """The publication that carries this command, and the context of its trace, to its device."""
-        request = self.request
+        """The publication that carries this command, and the context of its trace, to its device.
+
+        InvalidInputError when the profile has none for it.
+        """
+        request = self._request(facts.method)
+        facts = self._with_parts(facts)
         with_properties = request.properties
-        payload = render(request.payload, facts)
-        if trace is not None and request.traceparent is not None:
-            _put(payload, request.traceparent, trace)
         return Publication(
-            topic=request.topic.render(device_id=facts.device_id, method=facts.method, id=facts.command_id),
-            payload=to_json(payload),
+            topic=_filled(request.topic, facts),
+            payload=request.body(facts, trace),
             qos=request.qos,
             message_expiry=timedelta(microseconds=facts.deadline - facts.created_at),
-            response_topic=self._response_topic(self.responses[0], facts) if with_properties else None,
+            response_topic=_filled(self.responses[0].topic, facts) if with_properties else None,
             correlation_data=facts.command_id.encode("ascii") if with_properties else None,
         )
 
     def expectations(self, facts: CommandFacts) -> tuple[Expectation, ...]:
-        """Where responses to this command may arrive, without repetition."""
+        """Where responses to this command may arrive, without repetition; InvalidInputError as from `compose`."""
+        self._request(facts.method)
+        facts = self._with_parts(facts)
         found: list[Expectation] = []
         for spec in self.responses:
-            value = "" if spec.value is None else _expected_value(spec.value, facts)
+            if (spec.methods is not None or spec.but_not) and not spec.answers(facts.method):
+                continue
+            value = "" if not spec.value else _expected_value(spec.value, facts)
             if value is None:
                 continue
-            one = Expectation(self._response_topic(spec, facts), spec.correlation, value)
+            if spec.device is not None and spec.device.fixed not in (None, facts.device_id):
+                raise InvalidInputError("device_id", f"profile {self.name!r} speaks to {spec.device.fixed} alone")
+            one = Expectation(_filled(spec.topic, facts, spec.captures) + spec.suffix, spec.correlation, value)
             if one not in found:
                 found.append(one)
         return tuple(found)
 
-    @staticmethod
-    def _response_topic(spec: ResponseSpec, facts: CommandFacts) -> str:
-        return spec.topic.render(device_id=facts.device_id, method=facts.method, id=facts.command_id)
+    def _request(self, method: str) -> RequestSpec:
+        for request in self.requests:
+            if request.methods is None or method in request.methods:
+                return request
+        known = sorted(frozenset().union(*(request.methods or () for request in self.requests)))
+        raise InvalidInputError("method", f"profile {self.name!r} has no such method; allowed: {', '.join(known)}")
+
+    def _with_parts(self, facts: CommandFacts) -> CommandFacts:
+        if self.device is None:
+            return facts
+        parts = self.device.parse(facts.device_id)
+        if parts is None:
+            raise InvalidInputError("device_id", f"profile {self.name!r} has ids of the form {self.device.text}")
+        return replace(facts, parts=parts)
 
 
-def _expected_value(template: str, facts: CommandFacts) -> str | None:
+def _filled(template: TopicTemplate, facts: CommandFacts, captures: Mapping[str, str] | None = None) -> str:
+    values = {"device_id": facts.device_id, "method": facts.method, "id": facts.command_id}
+    for name in template.further:
+        if captures is not None and name in captures:
+            values[name] = captures[name]
+        elif text := level_text(name, facts):
+            values[name] = text
+        else:
+            raise InvalidInputError("params", f"lack {name.removeprefix('params.')}, which topic {template.text} needs")
+    return template.filled(values)
+
+
+def _expected_value(templates: tuple[str, ...], facts: CommandFacts) -> str | None:
     """What a response carries besides or instead of an id; None when the command has nothing that a response could."""
-    rendered = render(template, facts)
-    if rendered is None or any_absent(template, facts):
-        return None
-    return _correlation_text(rendered) or None
+    parts = []
+    for template in templates:
+        text = scalar_text(render(template, facts))
+        if not text or any_absent(template, facts):
+            return None
+        parts.append(text)
+    return BETWEEN.join(parts)
 
 
-def _correlation_text(found: object) -> str | None:
-    """Text and integers correlate; nothing else does."""
-    if isinstance(found, str):
-        return found
-    return str(found) if isinstance(found, int) and not isinstance(found, bool) else None
+def correlation_text(value: object) -> str | None:
+    """As what the id of a command is read: text and integers, and nothing else."""
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _merged(payload: JsonValue, params: JsonValue) -> JsonValue:
+    """The members of the params with those of the profile, which go first."""
+    if not isinstance(payload, dict) or params is None:
+        return payload
+    if not isinstance(params, dict):
+        raise InvalidInputError("params", "are no object, and this profile sends their members")
+    return {**params, **payload}
 
 
 def _put(payload: JsonValue, path: Path, value: str) -> None:
     *way, name = path
-    found = lookup(payload, tuple(way)) if way else payload
-    if isinstance(found, dict):
+    found = first(payload, tuple(way))
+    if isinstance(found, dict) and isinstance(name, str):
         found[name] = value
-
-
-class ResponseReader:
-    """Reads messages under several profiles at once.
-
-    Within a profile the first kind whose topic and conditions fit decides. Where the topic belongs to several profiles
-    each of them gives a reading: which one counts is decided by the command, which knows its profile.
-    """
-
-    def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
-        by_topic: dict[TopicTemplate, list[tuple[str, ResponseSpec]]] = {}
-        for profile in profiles:
-            for spec in profile.responses:
-                by_topic.setdefault(spec.topic, []).append((profile.name, spec))
-        self._by_topic: Final = tuple(
-            (template, tuple(specs), not any(one != template and one.overlaps(template) for one in by_topic))
-            for template, specs in by_topic.items()
-        )
-
-    def filters(self) -> tuple[str, ...]:
-        """The topic filters to subscribe to, without repetition."""
-        return tuple(dict.fromkeys(template.filter() for template, *_ in self._by_topic))
-
-    def read(self, message: ReceivedMessage) -> Answer:
-        """What the message says, with the readings of further profiles in `others`.
-
-        UndecodableMessageError with the reason for which it is none of ours.
-        """
-        payload: JsonValue = None
-        decoded = False
-        readings: dict[str, Answer | None] = {}
-        reason = "unexpected_topic"
-        for template, specs, alone in self._by_topic:
-            levels = template.parse(message.topic)
-            if levels is None:
-                continue
-            if not decoded:
-                payload = decode_json(message.payload)
-                decoded = True
-                reason = "not_a_response"
-            for profile, spec in specs:
-                if profile not in readings and all_hold(spec.match, payload):
-                    try:
-                        readings[profile] = _answer(profile, spec, message, levels, payload)
-                    except UndecodableMessageError as error:
-                        readings[profile], reason = None, error.reason
-            if alone:  # no other template has topics of this one
-                break
-        answers = [one for one in readings.values() if one is not None]
-        if not answers:
-            raise UndecodableMessageError(reason)
-        if len(answers) > 1:
-            answers[0].others = tuple(answers[1:])
-        return answers[0]
-
-
-def _answer(
-    profile: str, spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue
-) -> Answer:
-    value = ""
-    if spec.correlation is not Correlation.ORDER:
-        value = _correlation(spec, message, levels, payload)
-    state = next((rule.state for rule in spec.rules if all_hold(rule.when, payload)), None)
-    if state is None:
-        raise UndecodableMessageError("no_rule_holds")
-    return Answer(
-        topic=message.topic,
-        device_id=levels["device_id"],
-        correlation=spec.correlation,
-        value=value,
-        state=state,
-        result=_part(payload, spec.progress if state is CommandState.RUNNING else spec.result),
-        error=_error(spec, payload) if state is CommandState.FAILED else None,
-        trace=_trace(message) if message.user_properties else None,
-        profile=profile,
-    )
-
-
-def _trace(message: ReceivedMessage) -> str | None:
-    return next((value for name, value in message.user_properties if name == "traceparent"), None)
-
-
-def _correlation(spec: ResponseSpec, message: ReceivedMessage, levels: Mapping[str, str], payload: JsonValue) -> str:
-    for source in spec.sources:
-        value = source.read(message, levels, payload)
-        if value:
-            break
-    else:
-        raise UndecodableMessageError("no_correlation")
-    if any(lookup(payload, path) not in (MISSING, value) for path in spec.confirm):
-        raise UndecodableMessageError("correlation_contradicts")
-    return value
-
-
-def _part(payload: JsonValue, path: Path | None) -> bytes | None:
-    if path is None:
-        return None
-    found = lookup(payload, path)
-    return None if found is MISSING or found is None else to_json(found)
-
-
-def _error(spec: ResponseSpec, payload: JsonValue) -> bytes:
-    def at(path: Path | None) -> JsonValue:
-        found = MISSING if path is None else lookup(payload, path)
-        return None if found is MISSING else found
-
-    message = at(spec.error_message)
-    return to_json(
-        {"code": at(spec.error_code), "message": message if isinstance(message, str) else "the device refused"}
-    )
-
-
-_encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def to_json(value: object) -> bytes:
-    """Compact JSON in UTF-8."""
-    return _encoder.encode(value).encode()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 from app.core.errors import ConfigurationError
@@ -19,7 +21,10 @@ from app.core.payload import MISSING, JsonValue, lookup
 
 @dataclass(frozen=True, slots=True)
 class CommandFacts:
-    """What a profile may put into a publication. Instants are microseconds since the epoch on the store's clock."""
+    """What a profile may put into a publication. Instants are microseconds since the epoch on the store's clock.
+
+    `parts` are those of the device id, where the profile says how it is put together.
+    """
 
     command_id: str
     device_id: str
@@ -27,6 +32,7 @@ class CommandFacts:
     params: JsonValue
     created_at: int
     deadline: int
+    parts: Mapping[str, str] | None = None
 
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
@@ -40,6 +46,10 @@ def _rfc3339(microseconds: int) -> str:
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _digest(facts: CommandFacts, size: int) -> bytes:
+    return blake2b(facts.command_id.encode(), digest_size=size).digest()
+
+
 FACTS: Final[dict[str, Callable[[CommandFacts], JsonValue]]] = {
     "id": lambda facts: facts.command_id,
     "device_id": lambda facts: facts.device_id,
@@ -49,27 +59,46 @@ FACTS: Final[dict[str, Callable[[CommandFacts], JsonValue]]] = {
     "deadline_ms": lambda facts: facts.deadline // 1000,
     "deadline": lambda facts: _rfc3339(facts.deadline),
     "timeout_ms": lambda facts: (facts.deadline - facts.created_at) // 1000,
+    "created_s": lambda facts: facts.created_at // 1_000_000,
+    "deadline_s": lambda facts: facts.deadline // 1_000_000,
+    "timeout_s": lambda facts: -(-(facts.deadline - facts.created_at) // 1_000_000),  # rounded up: 0 is never meant
+    "id_number": lambda facts: int.from_bytes(_digest(facts, 4), "big") >> 1,  # what 32 bits with a sign can hold
+    "id_short": lambda facts: _digest(facts, 6).hex(),
 }
 
+INSTANTS: Final = frozenset(name for name in FACTS if name.startswith(("created", "deadline", "timeout")))
+"""What is known only when the command is on record."""
 
-def check(template: JsonValue) -> None:
-    """Raise ConfigurationError when the template names a fact that there is not, or seems to and is no placeholder."""
+IDS: Final = frozenset({"id", "id_number", "id_short"})
+"""What tells a command from all others of its device. The digests of the id are for those who take no text of 30."""
+
+
+def check(template: JsonValue, parts: Collection[str] = ()) -> None:
+    """Raise ConfigurationError when the template names a fact that there is not, or seems to and is no placeholder.
+
+    `parts` are those of the device id.
+    """
     if isinstance(template, dict):
         for key, value in template.items():
             if (found := _LOOKS_LIKE_ONE.search(key)) is not None:
                 raise ConfigurationError(f"{found[0]} stands in the name of a member, where nothing is filled in")
-            check(value)
+            check(value, parts)
     elif isinstance(template, list):
         for value in template:
-            check(value)
+            check(value, parts)
     elif isinstance(template, str):
         for found in _LOOKS_LIKE_ONE.findall(template):
             placeholder = _PLACEHOLDER.fullmatch(found)
-            if placeholder is None or (placeholder[1] not in FACTS and not placeholder[1].startswith("params.")):
-                known = ", ".join(f"{{{fact}}}" for fact in FACTS)
+            if placeholder is None or not is_fact(placeholder[1], parts):
+                known = ", ".join(f"{{{fact}}}" for fact in (*FACTS, *parts))
                 raise ConfigurationError(f"{found} is unknown; allowed: {known}, {{params.…}}")
     elif isinstance(template, float) and not math.isfinite(template):
         raise ConfigurationError(f"{template} is no number of JSON")
+
+
+def is_fact(name: str, parts: Collection[str] = ()) -> bool:
+    """Whether a command has this: a fact, something in its params, or a part of its device id."""
+    return name in FACTS or name.startswith("params.") or name in parts
 
 
 def names_in(template: JsonValue) -> set[str]:
@@ -86,14 +115,54 @@ def render(template: JsonValue, facts: CommandFacts) -> JsonValue:
     if isinstance(template, str):
         if "{" not in template:
             return template
-        if whole := _PLACEHOLDER.fullmatch(template):
-            return _fact(whole[1], facts)
+        if (whole := _whole(template)) is not None:
+            return _fact(whole, facts)
         return _PLACEHOLDER.sub(lambda found: str(_fact(found[1], facts)), template)
     if isinstance(template, dict):
         return {key: render(value, facts) for key, value in template.items()}
     if isinstance(template, list):
         return [render(value, facts) for value in template]
     return template
+
+
+@lru_cache(maxsize=1024)  # as many strings as profiles have
+def _whole(template: str) -> str | None:
+    """The name when the template is one placeholder."""
+    found = _PLACEHOLDER.fullmatch(template)
+    return None if found is None else found[1]
+
+
+def render_present(template: JsonValue, facts: CommandFacts) -> JsonValue:
+    """As `render`, without the members and elements that are one placeholder, and absent or null."""
+    if isinstance(template, dict):
+        return {key: render_present(one, facts) for key, one in template.items() if not _left_out(one, facts)}
+    if isinstance(template, list):
+        return [render_present(one, facts) for one in template if not _left_out(one, facts)]
+    return render(template, facts)
+
+
+def _left_out(template: JsonValue, facts: CommandFacts) -> bool:
+    return isinstance(template, str) and _whole(template) is not None and any_absent(template, facts)
+
+
+def level_text(name: str, facts: CommandFacts) -> str | None:
+    """A fact as a level of a topic has it; None when it is absent, or neither text, a number, true nor false."""
+    return scalar_text(_fact(name, facts))
+
+
+def scalar_text(found: object) -> str | None:
+    """Text, numbers, true and false as one text, where 21 and 21.0 are the same; None of anything else."""
+    match found:
+        case str():
+            return found
+        case bool():
+            return "true" if found else "false"
+        case int():
+            return str(found)
+        case float():
+            return str(int(found)) if found.is_integer() else repr(found)
+        case _:
+            return None
 
 
 def any_absent(template: str, facts: CommandFacts) -> bool:
@@ -105,5 +174,7 @@ def _fact(name: str, facts: CommandFacts) -> JsonValue:
     fact = FACTS.get(name)
     if fact is not None:
         return fact(facts)
+    if facts.parts is not None and name in facts.parts:
+        return facts.parts[name]
     found = lookup(facts.params, tuple(name.split(".")[1:]))
     return None if found is MISSING else found

@@ -1,14 +1,14 @@
 """MQTT topic names, topic filters and templates of topic names (MQTT 5, section 4.7).
 
-One rule is ours and stricter than MQTT: no empty levels (`a//b`, `/a`, `a/`). They come from a value that was
-left out, and a filter that has one never matches the topic that was meant.
+Empty levels (`a//b`, `/a`) are levels, and some families of devices use them. A template has those that its author
+wrote: no value that is filled in may be empty.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from app.core.characters import named
 from app.core.errors import ConfigurationError, InvalidInputError
@@ -29,7 +29,8 @@ _FORBIDDEN: Final = "\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufdd0-\\ufdef" + "".
 _FORBIDDEN_CHARACTER: Final = re.compile(f"[{_FORBIDDEN}]")
 _NOT_IN_A_VALUE: Final = re.compile(f"[/+#${_FORBIDDEN}]")
 _PLAIN_VALUE: Final = re.compile("[A-Za-z0-9_.:-]+")
-_PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
+_PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_]+)*)\}")
+_REST: Final = re.compile(r"\{([a-z_]+)\*\}")
 
 
 def validate_topic(topic: str) -> str:
@@ -43,7 +44,6 @@ def validate_topic(topic: str) -> str:
     levels = topic.split("/")
     if levels[0] == _SHARE:
         raise InvalidInputError("topic", "starts with $share, which is for subscriptions only (MQTT 5, section 4.8.2)")
-    _check_no_empty_level("topic", levels)
     return topic
 
 
@@ -54,7 +54,6 @@ def validate_filter(topic_filter: str) -> str:
     levels = inner.split("/")
     if group is not None and levels[0] == _SHARE:
         raise InvalidInputError("topic_filter", "has $share twice")
-    _check_no_empty_level("topic_filter", levels)
     for position, level in enumerate(levels):
         if "#" in level and (level != "#" or position != len(levels) - 1):
             raise InvalidInputError(
@@ -119,43 +118,48 @@ def share(group: str, topic_filter: str) -> str:
 
 
 def canary_topics(filters: Iterable[str]) -> list[str]:
-    """A topic for each of these topic filters, not shared, to which nodes publish and no device does."""
-    return [one.replace("+", CANARY) for one in filters]
+    """A topic for each of these topic filters, not shared, to which nodes publish and no device does.
+
+    A filter without wildcards has none: all that is published there is for others.
+    """
+    return [one.replace("+", CANARY).replace("#", CANARY) for one in filters if "+" in one or "#" in one]
 
 
 class TopicTemplate:
-    """A topic name with placeholders for whole levels: `thing/product/{device_id}/services`.
+    """A topic name with placeholders: `thing/product/{device_id}/services`.
 
-    Raises ConfigurationError when the template is wrong. `parse` and `render` run once per message.
+    A placeholder is a level or a part of one (`?$rid={id}`), with something between two of them; `{method*}` is one or
+    more levels at the end. `allowed` are the names that there may be, None for any. Raises ConfigurationError when the
+    template is wrong. `match`, `parse` and `render` run once per message.
     """
 
-    __slots__ = ("_fields", "_filter", "_format", "_level_count", "_literals", "names", "text")
+    __slots__ = ("_fields", "_format", "_patterns", "_rest", "_size", "_words", "further", "levels", "names", "text")
 
-    def __init__(self, text: str, *, allowed: Collection[str] = PLACEHOLDERS) -> None:
+    def __init__(self, text: str, *, allowed: Collection[str] | None = PLACEHOLDERS) -> None:
         self.text: Final = text
         """The template as it was written."""
         levels = text.split("/")
-        fields: list[tuple[int, str]] = []
-        for position, level in enumerate(levels):
-            name = _placeholder_name(text, level, allowed)
-            if name is None:
-                continue
-            if any(name == other for _, other in fields):
-                raise ConfigurationError(f"topic template {text!a}: {{{name}}} stands there twice; once is allowed")
-            fields.append((position, name))
-        self._fields = tuple(fields)
-        self.names: Final = tuple(name for _, name in fields)
+        parsed = [_level(text, level, allowed, last=i == len(levels) - 1) for i, level in enumerate(levels)]
+        self.names: Final = tuple(name for one in parsed for name in one.names)
         """The placeholders, from left to right."""
-        placed = {position for position, _ in fields}
-        self._literals = tuple((i, level) for i, level in enumerate(levels) if i not in placed)
-        self._level_count = len(levels)
+        self.further: Final = tuple(name for name in self.names if name not in PLACEHOLDERS)
+        """Those that not every template may have."""
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise ConfigurationError(f"topic template {text!a}: {{{name}}} stands there twice; once is allowed")
         try:
             # a stand-in of the same length keeps the index in the error right
-            validate_topic("/".join("x" * len(level) if i in placed else level for i, level in enumerate(levels)))
+            validate_topic("/".join(_BRACES.sub(lambda found: "x" * len(found[0]), level) for level in levels))
         except InvalidInputError as error:
             raise ConfigurationError(f"topic template {text!a}: {error.reason}") from None
-        self._filter = "/".join("+" if i in placed else level for i, level in enumerate(levels))
-        self._format = "/".join("%s" if i in placed else level.replace("%", "%%") for i, level in enumerate(levels))
+        self.levels: Final = tuple(one.literal for one in parsed)
+        """The level where it is literal, else None."""
+        self._rest = parsed[-1].rest
+        self._size = len(parsed)
+        self._words = tuple((i, one.literal) for i, one in enumerate(parsed) if one.literal is not None)
+        self._fields = tuple((i, one.names[0]) for i, one in enumerate(parsed) if one.names and one.pattern is None)
+        self._patterns = tuple((i, one) for i, one in enumerate(parsed) if one.pattern is not None)
+        self._format = "/".join("%s".join(part.replace("%", "%%") for part in _BRACES.split(level)) for level in levels)
 
     def render(self, **values: str) -> str:
         """The topic name with these values; further values are ignored.
@@ -163,31 +167,52 @@ class TopicTemplate:
         The values were validated as identifiers before; one that would still change the structure of the topic
         raises InvalidInputError, as does a missing one.
         """
+        return self.filled(values)
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """As `render`."""
         try:
             filling = tuple([values[name] for name in self.names])
         except KeyError as error:
             raise InvalidInputError(str(error.args[0]), f"is missing: topic {self.text} needs it") from None
         for name, value in zip(self.names, filling, strict=True):
             if not _PLAIN_VALUE.fullmatch(value):  # the common case needs no search for what is forbidden
-                _check_value(name, value)
+                for part in value.split("/") if self._rest and name == self.names[-1] else (value,):
+                    _check_value(name, part)
         topic = self._format % filling
         if len(topic) * 4 > MAX_TOPIC_BYTES:  # it may be too long: count the bytes
             validate_topic(topic)
         return topic
 
+    def rejoined(self, values: Mapping[str, str]) -> str:
+        """The topic that these values were parsed from, or one alike; they are taken as they are."""
+        return self._format % tuple([values[name] for name in self.names])
+
     def filter(self) -> str:
         """The topic filter that covers every topic of this template: `thing/product/+/services`."""
-        return self._filter
+        levels = ["+" if level is None else level for level in self.levels]
+        return "/".join([*levels[:-1], "#"] if self._rest else levels)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether it ends with one or more levels of one placeholder."""
+        return self._rest
 
     def parse(self, topic: str) -> dict[str, str] | None:
         """The values of the placeholders in the topic, or None when it is no topic of this template.
 
-        The values are what the sender wrote: they are not empty and are one level each, no more is checked.
+        The values are what the sender wrote: they are not empty, no more is checked.
         """
-        levels = topic.split("/")
-        if len(levels) != self._level_count:
-            return None
-        for position, literal in self._literals:
+        return self.match(topic.split("/"))
+
+    def match(self, levels: Sequence[str]) -> dict[str, str] | None:
+        """As `parse`, for the levels of a topic."""
+        size = self._size
+        if len(levels) != size:
+            if len(levels) < size or not self._rest:
+                return None
+            levels = [*levels[: size - 1], "/".join(levels[size - 1 :])]
+        for position, literal in self._words:
             if levels[position] != literal:
                 return None
         values = {}
@@ -196,14 +221,12 @@ class TopicTemplate:
             if not value:
                 return None
             values[name] = value
+        for position, level in self._patterns:
+            found = level.pattern.fullmatch(levels[position]) if level.pattern is not None else None
+            if found is None:
+                return None
+            values.update(zip(level.names, found.groups(), strict=True))
         return values
-
-    def overlaps(self, other: TopicTemplate) -> bool:
-        """Whether there are topics of both templates."""
-        literals = dict(self._literals)
-        return self._level_count == other._level_count and all(
-            literals.get(position, level) == level for position, level in other._literals
-        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TopicTemplate) and other.text == self.text
@@ -215,18 +238,37 @@ class TopicTemplate:
         return f"TopicTemplate({self.text!r})"
 
 
-def _placeholder_name(text: str, level: str, allowed: Collection[str]) -> str | None:
-    """The name when the level is a placeholder, None when it is literal."""
+class _Level(NamedTuple):
+    """A level of a template: a literal, one placeholder, or a pattern with placeholders in it."""
+
+    literal: str | None
+    names: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    rest: bool = False
+
+
+_BRACES: Final = re.compile(r"\{[^{}]*\}")
+
+
+def _level(text: str, level: str, allowed: Collection[str] | None, *, last: bool) -> _Level:
     if "{" not in level and "}" not in level:
-        return None
-    found = _PLACEHOLDER.fullmatch(level)
-    if found is None:
+        return _Level(level)
+    if last and (found := _REST.fullmatch(level)) is not None:
+        return _Level(None, (_known(text, found[1], allowed),), rest=True)
+    if (found := _PLACEHOLDER.fullmatch(level)) is not None:
+        return _Level(None, (_known(text, found[1], allowed),))
+    literals = _PLACEHOLDER.split(level)[::2]
+    if any("{" in one or "}" in one for one in literals) or "" in literals[1:-1]:
         raise ConfigurationError(
-            f"topic template {text!a}: level {level!a} is not a placeholder: a placeholder is a whole level, "
-            "{name} in lower-case letters"
+            f"topic template {text!a}: level {level!a} has no placeholder that can be read: a placeholder is {{name}} "
+            "in lower-case letters, with something between two of them; {name*} may be the last level"
         )
-    name = found[1]
-    if name not in allowed:
+    names = tuple(_known(text, name, allowed) for name in _PLACEHOLDER.findall(level))
+    return _Level(None, names, re.compile("(.+)".join(re.escape(one) for one in literals), re.DOTALL))
+
+
+def _known(text: str, name: str, allowed: Collection[str] | None) -> str:
+    if allowed is not None and name not in allowed:
         known = ", ".join(f"{{{one}}}" for one in sorted(allowed)) or "no placeholders"
         raise ConfigurationError(f"topic template {text!a}: {{{name}}} is unknown; allowed: {known}")
     return name
@@ -255,13 +297,6 @@ def _check_text(field: str, text: str) -> None:
     size = len(text.encode())
     if size > MAX_TOPIC_BYTES:
         raise InvalidInputError(field, f"has {size} bytes in UTF-8; allowed are {MAX_TOPIC_BYTES} [MQTT-4.7.3-3]")
-
-
-def _check_no_empty_level(field: str, levels: list[str]) -> None:
-    if "" in levels:
-        raise InvalidInputError(
-            field, f"level {levels.index('') + 1} is empty; Homing allows no empty levels, although MQTT does"
-        )
 
 
 def _check_group(field: str, group: str) -> None:

@@ -84,7 +84,7 @@ class Spans(Observer):
             parent, link = recorded.trace, echoed
         about: Attributes = {
             "messaging.system": _MQTT,
-            "messaging.destination.name": answer.topic,
+            "messaging.destination.name": answer.topic.partition("#")[0],  # what is behind it is the kind of response
             "homing.command_id": recorded.command_id or "",
             "homing.verdict": recorded.verdict.value,
         }

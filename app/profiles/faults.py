@@ -67,7 +67,7 @@ _ALLOWED: Final = {
 }
 _HEADED: Final[Mapping[Location, str]] = {
     ("response",): "one or more tables, each begun with [[response]]",
-    ("request",): "one table, begun with [request]",
+    ("request",): "a table, begun with [request], or several, each begun with [[request]]",
 }
 _PATTERNS: Final = {"name": "a lower-case letter, then up to 31 of a-z 0-9 _ -"}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path as FilePath
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -13,7 +15,12 @@ from app.core.errors import ConfigurationError
 from app.core.profile import DeviceProfile
 from app.profiles.faults import faults_of, listed
 from app.profiles.positions import lines_of
-from app.profiles.tables import TABLES, ProfileTable
+from app.profiles.whole import TABLES, checked
+
+VARIABLE: Final = "HOMING_PROFILES_SHIPPED"
+BY_DEFAULT: Final = ("homing", "dji")
+"""The shipped profiles that a node speaks without being told."""
+EVERY: Final = "all"
 
 
 def parse_profile(text: str, source: str) -> DeviceProfile:
@@ -22,24 +29,32 @@ def parse_profile(text: str, source: str) -> DeviceProfile:
     ConfigurationError has a line for each fault: `source`, line, key, what is wrong with it, and what is allowed.
     """
     try:
-        return ProfileTable.model_validate(tomllib.loads(text)).build()
+        return checked(tomllib.loads(text)).build()
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{source}: not TOML: {error}") from None
     except ValidationError as error:
         raise ConfigurationError(listed(source, faults_of(error, TABLES), lines_of(text))) from None
 
 
-def load_profiles(folder: FilePath | None = None) -> Mapping[str, DeviceProfile]:
-    """The shipped profiles and those in `folder`, by name; one in the folder replaces a shipped one of its name.
+def load_profiles(folder: FilePath | None = None, shipped: Sequence[str] = BY_DEFAULT) -> Mapping[str, DeviceProfile]:
+    """The shipped profiles of these names (`all` is every one) and those in `folder`, by name.
 
-    ConfigurationError tells of all files with faults, and of two that have the same name.
+    One in the folder replaces a shipped one of its name. ConfigurationError tells of all files with faults, of two that
+    have the same name, and of names that are none of shipped profiles.
     """
-    profiles = {}
-    for entry in sorted(resources.files("app.profiles").iterdir(), key=lambda one: one.name):
-        if entry.name.endswith(".toml"):
-            profile = parse_profile(entry.read_text("utf-8"), entry.name)
-            profiles[profile.name] = profile
-    return profiles | _own_profiles(folder)
+    files = {entry.name.removesuffix(".toml"): entry for entry in _shipped()}
+    strangers = sorted(set(shipped) - files.keys() - {EVERY})
+    if strangers:
+        known = ", ".join((*sorted(files), EVERY))
+        raise ConfigurationError(f"{VARIABLE}: {', '.join(strangers)}: no such profile is shipped; allowed: {known}")
+    chosen = sorted(files) if EVERY in shipped else sorted(set(shipped))
+    return {name: parse_profile(files[name].read_text("utf-8"), f"{name}.toml") for name in chosen} | _own_profiles(
+        folder
+    )
+
+
+def _shipped() -> Iterable[Traversable]:
+    return (entry for entry in resources.files("app.profiles").iterdir() if entry.name.endswith(".toml"))
 
 
 def _own_profiles(folder: FilePath | None) -> dict[str, DeviceProfile]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from app.core.conditions import Condition
 from app.core.payload import JsonValue
-from app.core.profile import Condition
 from app.core.topics import TopicTemplate
 
 
@@ -31,10 +31,7 @@ def unreachable(rows: Sequence[Sequence[Condition]]) -> Iterator[tuple[int, int]
 
 def hears(response: TopicTemplate, request: TopicTemplate) -> bool:
     """Whether every publication of the request comes in as a response, too."""
-    theirs, ours = request.text.split("/"), response.text.split("/")
-    return len(theirs) == len(ours) and all(
-        mine.startswith("{") or mine == other for mine, other in zip(ours, theirs, strict=True)
-    )
+    return response.parse(request.filled(dict.fromkeys(request.names, "x"))) is not None
 
 
 def _implies(mine: Condition, theirs: Condition) -> bool:

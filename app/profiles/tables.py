@@ -2,100 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
-from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from app.core import templating
 from app.core.callback import Correlation
 from app.core.command import CommandState
-from app.core.errors import ConfigurationError, InvalidInputError
-from app.core.identifiers import validate_method
-from app.core.payload import lookup
-from app.core.profile import (
-    Condition,
-    CorrelationSource,
-    DeviceProfile,
-    Path,
-    RequestSpec,
-    ResponseSpec,
-    Rule,
-)
-from app.core.topics import TopicTemplate
+from app.core.conditions import Condition, Rule, condition
+from app.core.paths import Path, first, is_plain
+from app.core.profile import CorrelationSource, DeviceSource, RequestSpec, ResponseSpec
+from app.profiles.codecs import CODECS
 from app.profiles.faults import Fault, refuse
-from app.profiles.rules import hears, impossible, unreachable
-
-MAX_EXPECTATIONS: Final = 4
-
-
-def _template(text: str) -> str:
-    try:
-        TopicTemplate(text)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from None
-    return text
+from app.profiles.fields import Codec, Dotted, Methods, Scalar, Table, Topic, Values, filled, filled_topic, template
+from app.profiles.paths import parse_path
+from app.profiles.rules import impossible, unreachable
 
 
-def _placeholders(value: JsonValue) -> JsonValue:
-    try:
-        templating.check(value)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from None
-    return value
+def _path(dotted: str | None, *, wide: bool = False) -> Path | None:
+    return None if dotted is None else parse_path(dotted).within(wide=wide)
 
 
-def _constant(value: str) -> str:
-    if not templating.names_in(value):
-        raise ValueError(
-            f"{value!a} is the same for every command, so it tells none from another; "
-            "allowed: what the command has, such as {params.flight_id}"
-        )
-    return value
+def _capture(dotted: str | None) -> str | None:
+    return None if dotted is None else parse_path(dotted).capture
 
 
-def _dotted(text: str) -> str:
-    keys = text.split(".")
-    if not all(keys):
-        raise ValueError(
-            f"{text!a} has an empty key; allowed: keys of nested objects with dots between, such as data.code"
-        )
-    if keys[0] == "$" or any(sign in text for sign in "[]*"):
-        raise ValueError(
-            f"{text!a} is a path of another language; allowed: keys of nested objects with dots between, "
-            "such as data.code; lists and the payload as a whole cannot be named"
-        )
-    return text
-
-
-def _method(method: str) -> str:
-    try:
-        return validate_method(method)
-    except InvalidInputError as error:
-        raise ValueError(error.reason) from None
-
-
-Topic = Annotated[str, AfterValidator(_template)]
-Dotted = Annotated[str, AfterValidator(_dotted)]
-Scalar = str | int | float | bool | None
-
-
-def _path(dotted: str) -> Path:
-    return tuple(dotted.split("."))
-
-
-def _optional_path(dotted: str | None) -> Path | None:
-    return None if dotted is None else _path(dotted)
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class ConditionTable(_Table):
+class ConditionTable(Table):
     """`{ path = …, is_in = […] }`."""
 
     path: Dotted
@@ -109,62 +43,111 @@ class ConditionTable(_Table):
             raise ValueError("needs is_in, is_not or present")
         if (reason := impossible(self.build())) is not None:
             raise ValueError(reason)
+        if _capture(self.path) and not all(isinstance(one, str) for one in (*(self.is_in or ()), *(self.is_not or ()))):
+            raise ValueError(f"{self.path} is text of the topic; allowed: text to compare it with")
         return self
 
-    def build(self) -> Condition:
+    def build(self, *, wide: bool = False) -> Condition:
         """The condition that the table describes."""
-        return Condition(
-            _path(self.path),
+        return condition(
+            parse_path(self.path).within(wide=wide),
             None if self.is_in is None else tuple(self.is_in),
             None if self.is_not is None else tuple(self.is_not),
-            self.present,
+            present=self.present,
         )
 
 
-class RuleTable(_Table):
+class RuleTable(Table):
     """`{ state = …, when = […] }`."""
 
     state: Literal["running", "succeeded", "failed"]
-    when: list[ConditionTable] = []
+    when: list[ConditionTable] = Field(default_factory=list)
 
-    def build(self) -> Rule:
+    def build(self, *, wide: bool = False) -> Rule:
         """The rule that the table describes."""
-        return Rule(CommandState(self.state), tuple(condition.build() for condition in self.when))
+        return Rule(CommandState(self.state), tuple(one.build(wide=wide) for one in self.when))
 
 
-class SourceTable(_Table):
-    """`{ path = … }`."""
+class PartTable(Table):
+    """An element of `all` in a source."""
 
     property: bool = False
     topic_level: str | None = None
     path: Dotted | None = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> SourceTable:
+    def _is_one(self) -> PartTable:
         if sum((self.property, self.topic_level is not None, self.path is not None)) != 1:
             raise ValueError("needs exactly one of property = true, topic_level, path")
         return self
 
-    def build(self) -> CorrelationSource:
+    def build(self, *, wide: bool) -> CorrelationSource:
         """The source that the table describes."""
-        return CorrelationSource(self.property, self.topic_level, _optional_path(self.path))
+        return CorrelationSource(self.property, self.topic_level, _path(self.path, wide=wide))
 
 
-class ResponseTable(_Table):
+class SourceTable(Table):
+    """`{ path = … }`."""
+
+    property: bool = False
+    topic_level: str | None = None
+    path: Dotted | None = None
+    keys: Dotted | None = None
+    all: Annotated[list[PartTable], Field(min_length=2)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> SourceTable:
+        given = (self.property, *(one is not None for one in (self.topic_level, self.path, self.keys, self.all)))
+        if sum(given) != 1:
+            raise ValueError("needs exactly one of property = true, topic_level, path, keys, all")
+        return self
+
+    def leaves(self) -> Sequence[SourceTable | PartTable]:
+        """What is read, one by one."""
+        return [self] if self.all is None else self.all
+
+    def build(self, *, wide: bool) -> CorrelationSource:
+        """The source that the table describes."""
+        return CorrelationSource(
+            self.property,
+            self.topic_level,
+            _path(self.path, wide=wide),
+            _path(self.keys, wide=wide),
+            tuple(part.build(wide=wide) for part in self.all or ()),
+        )
+
+
+class DeviceTable(Table):
+    """`device = { path = … }`."""
+
+    path: Dotted | None = None
+    fixed: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> DeviceTable:
+        if (self.path is None) == (self.fixed is None):
+            raise ValueError("needs exactly one of path, fixed")
+        return self
+
+
+class ResponseTable(Table):
     """`[[response]]`."""
 
     name: str
     topic: Topic
     correlation: Literal["id", "value", "order"]
-    sources: list[SourceTable] = []
+    sources: list[SourceTable] = Field(default_factory=list)
     rules: Annotated[list[RuleTable], Field(min_length=1)]
-    match: list[ConditionTable] = []
-    confirm: list[Dotted] = []
-    value: Annotated[str, AfterValidator(_placeholders), AfterValidator(_constant)] | None = None
+    match: list[ConditionTable] = Field(default_factory=list)
+    confirm: list[Dotted] = Field(default_factory=list)
+    value: Annotated[Values, AfterValidator(filled)] | None = None
     result: Dotted | None = None
     progress: Dotted | None = None
     error_code: Dotted | None = None
     error_message: Dotted | None = None
+    codec: Codec = "json"
+    device: DeviceTable | None = None
+    methods: Annotated[Methods, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _makes_sense(self) -> ResponseTable:
@@ -172,154 +155,155 @@ class ResponseTable(_Table):
         return self
 
     def _faults(self) -> Iterator[Fault]:
-        levels = TopicTemplate(self.topic).names
-        if "device_id" not in levels:
-            yield Fault(("topic",), "needs a level {device_id}: a response must tell which device it comes from")
-        elif self.correlation != "id" and set(levels) != {"device_id"}:
-            yield Fault(("topic",), "only correlation 'id' may have more placeholders in its topic than {device_id}")
+        names = template(self.topic).names
+        if self.device is not None and "device_id" in names:
+            yield Fault(("device",), "the topic has a placeholder {device_id} already; allowed: one of both")
         if (self.correlation == "order") == bool(self.sources):
             yield Fault((), "correlation 'order' has no sources, every other one needs at least one")
         if (self.correlation == "value") != (self.value is not None):
             yield Fault((), "value goes with correlation 'value', and only with it")
         for index, source in enumerate(self.sources):
-            if source.topic_level is not None and source.topic_level not in levels:
-                sentence = f"{source.topic_level!r} is no placeholder of the topic; it has: {', '.join(levels)}"
-                yield Fault(("sources", index, "topic_level"), sentence)
+            yield from self._source_faults(("sources", index), source, names)
+        for used in sorted(self.captures_used):
+            if used not in names:
+                yield Fault((), f"{{{used}}} is no placeholder of the topic; it has: {', '.join(names) or 'none'}")
         for index, earlier in unreachable([rule.build().when for rule in self.rules]):
             sentence = f"is never reached: rules.{earlier} before it holds whenever this one does"
             yield Fault(("rules", index), sentence)
 
-    def build(self) -> ResponseSpec:
-        """The kind of response that the table describes."""
-        return ResponseSpec(
-            name=self.name,
-            topic=TopicTemplate(self.topic),
-            correlation=Correlation(self.correlation),
-            sources=tuple(source.build() for source in self.sources),
-            rules=tuple(rule.build() for rule in self.rules),
-            match=tuple(condition.build() for condition in self.match),
-            confirm=tuple(_path(dotted) for dotted in self.confirm),
-            value=self.value,
-            result=_optional_path(self.result),
-            progress=_optional_path(self.progress),
-            error_code=_optional_path(self.error_code),
-            error_message=_optional_path(self.error_message),
-        )
-
-
-class RequestTable(_Table):
-    """`[request]`."""
-
-    topic: Topic
-    payload: Annotated[JsonValue, AfterValidator(_placeholders)]
-    qos: Annotated[int, Field(ge=0, le=1)] = 1
-    properties: bool = False
-    traceparent: Dotted | None = None
-    repeatable: list[Annotated[str, AfterValidator(_method)]] = []
-
-    @model_validator(mode="after")
-    def _has_room(self) -> RequestTable:
-        if self.traceparent is not None:
-            *way, name = _path(self.traceparent)
-            place = lookup(self.payload, tuple(way)) if way else self.payload
-            if not isinstance(place, dict) or name in place:
-                sentence = f"{self.traceparent!r} is no free place in an object of the payload"
-                refuse([Fault(("traceparent",), sentence)])
-        return self
-
-    @field_validator("repeatable")
-    @classmethod
-    def _once_each(cls, methods: list[str]) -> list[str]:
-        twice = sorted(method for method, times in Counter(methods).items() if times > 1)
-        if twice:
-            raise ValueError(f"has {', '.join(twice)} twice; allowed: each method once")
-        return methods
+    def _source_faults(
+        self, place: tuple[str | int, ...], source: SourceTable, names: Sequence[str]
+    ) -> Iterator[Fault]:
+        for leaf in source.leaves():
+            if leaf.topic_level is not None and leaf.topic_level not in names:
+                sentence = f"{leaf.topic_level!r} is no placeholder of the topic; it has: {', '.join(names)}"
+                yield Fault((*place, "topic_level"), sentence)
+            if leaf.path == "$" and self.correlation == "id" and self.codec not in ("text", "raw"):
+                sentence = "the whole payload is no id; allowed: the path to it, or codec = 'text'"
+                yield Fault((*place, "path"), sentence)
+        if (source.all is not None or source.keys is not None) and self.correlation != "value":
+            yield Fault(place, "all and keys go with correlation 'value'; an id of ours is in one place")
+        if source.all is not None and self.value is not None and len(source.all) != len(self.value):
+            yield Fault(place, f"all has {len(source.all)} places and value has {len(self.value)}; allowed: as many")
+        if source.all is None and self.value is not None and len(self.value) > 1:
+            yield Fault(place, "value has several parts; allowed: all = [ … ] with as many places")
 
     @property
-    def carries_the_id(self) -> bool:
-        """Whether a device learns the command id, so that a response can carry it."""
-        return self.properties or "id" in TopicTemplate(self.topic).names or "id" in templating.names_in(self.payload)
+    def paths(self) -> Iterator[str]:
+        """All paths of the table."""
+        for rule in self.rules:
+            yield from (one.path for one in rule.when)
+        yield from (one.path for one in self.match)
+        yield from self.confirm
+        for source in self.sources:
+            yield from (leaf.path for leaf in source.leaves() if leaf.path is not None)
+        one_each = (self.result, self.progress, self.error_code, self.error_message)
+        yield from (one for one in one_each if one is not None)
+        if self.device is not None and self.device.path is not None:
+            yield self.device.path
 
-    def build(self) -> RequestSpec:
-        """The request that the table describes."""
-        return RequestSpec(
-            TopicTemplate(self.topic),
-            self.payload,
-            self.qos,
-            self.properties,
-            _optional_path(self.traceparent),
-            frozenset(self.repeatable),
+    @property
+    def captures_used(self) -> set[str]:
+        """The placeholders of the topic that paths name."""
+        return {name for path in self.paths if (name := _capture(path)) is not None}
+
+    def captures(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """The placeholders of the topic that the command does not know; `parts` are those of the device id."""
+        known = {"device_id", *parts}
+        return tuple(
+            name
+            for name in template(self.topic).names
+            if name not in known and (name in templating.INSTANTS or not templating.is_fact(name))
         )
 
+    def build(self, form: str | None, but_not: frozenset[str]) -> ResponseSpec:
+        """The kind of response that the table describes; `form` is how ids of devices are put together."""
+        topic = template(self.topic)
+        wide = bool(self.captures_used)
+        at = partial(_path, wide=wide)
+        return ResponseSpec(
+            name=self.name,
+            topic=topic,
+            correlation=Correlation(self.correlation),
+            sources=tuple(source.build(wide=wide) for source in self.sources),
+            rules=tuple(rule.build(wide=wide) for rule in self.rules),
+            match=tuple(one.build(wide=wide) for one in self.match),
+            confirm=tuple(parse_path(dotted).within(wide=wide) for dotted in self.confirm),
+            value=tuple(self.value or ()),
+            result=at(self.result),
+            progress=at(self.progress),
+            error_code=at(self.error_code),
+            error_message=at(self.error_message),
+            decode=CODECS[self.codec][1],
+            device=self._device(form, wide=wide),
+            captures={name: f"{{{name}}}" for name in self.captures(() if form is None else template(form).names)},
+            wide=wide,
+            methods=None if self.methods is None else frozenset(self.methods),
+            but_not=but_not if self.methods is None else frozenset(),
+        )
 
-class ProfileTable(_Table):
-    """A whole file."""
+    def _device(self, form: str | None, *, wide: bool) -> DeviceSource | None:
+        if self.device is not None:
+            return DeviceSource(self.device.fixed, _path(self.device.path, wide=wide))
+        if "device_id" in template(self.topic).names:
+            return None
+        return None if form is None else DeviceSource(form=template(form))
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
-    description: str
-    request: RequestTable
-    response: Annotated[list[ResponseTable], Field(min_length=1)]
-    quarantine_seconds: Annotated[float, Field(ge=0, le=3600)] | None = None
+
+class RequestTable(Table):
+    """`[request]`, or one of several `[[request]]`."""
+
+    topic: Annotated[Topic, AfterValidator(filled_topic)]
+    payload: Annotated[JsonValue, AfterValidator(filled)] = None
+    codec: Codec = "json"
+    qos: Annotated[int, Field(ge=0, le=1)] = 1
+    properties: bool = False
+    merge_params: bool = False
+    omit_absent: bool = False
+    traceparent: Dotted | None = None
+    repeatable: Methods = Field(default_factory=list)
+    methods: Annotated[Methods, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
-    def _fits_together(self) -> ProfileTable:
+    def _makes_sense(self) -> RequestTable:
         refuse(self._faults())
         return self
 
     def _faults(self) -> Iterator[Fault]:
-        places = {(response.topic, response.correlation, response.value) for response in self.response}
-        if len(places) > MAX_EXPECTATIONS:
-            yield Fault(("response",), f"has {len(places)} kinds of response; allowed are {MAX_EXPECTATIONS}")
-        ordered = any(response.correlation == "order" for response in self.response)
-        if ordered != (self.quarantine_seconds is not None):
-            yield Fault(
-                () if ordered else ("quarantine_seconds",),
-                "quarantine_seconds goes with correlation 'order', and only with it",
-            )
-        if any(response.correlation == "id" for response in self.response) and not self.request.carries_the_id:
-            yield Fault(
-                ("request",),
-                "carries {id} nowhere, so that no response can; "
-                "allowed: {id} in topic or payload, or properties = true",
-            )
-        yield from self._topic_faults()
+        if ("payload" in self.model_fields_set) == (self.codec == "empty"):
+            yield Fault(("payload",), "is needed, unless codec is 'empty', which has none")
+        if self.merge_params and (not isinstance(self.payload, dict) or self.codec in ("text", "raw")):
+            yield Fault(("merge_params",), "needs a payload that is a table, which the members of the params join")
+        if self.codec in ("text", "raw") and not isinstance(self.payload, str):
+            yield Fault(("payload",), f"is no text, which codec {self.codec!r} needs")
+        if self.traceparent is not None and not self._has_room(self.traceparent):
+            yield Fault(("traceparent",), f"{self.traceparent!r} is no free place in an object of the payload")
+        strangers = sorted(set(self.repeatable) - set(self.methods or self.repeatable))
+        if strangers:
+            yield Fault(("repeatable",), f"has {', '.join(strangers)}, which is not among the methods of this request")
 
-    def _topic_faults(self) -> Iterator[Fault]:
-        request = TopicTemplate(self.request.topic)
-        for index, response in enumerate(self.response):
-            if not response.match and hears(TopicTemplate(response.topic), request):
-                yield Fault(
-                    ("response", index, "topic"),
-                    "is the topic of the request as well, so that each command would be read as its own response; "
-                    "allowed: another topic, or a match that no request satisfies",
-                )
-            same = [one for one in range(index + 1) if self.response[one].topic == response.topic]
-            rows = [[condition.build() for condition in self.response[one].match] for one in same]
-            for later, earlier in unreachable(rows):
-                if same[later] == index:
-                    sentence = f"is never reached: response.{same[earlier]} before it takes all that this one matches"
-                    yield Fault(("response", index), sentence)
+    def _has_room(self, dotted: str) -> bool:
+        *way, name = parse_path(dotted).path or ((),)
+        place = first(self.payload, tuple(way)) if is_plain(tuple(way)) else None
+        return isinstance(place, dict) and isinstance(name, str) and name not in place
 
-    def build(self) -> DeviceProfile:
-        """The profile that the table describes."""
-        return DeviceProfile(
-            name=self.name,
-            description=self.description,
-            request=self.request.build(),
-            responses=tuple(response.build() for response in self.response),
-            quarantine=timedelta(seconds=self.quarantine_seconds or 0),
+    @property
+    def ids(self) -> set[str]:
+        """What a device learns of the command id, so that a response can carry it: it, or digests of it."""
+        names = {*template(self.topic).names, *templating.names_in(self.payload)}
+        return (names & templating.IDS) | ({"id"} if self.properties else set())
+
+    def build(self) -> RequestSpec:
+        """The request that the table describes."""
+        return RequestSpec(
+            topic=template(self.topic),
+            payload=self.payload,
+            qos=self.qos,
+            properties=self.properties,
+            traceparent=_path(self.traceparent),
+            repeatable=frozenset(self.repeatable),
+            methods=None if self.methods is None else frozenset(self.methods),
+            encode=CODECS[self.codec][0],
+            merge_params=self.merge_params,
+            omit_absent=self.omit_absent,
         )
-
-
-TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
-    {
-        "": ProfileTable,
-        "request": RequestTable,
-        "response": ResponseTable,
-        "sources": SourceTable,
-        "rules": RuleTable,
-        "when": ConditionTable,
-        "match": ConditionTable,
-    }
-)
-"""By the key that they stand under."""

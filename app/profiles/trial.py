@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from app.core.callback import Correlation
-from app.core.errors import UndecodableMessageError
+from app.core.callback import Answer, Correlation
+from app.core.command import CommandState
+from app.core.conditions import Condition, all_hold
+from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
-from app.core.payload import JsonValue, decode_json
-from app.core.profile import Condition, DeviceProfile, ResponseReader, ResponseSpec, to_json
-from app.core.templating import CommandFacts
+from app.core.payload import JsonValue
+from app.core.profile import BETWEEN, DeviceProfile, to_json
+from app.core.reading import ResponseReader, answers_of
+from app.core.templating import FACTS, IDS, CommandFacts
+from app.profiles.paths import shown
 
 _REASONS = {
     "unexpected_topic": "no kind of response has this topic",
@@ -20,32 +25,52 @@ _REASONS = {
 }
 
 
+def refusal(profile: DeviceProfile, facts: CommandFacts) -> str | None:
+    """Why the profile has no such command; None when it has."""
+    try:
+        profile.compose(facts)
+        profile.expectations(facts)
+    except InvalidInputError as error:
+        return str(error)
+    return None
+
+
 def published(profile: DeviceProfile, facts: CommandFacts) -> Iterator[str]:
     """What a command publishes, and where its responses are expected."""
+    if (reason := refusal(profile, facts)) is not None:
+        yield f"is refused with 422: {reason}"
+        return
     publication = profile.compose(facts)
     yield f"publishes to {publication.topic}, QoS {publication.qos}{_properties(publication)}:"
-    yield f"  {publication.payload.decode()}"
+    yield f"  {_text(publication.payload)}"
     expectations = profile.expectations(facts)
     if not expectations:
         yield "expects no response that it could recognise: it is refused with 422, unless it is one-way"
     for one in expectations:
+        place = one.topic.partition("#")[0]
         named = {Correlation.ID: "by its id", Correlation.ORDER: "by order alone"}
-        yield f"expects responses at {one.topic}, {named.get(one.correlation, f'by the value {one.value!a}')}"
-    if facts.method in profile.request.repeatable:
+        yield f"expects responses at {place}, {named.get(one.correlation, f'by the value {_value(one.value)}')}"
+    if facts.method in profile.repeatable:
         yield "may be repeated when its node dies over it"
 
 
 def rules_of(profile: DeviceProfile) -> Iterator[str]:
     """How each kind of response is told and read."""
     for spec in profile.responses:
-        yield f"{spec.name}, on {spec.topic.text}{_when(spec.match)}:"
+        only = "" if spec.methods is None else f", for {', '.join(sorted(spec.methods))}"
+        yield f"{spec.name}, on {spec.topic.text}{only}{_when(spec.match)}:"
         for number, rule in enumerate(spec.rules):
             yield f"  rules.{number}: {rule.state}{_when(rule.when) or ' in every other case'}"
 
 
 def reading(profile: DeviceProfile, facts: CommandFacts, topic: str | None, payload: bytes) -> tuple[list[str], bool]:
     """How a message is read at the topic, or at those where this command expects responses; whether any names it."""
-    topics = [topic] if topic is not None else list(dict.fromkeys(one.topic for one in profile.expectations(facts)))
+    if topic is not None:
+        topics = [topic]
+    elif refusal(profile, facts) is None:
+        topics = list(dict.fromkeys(one.topic.partition("#")[0] for one in profile.expectations(facts)))
+    else:
+        topics = []
     lines: list[str] = []
     answered = False
     for place in topics:
@@ -55,41 +80,121 @@ def reading(profile: DeviceProfile, facts: CommandFacts, topic: str | None, payl
     return lines, answered
 
 
-def _read(profile: DeviceProfile, facts: CommandFacts, message: ReceivedMessage) -> tuple[list[str], bool]:
+class Played:
+    """A command to a device that a person plays; `state` is what its answers have made of it."""
+
+    def __init__(self, profile: DeviceProfile, facts: CommandFacts) -> None:
+        self.state = CommandState.PENDING
+        self._profile = profile
+        self._facts = facts
+
+    def hear(self, said: str) -> list[str]:
+        """What becomes of what the device says: `TOPIC PAYLOAD`, or a payload on the topic that is expected."""
+        for name in IDS:
+            said = said.replace(f"{{{name}}}", str(FACTS[name](self._facts)))
+        topic, _, rest = said.partition(" ")
+        if any(spec.topic.parse(topic) is not None for spec in self._profile.responses):
+            return self._read(topic, rest)
+        expected = [one.topic.partition("#")[0] for one in self._profile.expectations(self._facts)]
+        if not expected:
+            return ["nothing is expected"]
+        return self._read(expected[0], said)
+
+    def _read(self, topic: str, text: str) -> list[str]:
+        payload = _bytes(text)
+        lines, state = _readings(
+            self._profile, self._facts, ReceivedMessage(topic, payload, correlation_data=self._data())
+        )
+        if state is not None and self.state.final:
+            return [*lines, "  it is a duplicate: the command has its outcome"]
+        self.state = state or self.state
+        return lines
+
+    def _data(self) -> bytes | None:
+        """A device that speaks MQTT 5 gives back what it was given."""
+        return self._profile.compose(self._facts).correlation_data
+
+
+def _bytes(text: str) -> bytes:
+    if not text.startswith("hex:"):
+        return text.encode()
     try:
-        answer = ResponseReader([profile]).read(message)
+        return bytes.fromhex(text.removeprefix("hex:"))
+    except ValueError:
+        raise ConfigurationError(f"--answer: {text[:64]!a} is no hexadecimal") from None
+
+
+def _read(profile: DeviceProfile, facts: CommandFacts, message: ReceivedMessage) -> tuple[list[str], bool]:
+    lines, state = _readings(profile, facts, message)
+    return lines, state is not None
+
+
+def _readings(
+    profile: DeviceProfile, facts: CommandFacts, message: ReceivedMessage
+) -> tuple[list[str], CommandState | None]:
+    """How each kind that takes the message reads it; the state that it means for the command, where it names it."""
+    reader = ResponseReader([profile])
+    try:
+        reader.read(message)
     except UndecodableMessageError as error:
-        reason = _REASONS.get(error.reason, "it is no JSON that is accepted")
-        return [f"at {message.topic}: dropped as {error.reason}: {reason}"], False
-    spec = _kind_of(profile, message)
-    payload = decode_json(message.payload)
-    number = next(n for n, rule in enumerate(spec.rules) if all(one.holds(payload) for one in rule.when))
-    names_it = any(
-        (one.topic, one.correlation) == (answer.topic, answer.correlation)
+        reason = _REASONS.get(error.reason, "its codec cannot read it")
+        return [f"at {message.topic}: dropped as {error.reason}: {reason}"], None
+    found: list[tuple[CommandState | None, list[str]]] = []
+    decided = set()
+    for kind, values, document in reader.documents(message):
+        if isinstance(document, UndecodableMessageError) or kind.scope in decided:
+            continue
+        if all_hold(kind.spec.match, document):
+            decided.add(kind.scope)
+            with suppress(UndecodableMessageError):
+                number = next(n for n, rule in enumerate(kind.spec.rules) if all_hold(rule.when, document))
+                for answer in answers_of(kind, message, values, document):
+                    named = _names_it(profile, facts, answer)
+                    found.append(
+                        (
+                            answer.state if named else None,
+                            _told(f"{kind.spec.name}, rules.{number}", message, answer, names_it=named),
+                        )
+                    )
+    of_this = [(state, lines) for state, lines in found if state is not None][:1]
+    lines = [line for _, lines in of_this or found for line in lines]
+    return lines, of_this[0][0] if of_this else None
+
+
+def _names_it(profile: DeviceProfile, facts: CommandFacts, answer: Answer) -> bool:
+    return any(
+        (one.topic, one.correlation, facts.device_id) == (answer.topic, answer.correlation, answer.device_id)
         and answer.value == (facts.command_id if one.correlation is Correlation.ID else one.value)
         for one in profile.expectations(facts)
     )
+
+
+def _told(rule: str, message: ReceivedMessage, answer: Answer, *, names_it: bool) -> list[str]:
     whose = "this command" if names_it else f"another command ({answer.value!a})"
-    lines = [f"at {message.topic}: {spec.name}, rules.{number}: {answer.state}, of {whose}"]
-    lines += [
-        f"  {name}: {part.decode()}" for name, part in (("result", answer.result), ("error", answer.error)) if part
+    parts = (("result", answer.result), ("error", answer.error))
+    return [
+        f"at {message.topic}: {rule}: {answer.state}, of {whose}",
+        *(f"  {name}: {part.decode()}" for name, part in parts if part),
     ]
-    return lines, names_it
-
-
-def _kind_of(profile: DeviceProfile, message: ReceivedMessage) -> ResponseSpec:
-    payload = decode_json(message.payload)
-    return next(
-        spec
-        for spec in profile.responses
-        if spec.topic.parse(message.topic) is not None and all(one.holds(payload) for one in spec.match)
-    )
 
 
 def _properties(publication: Publication) -> str:
     if publication.response_topic is None:
         return ""
     return f", response topic {publication.response_topic}, correlation data the id"
+
+
+def _text(payload: bytes) -> str:
+    """A payload for people: bytes that are no text in hexadecimal."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return f"hex {payload.hex()}"
+    return text if text.isprintable() else f"hex {payload.hex()}"
+
+
+def _value(value: str) -> str:
+    return " and ".join(f"{part!a}" for part in value.split(BETWEEN))
 
 
 def _when(conditions: tuple[Condition, ...]) -> str:
@@ -104,7 +209,7 @@ def _sentence(condition: Condition) -> str:
         parts.append(f"is {_choice(condition.is_in)}")
     if condition.is_not is not None:
         parts.append(f"is not {_choice(condition.is_not)}")
-    return f"{'.'.join(condition.path)} {' and '.join(parts)}"
+    return f"{shown(condition.path)} {' and '.join(parts)}"
 
 
 def _choice(values: tuple[JsonValue, ...]) -> str:

@@ -37,9 +37,9 @@ def mosquitto_acl(own_profiles: Path | None = None) -> str:
     """The file for `acl_file`, for devices of the shipped profiles and of those in this folder."""
     nodes, devices = [f"user {NODE_USER}", f"topic readwrite {NOTICES}/#"], [f"user {DEVICE_USER}"]
     for profile in load_profiles(own_profiles).values():
-        requests = profile.request.topic.filter()
-        nodes.append(f"topic write {requests}")
-        devices.append(f"topic read {requests}")
+        for requests in sorted({request.topic.filter() for request in profile.requests}):
+            nodes.append(f"topic write {requests}")
+            devices.append(f"topic read {requests}")
         for responses in sorted({response.topic.filter() for response in profile.responses}):
             nodes += [f"topic read {responses}", *(f"topic write {one}" for one in canary_topics([responses]))]
             devices.append(f"topic write {responses}")

@@ -10,7 +10,7 @@ from pyarrow import parquet
 from pyarrow.fs import AzureFileSystem, GcsFileSystem, S3FileSystem
 
 import app.main  # noqa: F401 - with all that it imports
-from app.passwords import hash_password, is_password
+from app.access.passwords import Passwords
 from app.store.engine import open_directory
 
 table = pa.table(
@@ -38,5 +38,4 @@ async def keep_a_directory(url: str) -> None:
 with tempfile.TemporaryDirectory() as folder:
     asyncio.run(keep_a_directory(f"sqlite:///{folder}/access.db"))
 open_directory("postgresql://homing@127.0.0.1/homing", new_cluster_id=str)  # loads the driver
-if not is_password("of nobody", hash_password("of nobody")):
-    raise SystemExit("passwords cannot be checked")
+asyncio.run(Passwords().hash("a password of nobody"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,15 @@ async def status(session: aiohttp.ClientSession, cluster: Cluster, node: int, ke
         return response.status
 
 
+@asynccontextmanager
+async def opened(database: str) -> AsyncIterator[AccessDirectory]:
+    directory = open_directory(database, new_cluster_id=new_secret)
+    try:
+        yield directory
+    finally:
+        await directory.close()
+
+
 async def add_admin(directory: AccessDirectory, number: int) -> Key:
     key, name = make_key(secrets.token_bytes), f"admin-{number}"
     credential = Credential(id=key.id, principal_id=name, scheme=Scheme.KEY, name=name, digest=key.digest, created_us=0)
@@ -69,16 +79,14 @@ async def test_the_first_key_counts_on_all_nodes_and_nothing_else_does(
             assert await status(session, cluster, node, bootstrap) == 200
             assert await status(session, cluster, node, None) == 401
             assert await status(session, cluster, node, make_key(secrets.token_bytes)) == 401
-    directory = open_directory(database, new_cluster_id=new_secret)
-    document = await directory.read()
-    await directory.close()
+    async with opened(database) as directory:
+        document = await directory.read()
     assert [one.id for one in document.credentials] == [bootstrap.id]
     assert document.version == 1
 
 
 async def test_a_key_counts_on_all_nodes_until_it_is_revoked_and_on_none_after(cluster: Cluster, database: str) -> None:
-    directory = open_directory(database, new_cluster_id=new_secret)
-    async with aiohttp.ClientSession() as session:
+    async with opened(database) as directory, aiohttp.ClientSession() as session:
 
         async def all_say(key: Key, expected: int) -> None:
             async def said() -> bool:
@@ -91,15 +99,13 @@ async def test_a_key_counts_on_all_nodes_until_it_is_revoked_and_on_none_after(c
             await all_say(key, 200)
             await directory.apply([Revoke(credential_id=key.id, at_us=1)])
             await all_say(key, 401)
-    await directory.close()
 
 
 async def test_a_caller_that_waits_on_any_node_is_sent_away(cluster: Cluster, database: str) -> None:
-    directory = open_directory(database, new_cluster_id=new_secret)
-    key = await add_admin(directory, 1)
-    headers: dict[str, str] = {"Authorization": f"Bearer {key.text}"}
-    body: dict[str, Any] = {"method": "cover_open", "timeout": "1m"}
-    async with aiohttp.ClientSession() as session:
+    body: dict[str, Any] = {"method": "cover_open", "timeout": "1m", "if_offline": "send"}
+    async with opened(database) as directory, aiohttp.ClientSession() as session:
+        key = await add_admin(directory, 1)
+        headers: dict[str, str] = {"Authorization": f"Bearer {key.text}"}
 
         async def counts() -> bool:
             return all([await status(session, cluster, node, key) == 200 for node in range(3)])
@@ -119,7 +125,6 @@ async def test_a_caller_that_waits_on_any_node_is_sent_away(cluster: Cluster, da
         await eventually(parked)
         await directory.apply([Revoke(credential_id=key.id, at_us=1)])
         assert await asyncio.gather(*waiting) == [401, 401, 401]
-    await directory.close()
 
 
 async def listed(session: aiohttp.ClientSession, cluster: Cluster, headers: dict[str, str]) -> int:

@@ -101,7 +101,7 @@ class NodeContainer(DockerContainer):
         super().__init__(IMAGE)
         self.node_id = name
         self.with_network(network).with_network_aliases(name).with_exposed_ports(8080)
-        self.with_envs(HOMING_NODE_ID=name, **settings)
+        self.with_envs(HOMING_NODE_ID=name, HOMING_ACCESS_OPEN="true", **settings)
         if command:
             self.with_command(list(command))
         self.with_tmpfs_mount("/tmp")  # noqa: S108 - in the container

@@ -32,7 +32,8 @@ RULES = [
     if line.startswith(("topic ", "pattern ")) and "doctor" not in line and "$SYS" not in line
 ]
 PROFILES = list(load_profiles().values())
-WRITTEN = [one.request.topic.render(device_id=DEVICE, method="m", id="i") for one in PROFILES]
+REQUESTS = [request.topic for one in PROFILES for request in one.requests]
+WRITTEN = [topic.render(device_id=DEVICE, method="m", id="i") for topic in REQUESTS]
 READ = sorted({response.topic.filter() for one in PROFILES for response in one.responses})
 ANSWERED = [one.replace("+", DEVICE) for one in READ]
 CANARIES = canary_topics(READ)
@@ -102,7 +103,7 @@ def deployed(broker: MosquittoProcess, without: str) -> None:
 
 
 def test_each_shipped_profile_has_its_rules_and_there_are_no_others() -> None:
-    requests = [one.request.topic.filter() for one in PROFILES]
+    requests = [topic.filter() for topic in REQUESTS]
     nodes = [f"topic write {one}" for one in [*requests, *CANARIES]] + [f"topic read {one}" for one in READ]
     nodes.append(f"topic readwrite {NOTICES}/#")
     devices = [f"pattern read {one}" for one in requests] + [f"pattern write {one}" for one in READ]

@@ -17,7 +17,7 @@ from app.cluster.local import LocalCluster
 from app.commands.invoker import CommandRequest
 from app.core.callback import Registration
 from app.core.messages import Publication
-from app.core.profile import ResponseReader
+from app.core.reading import ResponseReader
 from app.core.routing import Outcome
 from app.core.topics import share
 from app.core.wakekey import WakeKey

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from app.core.access.model import Credential, Principal
 
 GROUP: Final = "group:"
 """What the subject of a binding begins with when it is a group; no principal's id does."""
@@ -53,6 +56,10 @@ class Caller(NamedTuple):
         return cls(principal_id=principal_id, issued_us=issued_us, expires_us=expires_us)
 
 
+EVER: Final = 2**63
+"""An instant after all others."""
+
+
 class Refusal(StrEnum):
     """Why a credential counts for nothing."""
 
@@ -63,3 +70,19 @@ class Refusal(StrEnum):
     REVOKED = "revoked"
     DISABLED = "disabled"
     """The principal is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a caller is worth, until it expires."""
+
+    principal: Principal | None
+    """None for a token whose subject is nobody on record, but whose groups may have rights."""
+    tenant_id: str | None
+    subjects: tuple[str, ...]
+    """Whose bindings count: the principal's id, and `group:NAME` of each group."""
+    credential: Credential | None
+    expires_us: int
+    """From when on all of it counts for nothing; EVER when it does not expire."""
+    ends: tuple[int, ...]
+    """All instants at which it or one of its bindings expires."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from app.core.access.callers import Caller, Refusal
-from app.core.access.identify import EVER, Standing, stand, standing_at
+from app.core.access.callers import EVER, Caller, Refusal, Standing
+from app.core.access.identify import stand, standing_at
 from app.core.access.questions import Answer, Decision, Question, Reason
 from app.core.access.rules import OF_METHODS, Action, Rule
 from app.core.access.ruleset import RuleSet, Table, asked_text
@@ -34,9 +34,12 @@ def decide(
     found = snapshot.answers.get(key)
     if found is not None and found.since_us <= now_us < found.until_us:
         return found.decision
-    standing = stand(snapshot, caller)
+    standing = snapshot.standings.get(caller)
+    if standing is None:
+        standing = stand(snapshot, caller)
+        snapshot.standings.put(caller, standing)
     decision = _judge(snapshot, standing_at(now_us, standing), key[1], now_us)
-    snapshot.answers.put(key, Answer(decision, *_span(snapshot, standing, now_us)))
+    snapshot.answers.put(key, Answer(decision, *_span(standing, now_us)))
     return decision
 
 
@@ -78,7 +81,7 @@ def _is_whole(question: Question) -> bool:
 
 def _judge_by(grants: Iterable[RuleSet], narrow: RuleSet | None, question: Question) -> Decision:
     asked = asked_text(question.profile, question.method, question.device)
-    tables = [table for rules in grants if (table := rules.about(question.action))]
+    tables = list(dict.fromkeys([table for rules in grants if (table := rules.about(question.action))]))
     limiting = narrow.about(question.action) if narrow else None
     for table in (*tables, *([limiting] if limiting else [])):
         denied = table.denies.first(asked)
@@ -91,13 +94,15 @@ def _judge_by(grants: Iterable[RuleSet], narrow: RuleSet | None, question: Quest
         if limiting is None or limiting.allows.first(asked) is None:
             return Decision(allowed=False, reason=Reason.NARROWED)
         tables.append(limiting)
-    conditions = dict.fromkeys(rule for table in tables for rule in table.conditions(asked))
+    conditions = [rule for table in tables for rule in table.conditions(asked)]
+    if not conditions:
+        return Decision(allowed=True, reason=Reason.ALLOWED, rule=allowed)
     return Decision(
         allowed=True,
         reason=Reason.ALLOWED,
         rule=allowed,
-        requires=max((rule.people for rule in conditions), default=1),
-        limits=tuple(rule for rule in conditions if rule.limit is not None),
+        requires=max([rule.people for rule in conditions]),
+        limits=tuple([rule for rule in conditions if rule.limit is not None]),
     )
 
 
@@ -109,14 +114,11 @@ def _first_that_allows(tables: Iterable[Table], asked: str) -> Rule | None:
     return None
 
 
-def _span(snapshot: Snapshot, standing: Standing | Refusal, now_us: int) -> tuple[int, int]:
+def _span(standing: Standing | Refusal, now_us: int) -> tuple[int, int]:
     """From when until when nothing that the caller has expires."""
-    if isinstance(standing, Refusal):
+    ends = () if isinstance(standing, Refusal) else standing.ends
+    if not ends:
         return -EVER, EVER
-    ends = [standing.expires_us]
-    for subject in standing.subjects:
-        bindings = [grant.binding for grant in snapshot.grants.get(subject, ())]
-        ends += [binding.expires_us for binding in bindings if binding.expires_us is not None]
     return (
         max([end for end in ends if end <= now_us], default=-EVER),
         min([end for end in ends if end > now_us], default=EVER),

@@ -8,9 +8,9 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
-from app.core.access.callers import Caller
+from app.core.access.callers import Caller, Standing
 from app.core.access.decide import decide, owner_of
-from app.core.access.identify import Standing, stand
+from app.core.access.identify import stand
 from app.core.access.patterns import expression
 from app.core.access.questions import Decision, Question, Reason
 from app.core.access.rules import Effect, Rule

@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from hmac import compare_digest
-from typing import Final
 
-from app.core.access.callers import GROUP, Caller, Refusal
+from app.core.access.callers import EVER, GROUP, Caller, Refusal, Standing
 from app.core.access.keys import KeyFault, parse_key
 from app.core.access.model import Credential, Principal
 from app.core.access.snapshot import Snapshot
-
-EVER: Final = 2**63
-"""An instant after all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What a caller brings to a decision."""
-
-    principal: Principal | None
-    """None for a token whose subject is nobody on record, but whose groups may have rights."""
-    tenant_id: str | None
-    subjects: tuple[str, ...]
-    """Whose bindings count: the principal's id, and `group:NAME` of each group."""
-    credential: Credential | None
-    expires_us: int
-    """From when on all of it counts for nothing."""
 
 
 def identify_key(snapshot: Snapshot, text: str, now_us: int) -> Caller | Refusal:
@@ -70,7 +51,7 @@ def stand(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
         return Refusal.REVOKED
     principal_id = credential.principal_id if credential is not None else caller.principal_id
     if principal_id is None and caller.issuer is not None:
-        return _of_groups(caller)
+        return _standing(snapshot, caller, None, None)
     principal = snapshot.principals.get(principal_id or "")
     if principal is None:
         return Refusal.UNKNOWN
@@ -78,17 +59,20 @@ def stand(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
         return Refusal.DISABLED
     if caller.credential_id is None and caller.issued_us < principal.not_before_us:
         return Refusal.REVOKED
-    expires_us = _first(caller.expires_us, credential.expires_us if credential is not None else None)
-    return Standing(principal, principal.tenant_id, (principal.id, *_groups(caller)), credential, expires_us)
+    return _standing(snapshot, caller, principal, credential)
 
 
-def _of_groups(caller: Caller) -> Standing:
-    return Standing(None, caller.tenant_id, _groups(caller), None, _first(caller.expires_us))
-
-
-def _groups(caller: Caller) -> tuple[str, ...]:
-    return tuple([GROUP + name for name in caller.groups])
-
-
-def _first(*instants: int | None) -> int:
-    return min([one for one in instants if one is not None], default=EVER)
+def _standing(
+    snapshot: Snapshot, caller: Caller, principal: Principal | None, credential: Credential | None
+) -> Standing:
+    subjects = (*([principal.id] if principal is not None else []), *[GROUP + name for name in caller.groups])
+    own = [caller.expires_us, credential.expires_us if credential is not None else None]
+    bindings = [grant.binding.expires_us for subject in subjects for grant in snapshot.grants.get(subject, ())]
+    return Standing(
+        principal=principal,
+        tenant_id=principal.tenant_id if principal is not None else caller.tenant_id,
+        subjects=subjects,
+        credential=credential,
+        expires_us=min([end for end in own if end is not None], default=EVER),
+        ends=tuple([end for end in (*own, *bindings) if end is not None]),
+    )

@@ -40,7 +40,7 @@ class Principal:
     kind: Kind
     name: str
     email: str | None = None
-    password_hash: str | None = None
+    password_hash: str | None = field(default=None, repr=False)
     """argon2id, in PHC string format; only people have one."""
     disabled_us: int | None = None
     not_before_us: int = 0
@@ -57,7 +57,7 @@ class Credential:
     principal_id: str
     scheme: Scheme
     name: str
-    digest: bytes | None = None
+    digest: bytes | None = field(default=None, repr=False)
     """Of a key: SHA-256 of its secret, which is not kept."""
     issuer: str | None = None
     subject: str | None = None

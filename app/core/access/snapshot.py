@@ -14,7 +14,7 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from app.core.access.callers import GROUP, Caller
+from app.core.access.callers import GROUP, Caller, Refusal, Standing
 from app.core.access.memo import Memo
 from app.core.access.model import Binding, Credential, Device, Document, Principal, Role, Scheme, Tenant
 from app.core.access.patterns import expression, overlap, validate_pattern
@@ -62,6 +62,7 @@ class Snapshot:
     """By the subject of the binding."""
     devices: Mapping[str, Device]
     answers: Memo[tuple[Caller, Question], Answer] = field(default_factory=Memo, init=False, repr=False, compare=False)
+    standings: Memo[Caller, Standing | Refusal] = field(default_factory=Memo, init=False, repr=False, compare=False)
     known: Memo[bytes, tuple[Caller, int]] = field(default_factory=Memo, init=False, repr=False, compare=False)
     """Who has shown a key, and until when it counts, by the SHA-256 of the key."""
 

@@ -182,6 +182,22 @@ async def test_a_key_is_used_with_its_own_algorithm_only() -> None:
     assert await verifier(keys).verify(signed(claims(), RSA, "PS256")) is TokenFault.ALGORITHM
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        unsigned("none"),
+        hmac_signed(public_set(RSA)),
+        signed(claims(), jku="https://evil.example"),
+        signed(claims(), kid=None),
+        "a.b.c",
+    ],
+)
+async def test_what_its_header_rules_out_makes_nobody_look_for_a_key(text: str) -> None:
+    keys = Held()
+    await verifier(keys).verify(text)
+    assert keys.asked == []
+
+
 async def test_groups_and_tenants_stand_where_the_settings_say() -> None:
     rules = TokenRules(ISSUER, AUDIENCE, groups_claim="roles", tenant_claim="org")
     found = await verifier(rules=rules).verify(signed(claims(roles=["x"], groups=["y"], org="north")))

@@ -62,7 +62,7 @@ def test_it_shows_what_a_command_publishes_and_expects_and_how_answers_are_read(
         ('{"ref":"{id}","state":"on"}', 'result: "on"', 0),
         ('{"ref":"x"}', "rules.2: succeeded, of another command ('x')", 1),
         ("{}", "dropped as no_correlation: no source has a value, so it names no command", 1),
-        ("on", "dropped as not_json: it is no JSON that is accepted", 1),
+        ("on", "dropped as not_json: its codec cannot read it", 1),
     ],
 )
 def test_it_reads_a_message(homing: Homing, lamp: str, message: str, said: str, code: int) -> None:
@@ -108,3 +108,32 @@ def test_a_file_that_is_not_there_is_named(homing: Homing) -> None:
     code, _, err = homing("profile", "check", "nowhere.toml")
     assert code == 2
     assert "nowhere.toml: cannot be read" in err
+
+
+@pytest.mark.parametrize(
+    ("answers", "said", "code"),
+    [
+        ([], "the command is pending", 1),
+        (['{"ref":"{id}","percent":40}'], "the command is running", 1),
+        (['{"ref":"{id}","percent":40}', '{"ref":"{id}","state":"on"}'], 'result: "on"\nthe command is succeeded', 0),
+        (['{"ref":"{id}","code":7}', '{"ref":"{id}"}'], "it is a duplicate: the command has its outcome", 1),
+        (['lamps/device-1/done {"ref":"{id}"}'], "done, rules.2: succeeded, of this command", 0),
+        (['lamps/other/done {"ref":"{id}"}'], "of another command", 1),
+        (["hex:ff"], "dropped as not_utf8", 1),
+    ],
+)
+def test_a_device_can_be_played(homing: Homing, lamp: str, answers: list[str], said: str, code: int) -> None:
+    given = [part for one in answers for part in ("--answer", one)]
+    ended, out, err = homing("profile", "try", lamp, "--method", "on", "--params", '{"n":1}', *given)
+    assert out.startswith("publishes to lamps/device-1/set, QoS 1:\n")
+    assert said in out
+    assert (ended, err) == (code, "")
+
+
+def test_a_command_that_would_be_refused_is_refused_in_play(homing: Homing, tmp_path: Path) -> None:
+    file = tmp_path / "lamp.toml"
+    file.write_text(LAMP.replace("[request]", '[request]\nmethods = ["on"]'))
+    said = "is refused with 422: method: profile 'lamp' has no such method; allowed: on\n"
+    assert homing("profile", "try", str(file), "--method", "off") == (1, said, "")
+    assert said in homing("profile", "check", str(file), "--method", "off", "--message", "{}")[1]
+    assert "\non to device-1:\n" in homing("profile", "check", str(file))[1]

@@ -244,11 +244,11 @@ async def test_a_command_whose_answer_could_not_be_told_is_refused(tmp_path: Pat
     assert (await one_way.wait(SECOND)).state is CommandState.SUCCEEDED
 
 
-@pytest.mark.parametrize("flight", [True, 1.5, "", [], {}])
+@pytest.mark.parametrize("flight", ["", [], {}, None])
 async def test_what_no_answer_can_carry_is_refused(tmp_path: Path, flight: JsonValue) -> None:
     (tmp_path / "flights.toml").write_text(BY_FLIGHT.replace("F-{params.flight}", "{params.flight}"))
     assembly = await assemble(profiles_dir=tmp_path)
-    with pytest.raises(InvalidInputError, match="text or an integer"):
+    with pytest.raises(InvalidInputError, match="text, a number, true or false"):
         await assembly.members[0].invoker.invoke(request(profile="flights", params={"flight": flight}), park=True)
 
 

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.core.command import CommandState
+from app.core.conditions import Condition
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profile import Condition, ResponseReader
+from app.core.reading import ResponseReader
+from app.core.topics import TopicTemplate
 from app.profiles.loader import load_profiles, parse_profile
 
 DOCS = re.findall(
@@ -52,3 +55,10 @@ def test_a_profile_that_cannot_read_a_message_does_not_hide_one_that_can() -> No
     reader = ResponseReader([parse_profile(other, "a.toml"), parse_profile(DOCS, "b.toml")])
     answer = reader.read(ReceivedMessage("lamps/l1/done", b'{"ref":"042-A"}'))
     assert (answer.profile, answer.value, answer.others) == ("lamp", "042-A", ())
+
+
+def test_nobody_is_not_spoken_to_on_a_topic_that_names_no_device() -> None:
+    lamp = parse_profile(DOCS, "lamp.toml")
+    assert [topic for topic, _ in lamp.topics_of_nobody("nobody")] == ["lamps/nobody/set"]
+    fixed = replace(lamp, requests=tuple(replace(one, topic=TopicTemplate("lamps/all/do")) for one in lamp.requests))
+    assert fixed.topics_of_nobody("nobody") == []

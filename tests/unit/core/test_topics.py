@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import ConfigurationError, InvalidInputError
-from app.core.topics import TopicTemplate, matches, parse_share, share, validate_filter, validate_topic
+from app.core.topics import TopicTemplate, canary_topics, matches, parse_share, share, validate_filter, validate_topic
 from tests.unit.core.hostile_ids import CONTROLS, NONCHARACTERS, SURROGATES
 
 
@@ -34,6 +34,9 @@ FILTERS = st.builds(
     [
         "a",
         "a/b",
+        "/a",
+        "a/",
+        "a///b",
         "thing/product/1ZNDH1D0010098/services",
         "$aws/things/x",
         "a b/c",
@@ -54,9 +57,6 @@ def test_valid_topics_come_back_unchanged(topic: str) -> None:
         ("a/+", "'+' at index 2 is a wildcard"),
         ("a+", "'+' at index 1 is a wildcard"),
         ("#", "'#' at index 0 is a wildcard"),
-        ("/a", "level 1 is empty"),
-        ("a/", "level 2 is empty"),
-        ("a//b", "level 2 is empty; Homing allows no empty levels, although MQTT does"),
         ("$share/g/a", "starts with $share"),
         ("$share", "starts with $share"),
         ("a\x00b", "U+0000 at index 1"),
@@ -97,15 +97,11 @@ def test_valid_filters_come_back_unchanged(topic_filter: str) -> None:
         ("##", "level 1: '#' must be"),
         ("a/b+", "level 2: '+' must be a whole level"),
         ("++", "level 1: '+' must be a whole level"),
-        ("/#", "level 1 is empty"),
-        ("a//#", "level 2 is empty"),
-        ("a/", "level 2 is empty"),
         ("$share", "the group of a shared subscription is empty"),
         ("$share/", "the group of a shared subscription is empty"),
         ("$share//a", "the group of a shared subscription is empty"),
         ("$share/g", "has no filter after the group"),
         ("$share/g/", "has no filter after the group"),
-        ("$share/g//a", "level 1 is empty"),
         ("$share/+/a", "'+' is not allowed in the group"),
         ("$share/g#/a", "'#' is not allowed in the group"),
         ("$share/g/$share/h/a", "has $share twice"),
@@ -195,7 +191,7 @@ def test_share_refuses_a_wrong_group(group: str) -> None:
         share(group, "a/b")
 
 
-@pytest.mark.parametrize("topic_filter", ["", "a//b", "a#", "$share/g/a"])
+@pytest.mark.parametrize("topic_filter", ["", "a#", "$share/g/a"])
 def test_share_refuses_a_wrong_filter(topic_filter: str) -> None:
     with pytest.raises(InvalidInputError, match=r"^topic_filter: "):
         share("homing", topic_filter)
@@ -250,16 +246,14 @@ def test_templates_are_equal_by_their_text() -> None:
     [
         ("", "is empty"),
         ("a/{sn}/b", "{sn} is unknown; allowed: {device_id}, {id}, {method}"),
-        ("a/x{device_id}", "level 'x{device_id}' is not a placeholder: a placeholder is a whole level"),
-        ("a/{device_id}{id}", "a placeholder is a whole level"),
-        ("a/{}", "a placeholder is a whole level"),
-        ("a/{device_id", "a placeholder is a whole level"),
-        ("a/{Device_Id}", "a placeholder is a whole level"),
+        ("a/{device_id}{id}", "level '{device_id}{id}' has no placeholder that can be read: a placeholder is {name}"),
+        ("a/{}", "level '{}' has no placeholder that can be read"),
+        ("a/{device_id", "with something between two of them"),
+        ("a/x{Device_Id}", "{name} in lower-case letters"),
+        ("a/{method*}/b", "{name*} may be the last level"),
         ("{id}/{id}", "{id} stands there twice"),
         ("a/+/{id}", "'+' at index 2 is a wildcard"),
         ("{device_id}/#", "'#' at index 12 is a wildcard"),
-        ("a//{id}", "level 2 is empty"),
-        ("/a/{id}", "level 1 is empty"),
         ("$share/g/{id}", "starts with $share"),
         ("a/\x00/{id}", "U+0000"),
     ],
@@ -334,15 +328,55 @@ def test_what_parses_is_matched_by_the_filter_and_renders_back(text: str, topic:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("text", "topic", "values"),
     [
-        ("a/{device_id}/b", "a/{device_id}/b", True),
-        ("a/{device_id}/b", "a/x/b", True),
-        ("a/{device_id}/b", "{device_id}/x/b", True),
-        ("a/{device_id}/b", "a/{device_id}/c", False),
-        ("a/{device_id}", "a/{device_id}/b", False),
+        (
+            "$iothub/methods/res/{status}/?$rid={id}",
+            "$iothub/methods/res/200/?$rid=042-A",
+            {"status": "200", "id": "042-A"},
+        ),
+        (
+            "command///res/{device_id}.{id}/{status}",
+            "command///res/a.b.7/200",
+            {"device_id": "a.b", "id": "7", "status": "200"},
+        ),
+        ("/{product}/{device_id}/reply", "/p/d/reply", {"product": "p", "device_id": "d"}),
+        ("{device_id}/response/{method*}", "z/response/device/rename", {"device_id": "z", "method": "device/rename"}),
+        ("{device_id}/response/{method*}", "z/response/restart", {"device_id": "z", "method": "restart"}),
     ],
 )
-def test_templates_overlap_when_a_topic_could_be_of_both(one: str, other: str, *, expected: bool) -> None:
-    assert TopicTemplate(one).overlaps(TopicTemplate(other)) is expected
-    assert TopicTemplate(other).overlaps(TopicTemplate(one)) is expected
+def test_placeholders_are_parts_of_levels_and_ends_of_topics(text: str, topic: str, values: dict[str, str]) -> None:
+    template = TopicTemplate(text, allowed=None)
+    assert template.parse(topic) == values
+    assert template.render(**values) == topic
+    assert matches(template.filter(), topic)
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("res/{status}/?$rid={id}", "res/200/?$rid="),
+        ("res/{status}/?$rid={id}", "res/200/$rid=1"),
+        ("command///res/{id}", "command/t/d/res/1"),
+        ("command///res/{id}", "command//res/1"),
+        ("{device_id}/response/{method*}", "z/response"),
+        ("{device_id}/response/{method*}", "z/request/a/b"),
+        ("{a}-{b}", "x-"),
+    ],
+)
+def test_what_only_looks_like_it_does_not_parse(text: str, topic: str) -> None:
+    assert TopicTemplate(text, allowed=None).parse(topic) is None
+
+
+@pytest.mark.parametrize("value", ["a//b", "/a", "a/", "a/+", "a/#"])
+def test_a_value_of_several_levels_has_none_that_is_empty_or_a_wildcard(value: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^method: "):
+        TopicTemplate("a/{method*}").render(method=value)
+
+
+def test_canaries_go_through_open_filters_as_well() -> None:
+    assert canary_topics(["a/+/b", "a/+/#"]) == ["a/homing-canary/b", "a/homing-canary/homing-canary"]
+
+
+def test_a_topic_that_others_use_has_no_canary() -> None:
+    assert canary_topics(["v1/gateway/rpc"]) == []

@@ -12,7 +12,7 @@ from app.core.callback import Correlation, Expectation
 from app.core.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
-from app.core.profile import ResponseReader
+from app.core.reading import ResponseReader
 from app.core.templating import CommandFacts
 from app.profiles.loader import load_profiles
 
@@ -76,8 +76,12 @@ def test_dji_expects_a_reply_events_of_its_job_and_of_its_flight() -> None:
         Expectation(events, Correlation.ID),
     }
     assert set(PROFILES["dji"].expectations(facts())) == expected
-    flight = Expectation(events, Correlation.VALUE, "F1")
-    assert set(PROFILES["dji"].expectations(facts("takeoff_to_point", flight_id="F1"))) == expected | {flight}
+    flight = {
+        Expectation(f"thing/product/{DOCK}/services_reply#job_accepted", Correlation.ID),
+        Expectation(events, Correlation.ID),
+        Expectation(events, Correlation.VALUE, "F1"),
+    }
+    assert set(PROFILES["dji"].expectations(facts("takeoff_to_point", flight_id="F1"))) == flight
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def refused(text: str) -> list[str]:
         ('name = "lamp"', 'name = "Lamp!"', "1: name: is 'Lamp!'; allowed: a lower-case letter, then up to 31 of a-z"),
         ('name = "lamp"', "name = 7", "1: name: is a number; allowed: text"),
         ('name = "lamp"\n', "", "1: name: is missing; needed: a value"),
-        ("[request]", "[[request]]", "4: request: is a list; allowed: one table, begun with [request]"),
+        ("[request]", "[[request]]\nQos = 1", "5: request.0.Qos: is unknown; is qos meant?; allowed: topic, payload"),
         ("[request]", "[requests]", "4: requests: is unknown; is request meant?; allowed: name, description, request"),
         ("[request]", "[request]\nQos = 1", "5: request.Qos: is unknown; is qos meant?; allowed: topic, payload"),
         ("[request]", "[request]\nqos = 2", "5: request.qos: is 2; allowed: at most 1"),
@@ -110,10 +110,10 @@ def refused(text: str) -> list[str]:
         (
             'path = "ref"',
             'path = "$"',
-            "12: response.0.sources.0.path: '$' is a path of another language; allowed: keys",
+            "12: response.0.sources.0.path: the whole payload is no id; allowed: the path to it, or codec = 'text'",
         ),
         ('path = "ref"', 'path = "$.ref"', "12: response.0.sources.0.path: '$.ref' is a path of another language"),
-        ('path = "ref"', 'path = "a[0]"', "12: response.0.sources.0.path: 'a[0]' is a path of another language"),
+        ('path = "ref"', 'path = "a[x]"', "12: response.0.sources.0.path: 'a[x]' cannot be read; allowed: keys of"),
         ('path = "ref"', 'path = "a..b"', "12: response.0.sources.0.path: 'a..b' has an empty key; allowed: keys"),
         (
             'path = "ref"',
@@ -164,7 +164,7 @@ def test_what_is_no_toml_is_refused_with_its_line() -> None:
 
 
 def test_a_value_that_is_the_same_for_every_command_is_refused() -> None:
-    assert parse_profile(BY_VALUE, "lamp.toml").responses[0].value == "{params.flight}"
+    assert parse_profile(BY_VALUE, "lamp.toml").responses[0].value == ("{params.flight}",)
     said = refused(BY_VALUE.replace("{params.flight}", "F1"))
     sentence = "'F1' is the same for every command, so it tells none from another; allowed: what the command has"
     assert said == [f"lamp.toml:12: response.0.value: {sentence}, such as {{params.flight_id}}"]
@@ -227,6 +227,14 @@ def test_own_profiles_join_and_replace_the_shipped_ones(tmp_path: Path) -> None:
     profiles = load_profiles(tmp_path)
     assert set(profiles) == {"dji", "homing", "lamp"}
     assert profiles["homing"].description == "a lamp without ids"
+
+
+def test_shipped_profiles_are_spoken_when_they_are_named() -> None:
+    assert set(load_profiles()) == {"dji", "homing"}
+    assert set(load_profiles(shipped=["tasmota", "homing"])) == {"homing", "tasmota"}
+    assert len(load_profiles(shipped=["all"])) == 17
+    with pytest.raises(ConfigurationError, match="HOMING_PROFILES_SHIPPED: x: no such profile is shipped; allowed: al"):
+        load_profiles(shipped=["homing", "x"])
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

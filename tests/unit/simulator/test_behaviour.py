@@ -14,7 +14,7 @@ from app.core.callback import Answer, Correlation
 from app.core.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
-from app.core.profile import ResponseReader
+from app.core.reading import ResponseReader
 from app.core.templating import CommandFacts
 from app.profiles.loader import load_profiles
 from app.simulator import FLEET_PROFILES, FleetOptions, Range

@@ -185,6 +185,23 @@ def test_a_binding_ends_at_its_instant_with_what_it_denied() -> None:
     assert reasons == [Reason.DENIED, Reason.ALLOWED, Reason.ALLOWED, Reason.NO_RULE]
 
 
+def test_a_binding_is_for_its_devices_only_and_so_is_what_it_denies() -> None:
+    roles = (role("pilot", "allow send dji:* on *"), role("no_covers", "deny send dji:cover_* on *"))
+    bindings = (
+        binding("ci", "pilot", devices=("dock-1", "dock-2*")),
+        binding("ci", "no_covers", devices=("dock-2*",)),
+    )
+    document = replace(BASE, roles=roles, bindings=bindings)
+    devices = ["dock-1", "dock-10", "dock-2", "dock-22"]
+    assert [send(document, one, "cover_open").reason for one in devices] == [
+        Reason.ALLOWED,
+        Reason.NO_RULE,
+        Reason.DENIED,
+        Reason.DENIED,
+    ]
+    assert send(document, "dock-2", "drone_open").allowed
+
+
 def test_conditions_of_all_rules_that_fit_are_kept() -> None:
     roles = (
         role("pilot", "allow send *:* on *", "limit send *:* on * 9/s", "limit send *:x on * 1/s"),

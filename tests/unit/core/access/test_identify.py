@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from app.core.access.callers import Caller, Refusal
-from app.core.access.identify import Standing, identify_key, stand, standing_at
+from app.core.access.callers import Caller, Refusal, Standing
+from app.core.access.identify import identify_key, stand, standing_at
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Document
 from app.core.access.snapshot import Snapshot

@@ -1,0 +1,255 @@
+"""Reads what devices send, under all profiles at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from app.core.callback import Answer, Correlation
+from app.core.command import CommandState
+from app.core.conditions import all_hold
+from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.messages import ReceivedMessage
+from app.core.paths import Path, first
+from app.core.payload import MISSING, JsonValue
+from app.core.profile import (
+    BETWEEN,
+    CorrelationSource,
+    Decode,
+    DeviceProfile,
+    DeviceSource,
+    ResponseSpec,
+    correlation_text,
+    to_json,
+)
+from app.core.templating import scalar_text
+
+MAX_KEYS: Final = 8
+"""How many keys of an object are looked up as correlations of one message."""
+
+
+class Kind:
+    """A kind of response of a profile; `number` is its place among all of them."""
+
+    __slots__ = ("number", "profile", "scope", "spec")
+
+    def __init__(self, number: int, profile: str, spec: ResponseSpec) -> None:
+        self.number = number
+        self.profile = profile
+        self.spec = spec
+        self.scope = profile, spec.methods
+        """Of those that have it in common, one reads a message."""
+
+
+class _Node:
+    """A level of topics: what follows by literal, by any level, and what ends here or takes all the rest."""
+
+    __slots__ = ("any", "ends", "literals", "takes_rest")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.any: _Node | None = None
+        self.ends: list[Kind] = []
+        self.takes_rest: list[Kind] = []
+
+    def enter(self, levels: Sequence[str | None], kind: Kind) -> None:
+        node = self
+        for level in levels[:-1] if kind.spec.topic.open_ended else levels:
+            if level is None:
+                node.any = node = node.any or _Node()
+            else:
+                node = node.literals.setdefault(level, _Node())
+        (node.takes_rest if kind.spec.topic.open_ended else node.ends).append(kind)
+
+    def kinds(self, levels: Sequence[str]) -> list[Kind]:
+        """Those that may have the topic, in the order in which they were entered."""
+        found: list[Kind] = []
+        nodes = [self]
+        for level in levels:
+            below: list[_Node] = []
+            for node in nodes:
+                if node.takes_rest:
+                    found += node.takes_rest
+                if (one := node.literals.get(level)) is not None:
+                    below.append(one)
+                if node.any is not None:
+                    below.append(node.any)
+            nodes = below
+            if not nodes:
+                break
+        for node in nodes:
+            found += node.ends
+        if len(found) > 1:
+            found.sort(key=lambda kind: kind.number)
+        return found
+
+
+class ResponseReader:
+    """Reads messages under several profiles at once.
+
+    Within a profile the first kind whose topic and conditions fit decides, for each set of methods that have kinds of
+    their own. What belongs to several profiles has a reading of each: which one counts is decided by the command.
+    """
+
+    def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
+        kinds = [(profile.name, spec) for profile in profiles for spec in profile.responses]
+        self._filters: Final = tuple(dict.fromkeys(spec.topic.filter() for _, spec in kinds))
+        self._root: Final = _Node()
+        for number, (profile, spec) in enumerate(kinds):
+            self._root.enter(spec.topic.levels, Kind(number, profile, spec))
+
+    def filters(self) -> tuple[str, ...]:
+        """The topic filters to subscribe to, without repetition."""
+        return self._filters
+
+    def read(self, message: ReceivedMessage) -> Answer:
+        """What the message says, with the further readings in `others`.
+
+        UndecodableMessageError with the reason for which it is none of ours.
+        """
+        reason = "unexpected_topic"
+        failure: UndecodableMessageError | None = None
+        answers: list[Answer] = []
+        decided = []
+        for kind, values, document in self.documents(message):
+            reason = "not_a_response"
+            if isinstance(document, UndecodableMessageError):
+                failure = failure or document
+            elif kind.scope not in decided and all_hold(kind.spec.match, document):
+                decided.append(kind.scope)
+                try:
+                    answers += answers_of(kind, message, values, document)
+                except UndecodableMessageError as error:
+                    failure = failure or error
+        if not answers:
+            raise UndecodableMessageError(reason if failure is None else failure.reason)
+        if len(answers) > 1:
+            answers[0].others = tuple(answers[1:])
+        return answers[0]
+
+    def documents(
+        self, message: ReceivedMessage
+    ) -> Iterator[tuple[Kind, dict[str, str], JsonValue | UndecodableMessageError]]:
+        """The kinds that have the topic, with the values of its placeholders and what their paths lead into."""
+        levels = message.topic.split("/")
+        payloads: dict[Decode, JsonValue | UndecodableMessageError] = {}
+        for kind in self._root.kinds(levels):
+            values = kind.spec.topic.match(levels)
+            if values is None:
+                continue
+            decode = kind.spec.decode
+            if decode not in payloads:
+                payloads[decode] = _decoded(decode, message.payload)
+            document = payloads[decode]
+            if kind.spec.wide and not isinstance(document, UndecodableMessageError):
+                document = {"payload": document, "topic": dict[str, JsonValue](values)}
+            yield kind, values, document
+
+
+def _decoded(decode: Decode, payload: bytes) -> JsonValue | UndecodableMessageError:
+    try:
+        return decode(payload)
+    except UndecodableMessageError as error:
+        return error
+
+
+def answers_of(kind: Kind, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue) -> list[Answer]:
+    """What the message says as this kind; several readings where any of several keys may name the command.
+
+    UndecodableMessageError with the reason for which it says nothing.
+    """
+    spec = kind.spec
+    names = [""] if spec.correlation is Correlation.ORDER else _correlations(spec, message, values, document)
+    state = next((rule.state for rule in spec.rules if all_hold(rule.when, document)), None)
+    if state is None:
+        raise UndecodableMessageError("no_rule_holds")
+    device_id = values["device_id"] if spec.device is None else _device(spec.device, values, document)
+    topic = message.topic if not spec.captures else spec.topic.rejoined({**values, **spec.captures})
+    return [
+        Answer(
+            topic=topic if spec.methods is None else topic + spec.suffix,
+            device_id=device_id,
+            correlation=spec.correlation,
+            value=value,
+            state=state,
+            result=_part(document, spec.progress if state is CommandState.RUNNING else spec.result),
+            error=_error(spec, document) if state is CommandState.FAILED else None,
+            trace=_trace(message) if message.user_properties else None,
+            profile=kind.profile,
+        )
+        for value in names
+    ]
+
+
+def _device(source: DeviceSource, values: Mapping[str, str], document: JsonValue) -> str:
+    if source.fixed is not None:
+        return source.fixed
+    if source.form is not None:
+        try:
+            return source.form.filled(values)
+        except InvalidInputError:
+            raise UndecodableMessageError("no_device") from None
+    found = first(document, source.path or ())
+    if not isinstance(found, str):
+        raise UndecodableMessageError("no_device")
+    return found
+
+
+def _trace(message: ReceivedMessage) -> str | None:
+    return next((value for name, value in message.user_properties if name == "traceparent"), None)
+
+
+def _correlations(
+    spec: ResponseSpec, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue
+) -> list[str]:
+    """What the message may name its command by: one thing, or keys of an object."""
+    for source in spec.sources:
+        if source.keys is not None:
+            found = first(document, source.keys)
+            if isinstance(found, dict) and found:
+                return list(found)[:MAX_KEYS]
+            continue
+        value = _read(source, spec.correlation, message, values, document)
+        if value:
+            if any(first(document, path) not in (MISSING, value) for path in spec.confirm):
+                raise UndecodableMessageError("correlation_contradicts")
+            return [value]
+    raise UndecodableMessageError("no_correlation")
+
+
+def _read(
+    source: CorrelationSource,
+    correlation: Correlation,
+    message: ReceivedMessage,
+    values: Mapping[str, str],
+    document: JsonValue,
+) -> str | None:
+    """The correlation as text, or None where this source has none."""
+    if source.parts:
+        parts = [_read(part, correlation, message, values, document) for part in source.parts]
+        return BETWEEN.join(part or "" for part in parts) if all(parts) else None
+    if source.property:
+        data = message.correlation_data
+        return data.decode("utf-8", "replace") if data is not None else None
+    if source.topic_level is not None:
+        return values.get(source.topic_level)
+    found = first(document, source.path or ())
+    return correlation_text(found) if correlation is Correlation.ID else scalar_text(found)
+
+
+def _part(document: JsonValue, path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    found = first(document, path)
+    return None if found is MISSING or found is None else to_json(found)
+
+
+def _error(spec: ResponseSpec, document: JsonValue) -> bytes:
+    def at(path: Path | None) -> JsonValue:
+        found = MISSING if path is None else first(document, path)
+        return None if found is MISSING else found
+
+    message = at(spec.error_message)
+    return to_json(
+        {"code": at(spec.error_code), "message": message if isinstance(message, str) else "the device refused"}
+    )

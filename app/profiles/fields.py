@@ -1,0 +1,103 @@
+"""What may stand in the fields of a profile's tables."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo
+
+from app.core import templating
+from app.core.errors import ConfigurationError, InvalidInputError
+from app.core.identifiers import validate_method
+from app.core.topics import TopicTemplate
+from app.profiles.paths import parse_path
+
+T = TypeVar("T")
+
+
+class Table(BaseModel):
+    """A table of a profile: no other keys than its own, no values of other types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def template(text: str) -> TopicTemplate:
+    """The template of a text that was checked already."""
+    return TopicTemplate(text, allowed=None)
+
+
+def _template(text: str) -> str:
+    try:
+        template(text)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def parts_of(info: ValidationInfo) -> tuple[str, ...]:
+    """The parts of device ids in this file; what is checked may name them."""
+    return tuple((info.context or {}).get("parts", ()))
+
+
+def filled_topic(text: str, info: ValidationInfo) -> str:
+    """A template whose placeholders the command fills in, all of them."""
+    parts = parts_of(info)
+    for name in template(text).names:
+        if not templating.is_fact(name, parts):
+            known = ", ".join(f"{{{fact}}}" for fact in (*templating.FACTS, *parts))
+            raise ValueError(f"topic template {text!a}: {{{name}}} is unknown; allowed: {known}, {{params.…}}")
+    return text
+
+
+def filled(value: T, info: ValidationInfo) -> T:
+    """A template of JSON whose placeholders the command fills in."""
+    try:
+        templating.check(value, parts_of(info))  # type: ignore[arg-type]  # JSON of one type or another
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _dotted(text: str) -> str:
+    parse_path(text)
+    return text
+
+
+def _method(method: str) -> str:
+    try:
+        return validate_method(method)
+    except InvalidInputError as error:
+        raise ValueError(error.reason) from None
+
+
+def _methods(methods: list[str]) -> list[str]:
+    twice = sorted({method for method in methods if methods.count(method) > 1})
+    if twice:
+        raise ValueError(f"has {', '.join(twice)} twice; allowed: each method once")
+    return methods
+
+
+def _texts(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _telling(templates: list[str]) -> list[str]:
+    names = set().union(*(templating.names_in(one) for one in templates))
+    said = repr(templates[0]) if len(templates) == 1 else str(templates)
+    if not names:
+        raise ValueError(
+            f"{said} is the same for every command, so it tells none from another; "
+            "allowed: what the command has, such as {params.flight_id}"
+        )
+    if names & templating.INSTANTS:
+        raise ValueError(f"{said} has an instant, which is not known before the command is on record")
+    return templates
+
+
+Topic = Annotated[str, AfterValidator(_template)]
+Dotted = Annotated[str, AfterValidator(_dotted)]
+Method = Annotated[str, AfterValidator(_method)]
+Methods = Annotated[list[Method], AfterValidator(_methods)]
+Values = Annotated[list[str], BeforeValidator(_texts), AfterValidator(_telling)]
+Codec = Literal["json", "text", "empty", "cbor", "msgpack", "raw"]
+Scalar = str | int | float | bool | None

@@ -1,0 +1,71 @@
+"""Reads paths as they stand in profiles: `data.output`, `data.*.result`, `[2].code`, `"a b".c`, `$`, `{status}`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from app.core.paths import EVERY, Every, Path, Step
+
+_STEP: Final = re.compile(
+    r"""\[(?P<index>0|[1-9][0-9]{0,5})\]|\.?(?:(?P<every>\*)|"(?P<quoted>[^"]+)"|(?P<key>[^.\[\]*"{}$]+))"""
+)
+_KEY: Final = re.compile(r'[^.\[\]*"{}$]+')
+_CAPTURE: Final = re.compile(r"\{([a-z_]+)\}")
+
+ALLOWED: Final = (
+    "keys of nested objects with dots between, such as data.code; further [0] for an element of a list, * for every "
+    'member, "…" around a key with dots in it, $ alone for the whole payload, {name} for a placeholder of the topic'
+)
+
+
+class Place(NamedTuple):
+    """Where a path leads: into the payload, or to a placeholder of the topic."""
+
+    path: Path
+    capture: str | None = None
+
+    def within(self, *, wide: bool) -> Path:
+        """The path in a message, or in one of both topic and payload (`wide`)."""
+        if self.capture is not None:
+            return ("topic", self.capture)
+        return ("payload", *self.path) if wide else self.path
+
+
+def parse_path(text: str) -> Place:
+    """ValueError says what is wrong with it, and what is allowed."""
+    if text == "$":
+        return Place(())
+    if (found := _CAPTURE.fullmatch(text)) is not None:
+        return Place((), found[1])
+    if text.startswith(("$.", "$[", "/", "@")):
+        raise ValueError(f"{text!a} is a path of another language; allowed: {ALLOWED}")
+    steps: list[Step] = []
+    at = 0
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None or (found[0].startswith(".") == (not steps) and found["index"] is None):
+            break
+        steps.append(_step(found))
+        at = found.end()
+    if at < len(text) or not steps:
+        empty = "has an empty key" if ".." in text or text.startswith(".") or text.endswith(".") or not text else ""
+        raise ValueError(f"{text!a} {empty or 'cannot be read'}; allowed: {ALLOWED}")
+    return Place(tuple(steps))
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["index"] is not None:
+        return int(found["index"])
+    return EVERY if found["every"] else found["quoted"] or found["key"]
+
+
+def shown(path: Path) -> str:
+    """A path as people write it."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{_name(step)}" for step in path).lstrip(".") or "$"
+
+
+def _name(step: str | Every) -> str:
+    if step is EVERY:
+        return "*"
+    return step if _KEY.fullmatch(step) else f'"{step}"'

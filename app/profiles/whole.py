@@ -1,0 +1,237 @@
+"""A whole profile file, and what its tables must not say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, Field, model_validator
+
+from app.core import templating
+from app.core.errors import ConfigurationError
+from app.core.profile import DeviceProfile
+from app.profiles.faults import Fault, refuse
+from app.profiles.fields import Table, Topic, template
+from app.profiles.rules import hears, unreachable
+from app.profiles.tables import (
+    ConditionTable,
+    DeviceTable,
+    PartTable,
+    RequestTable,
+    ResponseTable,
+    RuleTable,
+    SourceTable,
+)
+
+MAX_EXPECTATIONS: Final = 4
+
+
+class ProfileTable(Table):
+    """A whole file."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+    description: str
+    request: RequestTable
+    response: Annotated[list[ResponseTable], Field(min_length=1)]
+    quarantine_seconds: Annotated[float, Field(ge=0, le=3600)] | None = None
+    device_id: Topic | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ProfileTable:
+        refuse(self._faults())
+        return self
+
+    def requests(self) -> Mapping[tuple[str | int, ...], RequestTable]:
+        """How commands are published, by where it stands in the file."""
+        return {("request",): self.request}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Of the device id."""
+        return () if self.device_id is None else template(self.device_id).names
+
+    def _faults(self) -> Iterator[Fault]:
+        yield from self._order_faults()
+        yield from self._device_faults()
+        yield from self._request_faults()
+        yield from self._response_faults()
+
+    def _order_faults(self) -> Iterator[Fault]:
+        ordered = any(response.correlation == "order" for response in self.response)
+        if ordered != (self.quarantine_seconds is not None):
+            yield Fault(
+                () if ordered else ("quarantine_seconds",),
+                "quarantine_seconds goes with correlation 'order', and only with it",
+            )
+
+    def _device_faults(self) -> Iterator[Fault]:
+        if self.device_id is None:
+            return
+        facts = sorted(name for name in self.parts if templating.is_fact(name))
+        if not self.parts or facts or "/" in self.device_id:
+            yield Fault(
+                ("device_id",),
+                f"{self.device_id!a} is no form of ids; allowed: names of your own for its parts, with something "
+                "between them, such as {product}:{serial}",
+            )
+
+    def _request_faults(self) -> Iterator[Fault]:
+        taken: set[str] = set()
+        for place, request in self.requests().items():
+            again = sorted(taken & set(request.methods or ()))
+            if again or None in taken:
+                yield Fault(place, f"is never reached for {', '.join(again) or 'any method'}: one before it has them")
+            taken |= set(request.methods) if request.methods is not None else {None}  # type: ignore[arg-type]
+            for needed in sorted(self._ids_needed(request) - request.ids):
+                also = ", or properties = true" if needed == "id" else ""
+                yield Fault(
+                    place,
+                    f"carries {{{needed}}} nowhere, so that no response can; "
+                    f"allowed: {{{needed}}} in topic or payload{also}",
+                )
+            if request.properties and self.response[0].captures(self.parts):
+                yield Fault((*place, "properties"), "needs a first kind of response whose topic the command knows")
+
+    def _ids_needed(self, request: RequestTable) -> set[str]:
+        """What of ids the responses to such a request carry."""
+        needed: set[str] = set()
+        for response in self.response:
+            if not _have_in_common(request.methods, response.methods):
+                continue
+            if response.correlation == "id":
+                needed.add("id")
+            needed |= templating.names_in(list(response.value or ())) & templating.IDS
+        return needed
+
+    def _response_faults(self) -> Iterator[Fault]:
+        known = self._methods()
+        for method in sorted(known) or [""]:
+            places = {(one.topic, one.correlation, str(one.value)) for one in self._answering(method)}
+            if len(places) > MAX_EXPECTATIONS:
+                yield Fault(("response",), f"has {len(places)} kinds of response; allowed are {MAX_EXPECTATIONS}")
+                break
+        for index, response in enumerate(self.response):
+            for fault in self._faults_of(response):
+                yield Fault(("response", index, *fault.location), fault.sentence)
+            strangers = sorted(set(response.methods or ()) - known)
+            if strangers and all(one.methods is not None for one in self.requests().values()):
+                yield Fault(
+                    ("response", index, "methods"), f"has {', '.join(strangers)}, for which there is no request"
+                )
+            if response.methods is not None and response.name in [one.name for one in self.response[:index]]:
+                yield Fault(
+                    ("response", index, "name"), f"{response.name!a} is the name of another kind; allowed: one each"
+                )
+            yield from self._hidden(index)
+
+    def _faults_of(self, response: ResponseTable) -> Iterator[Fault]:
+        topic = template(response.topic)
+        if response.device is None and "device_id" not in topic.names and not set(self.parts) & set(topic.names):
+            yield Fault(
+                ("topic",),
+                "needs a level {device_id}: a response must tell which device it comes from; "
+                "allowed: device = { path = … } or { fixed = … } instead",
+            )
+        elif response.device is None and "device_id" not in topic.names and not set(self.parts) <= set(topic.names):
+            yield Fault(("topic",), f"has not all parts of device_id, {self.device_id}")
+        used = response.captures_used | {leaf.topic_level for one in response.sources for leaf in one.leaves()}
+        for name in response.captures(self.parts):
+            if name not in used and not name.startswith("_"):
+                sentence = (
+                    f"{{{name}}} is unknown, and nothing reads it; allowed: a fact of the command, or {{_{name}}}"
+                )
+                yield Fault(("topic",), sentence)
+        heard = any(hears(topic, template(one.topic)) for one in self.requests().values())
+        if heard and not response.match:
+            yield Fault(
+                ("topic",),
+                "is the topic of the request as well, so that each command would be read as its own response; "
+                "allowed: another topic, or a match that no request satisfies",
+            )
+
+    def _hidden(self, index: int) -> Iterator[Fault]:
+        """Whether an earlier kind of the same topic and methods takes all that this one matches."""
+        mine = self.response[index]
+        same = [one for one in range(index + 1) if _alike(self.response[one], mine)]
+        rows = [[condition.build() for condition in self.response[one].match] for one in same]
+        for later, earlier in unreachable(rows):
+            if same[later] == index:
+                sentence = f"is never reached: response.{same[earlier]} before it takes all that this one matches"
+                yield Fault(("response", index), sentence)
+
+    def _methods(self) -> set[str]:
+        """All that are named in requests and responses."""
+        named: set[str] = set().union(*(one.methods or () for one in self.requests().values()))
+        return named or set().union(*(one.methods or () for one in self.response))
+
+    def _answering(self, method: str) -> list[ResponseTable]:
+        return [
+            one
+            for one in self.response
+            if (method in one.methods if one.methods is not None else method not in self._apart(one))
+        ]
+
+    def _apart(self, response: ResponseTable) -> frozenset[str]:
+        """The methods that have a kind of their own on the topic of this one."""
+        return frozenset().union(*(one.methods or () for one in self.response if one.topic == response.topic))
+
+    def build(self) -> DeviceProfile:
+        """The profile that the table describes."""
+        return DeviceProfile(
+            name=self.name,
+            description=self.description,
+            requests=tuple(request.build() for request in self.requests().values()),
+            responses=tuple(one.build(self.device_id, self._apart(one)) for one in self.response),
+            quarantine=timedelta(seconds=self.quarantine_seconds or 0),
+            device=None if self.device_id is None else template(self.device_id),
+        )
+
+
+class ManyRequestsTable(ProfileTable):
+    """A whole file with `[[request]]`."""
+
+    request: Annotated[list[RequestTable], Field(min_length=1)]  # type: ignore[assignment]  # the key's other form
+
+    def requests(self) -> Mapping[tuple[str | int, ...], RequestTable]:
+        """How commands are published, by where it stands in the file."""
+        return {("request", index): one for index, one in enumerate(self.request)}
+
+
+def checked(data: Mapping[str, Any]) -> ProfileTable:
+    """What a file says; ValidationError."""
+    table = ManyRequestsTable if isinstance(data.get("request"), list) else ProfileTable
+    return table.model_validate(data, context={"parts": _parts(data.get("device_id"))})
+
+
+def _parts(device_id: object) -> tuple[str, ...]:
+    try:
+        return template(device_id).names if isinstance(device_id, str) else ()
+    except ConfigurationError:
+        return ()
+
+
+def _alike(one: ResponseTable, other: ResponseTable) -> bool:
+    """Whether the same messages reach both, and one of them reads each."""
+    return (one.topic, one.methods, one.codec) == (other.topic, other.methods, other.codec)
+
+
+def _have_in_common(some: Sequence[str] | None, others: Sequence[str] | None) -> bool:
+    return some is None or others is None or bool(set(some) & set(others))
+
+
+TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
+    {
+        "": ProfileTable,
+        "request": RequestTable,
+        "response": ResponseTable,
+        "sources": SourceTable,
+        "all": PartTable,
+        "device": DeviceTable,
+        "rules": RuleTable,
+        "when": ConditionTable,
+        "match": ConditionTable,
+    }
+)
+"""By the key that they stand under."""

@@ -1,0 +1,92 @@
+"""What devices of each shipped family say, and what has to be read out of it: one file a family under corpus/."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.core.callback import Answer, Correlation
+from app.core.messages import ReceivedMessage
+from app.core.profile import DeviceProfile
+from app.core.templating import FACTS, IDS, CommandFacts
+from app.profiles.loader import load_profiles
+
+FOLDER = Path(__file__).parent / "corpus"
+PROFILES = load_profiles(shipped=["all"])
+ID = "042-01JCZX0000000000000000000A"
+CREATED = 1_732_000_000_500_000
+
+
+@dataclass(frozen=True)
+class Command:
+    method: str
+    topic: str
+    payload: str
+    params: str = "null"
+
+    def facts(self, device: str) -> CommandFacts:
+        return CommandFacts(ID, device, self.method, json.loads(self.params), CREATED, CREATED + 10_000_000)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One of `state`, `dropped` (with this reason) and `of_another` says what it is."""
+
+    says: str
+    topic: str
+    payload: str
+    command: int = 0
+    correlation_data: str | None = None
+    state: str | None = None
+    result: str | None = None
+    error: str | None = None
+    dropped: str | None = None
+    of_another: bool = False
+
+    def message(self) -> ReceivedMessage:
+        data = None if self.correlation_data is None else filled(self.correlation_data).encode()
+        return ReceivedMessage(filled(self.topic), filled(self.payload).encode(), correlation_data=data)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    name: str
+    device: str
+    commands: list[Command] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+
+    @property
+    def profile(self) -> DeviceProfile:
+        return PROFILES[self.name]
+
+    def command(self, frame: Frame) -> CommandFacts:
+        return self.commands[frame.command].facts(self.device)
+
+
+def read_corpus(file: Path) -> Corpus:
+    data: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
+    commands = [Command(**one) for one in data["command"]]
+    return Corpus(file.stem, data["device"], commands, [Frame(**one) for one in data["frame"]])
+
+
+def filled(text: str) -> str:
+    """With the ids of the command in place of their names."""
+    facts = CommandFacts(ID, "", "", None, 0, 0)
+    for name in IDS:
+        text = text.replace(f"{{{name}}}", str(FACTS[name](facts)))
+    return text
+
+
+def names(profile: DeviceProfile, facts: CommandFacts, answer: Answer) -> bool:
+    """Whether a store that holds this command alone would find it: by topic, correlation, value and device."""
+    return facts.device_id == answer.device_id and any(
+        (one.topic, one.correlation) == (answer.topic, answer.correlation)
+        and answer.value == (facts.command_id if one.correlation is Correlation.ID else one.value)
+        for one in profile.expectations(facts)
+    )
+
+
+CORPORA = [read_corpus(file) for file in sorted(FOLDER.glob("*.toml"))]
