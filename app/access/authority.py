@@ -243,19 +243,19 @@ class Authority:
 
     async def refresh(self) -> None:
         """Take the directory's latest version as the snapshot that counts."""
-        current = self._snapshot
+        current, fresh = self._snapshot, None
         if current is None or await self._directory.version() != current.version:
             document = await self._directory.read()
             if current is not None and document.cluster_id != current.cluster_id:
                 raise DirectoryError(
                     "the access directory is another one than before; the node goes on with the old rules"
                 )
-            self._snapshot = await asyncio.to_thread(Snapshot.of, document)
+            self._snapshot = fresh = await asyncio.to_thread(Snapshot.of, document)
             self._log.info("access_rules_read", version=document.version)
-            self._changed()
-        if self._trouble:
-            self._trouble = ""
+        self._trouble = ""
         self._heard_at = self._clock.monotonic()
+        if fresh is not None:  # only now, as nobody may act by rules that are too old
+            self._changed()
 
     async def close(self) -> None:
         """Tell the directory which keys were used, and let go of it."""
@@ -268,7 +268,11 @@ class Authority:
         now = self._clock.monotonic()
         if self._used and (at_once or now - self._touched_at >= TOUCH_SECONDS):
             used, self._used, self._touched_at = self._used, {}, now
-            await self._directory.touch(used)
+            try:
+                await self._directory.touch(used)
+            except HomingError:
+                self._used = used | self._used  # it waits until the directory is back
+                raise
 
     def _fail(self, error: HomingError) -> None:
         if str(error) != self._trouble:

@@ -23,6 +23,7 @@ from app.store.engine import open_directory
 from app.store.sql.directory import SqlDirectory
 from app.system import new_secret
 from tests.api.rig import Rig, running, until
+from tests.waiting import PATIENCE
 
 OWN, OTHER = "drone-1", "lamp-1"
 """Devices of the tenants `air` and `ground`."""
@@ -293,6 +294,20 @@ async def test_the_rules_go_on_while_the_directory_is_away_until_they_are_too_ol
         site.directory.away = False
         await until(lambda: bool(authority.health == "ok"))
         assert (await site.send("operator")).status_code == 200
+
+
+async def test_who_waits_while_the_rules_are_too_old_is_judged_when_they_are_new_again(tmp_path: Path) -> None:
+    async with guarded(tmp_path, stale="1s") as site:
+        waiting = asyncio.create_task(site.send("operator", method="silent", timeout="1m"))
+        await until(lambda: len(site.rig.application.parking) == 1)
+        site.directory.away = True
+        authority: Any = site.rig.application.ports.access
+        await until(lambda: bool(authority.health != "ok"))
+        await site.directory.apply([Revoke(credential_id=site.keys["operator"].id, at_us=1)])
+        site.directory.away = False
+        await until(lambda: bool(authority.health == "ok"))
+        async with asyncio.timeout(PATIENCE):
+            assert (await waiting).status_code == 401
 
 
 async def test_an_open_node_asks_nobody(rig: Rig) -> None:
