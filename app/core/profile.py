@@ -14,18 +14,14 @@ from typing import Final
 
 from app.core.callback import Correlation, Expectation
 from app.core.conditions import Condition, Rule
+from app.core.device_events import EventSpec, PresenceSpec
 from app.core.errors import InvalidInputError
 from app.core.messages import Publication
 from app.core.paths import Path, first
 from app.core.payload import JsonValue, decode_json
+from app.core.sources import BETWEEN, CorrelationSource, Decode, DeviceSource
 from app.core.templating import CommandFacts, any_absent, level_text, render, render_present, scalar_text
 from app.core.topics import TopicTemplate
-
-BETWEEN: Final = "\x1f"
-"""Stands between the parts of a correlation that has several."""
-
-Decode = Callable[[bytes], JsonValue]
-"""Reads a payload; raises UndecodableMessageError, and nothing else."""
 
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -33,32 +29,6 @@ _encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 def to_json(value: object) -> bytes:
     """Compact JSON in UTF-8."""
     return _encoder.encode(value).encode()
-
-
-@dataclass(frozen=True, slots=True)
-class CorrelationSource:
-    """Where the correlation is read: MQTT 5 correlation data, a placeholder of the topic, or a path in the message.
-
-    `parts` are several of those together. `keys` leads to an object each of whose keys may be the correlation.
-    """
-
-    property: bool = False
-    topic_level: str | None = None
-    path: Path | None = None
-    keys: Path | None = None
-    parts: tuple[CorrelationSource, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceSource:
-    """Which device a response comes from, where no level of its topic is the device id.
-
-    A fixed one, a path in the message, or `form`: the id is put together from placeholders of the topic.
-    """
-
-    fixed: str | None = None
-    path: Path | None = None
-    form: TopicTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +113,8 @@ class DeviceProfile:
     responses: tuple[ResponseSpec, ...]
     quarantine: timedelta = field(default=timedelta())
     device: TopicTemplate | None = None
+    events: tuple[EventSpec, ...] = ()
+    presence: tuple[PresenceSpec, ...] = ()
 
     @property
     def repeatable(self) -> frozenset[str]:

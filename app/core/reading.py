@@ -2,86 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from app.core.callback import Answer, Correlation
 from app.core.command import CommandState
 from app.core.conditions import all_hold
-from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import MISSING, JsonValue
-from app.core.profile import (
-    BETWEEN,
-    CorrelationSource,
-    Decode,
-    DeviceProfile,
-    DeviceSource,
-    ResponseSpec,
-    correlation_text,
-    to_json,
-)
+from app.core.profile import DeviceProfile, ResponseSpec, correlation_text, to_json
+from app.core.sources import Decode
 from app.core.templating import scalar_text
+from app.core.topictree import TopicTree
 
 MAX_KEYS: Final = 8
 """How many keys of an object are looked up as correlations of one message."""
 
 
 class Kind:
-    """A kind of response of a profile; `number` is its place among all of them."""
+    """A kind of response of a profile."""
 
-    __slots__ = ("number", "profile", "scope", "spec")
+    __slots__ = ("profile", "scope", "spec")
 
-    def __init__(self, number: int, profile: str, spec: ResponseSpec) -> None:
-        self.number = number
+    def __init__(self, profile: str, spec: ResponseSpec) -> None:
         self.profile = profile
         self.spec = spec
         self.scope = profile, spec.methods
         """Of those that have it in common, one reads a message."""
-
-
-class _Node:
-    """A level of topics: what follows by literal, by any level, and what ends here or takes all the rest."""
-
-    __slots__ = ("any", "ends", "literals", "takes_rest")
-
-    def __init__(self) -> None:
-        self.literals: dict[str, _Node] = {}
-        self.any: _Node | None = None
-        self.ends: list[Kind] = []
-        self.takes_rest: list[Kind] = []
-
-    def enter(self, levels: Sequence[str | None], kind: Kind) -> None:
-        node = self
-        for level in levels[:-1] if kind.spec.topic.open_ended else levels:
-            if level is None:
-                node.any = node = node.any or _Node()
-            else:
-                node = node.literals.setdefault(level, _Node())
-        (node.takes_rest if kind.spec.topic.open_ended else node.ends).append(kind)
-
-    def kinds(self, levels: Sequence[str]) -> list[Kind]:
-        """Those that may have the topic, in the order in which they were entered."""
-        found: list[Kind] = []
-        nodes = [self]
-        for level in levels:
-            below: list[_Node] = []
-            for node in nodes:
-                if node.takes_rest:
-                    found += node.takes_rest
-                if (one := node.literals.get(level)) is not None:
-                    below.append(one)
-                if node.any is not None:
-                    below.append(node.any)
-            nodes = below
-            if not nodes:
-                break
-        for node in nodes:
-            found += node.ends
-        if len(found) > 1:
-            found.sort(key=lambda kind: kind.number)
-        return found
 
 
 class ResponseReader:
@@ -94,9 +43,9 @@ class ResponseReader:
     def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
         kinds = [(profile.name, spec) for profile in profiles for spec in profile.responses]
         self._filters: Final = tuple(dict.fromkeys(spec.topic.filter() for _, spec in kinds))
-        self._root: Final = _Node()
-        for number, (profile, spec) in enumerate(kinds):
-            self._root.enter(spec.topic.levels, Kind(number, profile, spec))
+        self._tree: Final = TopicTree[Kind]()
+        for profile, spec in kinds:
+            self._tree.enter(spec.topic, Kind(profile, spec))
 
     def filters(self) -> tuple[str, ...]:
         """The topic filters to subscribe to, without repetition."""
@@ -133,7 +82,7 @@ class ResponseReader:
         """The kinds that have the topic, with the values of its placeholders and what their paths lead into."""
         levels = message.topic.split("/")
         payloads: dict[Decode, JsonValue | UndecodableMessageError] = {}
-        for kind in self._root.kinds(levels):
+        for kind in self._tree.find(levels):
             values = kind.spec.topic.match(levels)
             if values is None:
                 continue
@@ -163,7 +112,7 @@ def answers_of(kind: Kind, message: ReceivedMessage, values: Mapping[str, str], 
     state = next((rule.state for rule in spec.rules if all_hold(rule.when, document)), None)
     if state is None:
         raise UndecodableMessageError("no_rule_holds")
-    device_id = values["device_id"] if spec.device is None else _device(spec.device, values, document)
+    device_id = values["device_id"] if spec.device is None else spec.device.read(values, document)
     topic = message.topic if not spec.captures else spec.topic.rejoined({**values, **spec.captures})
     return [
         Answer(
@@ -181,20 +130,6 @@ def answers_of(kind: Kind, message: ReceivedMessage, values: Mapping[str, str], 
     ]
 
 
-def _device(source: DeviceSource, values: Mapping[str, str], document: JsonValue) -> str:
-    if source.fixed is not None:
-        return source.fixed
-    if source.form is not None:
-        try:
-            return source.form.filled(values)
-        except InvalidInputError:
-            raise UndecodableMessageError("no_device") from None
-    found = first(document, source.path or ())
-    if not isinstance(found, str):
-        raise UndecodableMessageError("no_device")
-    return found
-
-
 def _trace(message: ReceivedMessage) -> str | None:
     return next((value for name, value in message.user_properties if name == "traceparent"), None)
 
@@ -203,38 +138,19 @@ def _correlations(
     spec: ResponseSpec, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue
 ) -> list[str]:
     """What the message may name its command by: one thing, or keys of an object."""
+    as_text = correlation_text if spec.correlation is Correlation.ID else scalar_text
     for source in spec.sources:
         if source.keys is not None:
             found = first(document, source.keys)
             if isinstance(found, dict) and found:
                 return list(found)[:MAX_KEYS]
             continue
-        value = _read(source, spec.correlation, message, values, document)
+        value = source.read(message, values, document, as_text)
         if value:
             if any(first(document, path) not in (MISSING, value) for path in spec.confirm):
                 raise UndecodableMessageError("correlation_contradicts")
             return [value]
     raise UndecodableMessageError("no_correlation")
-
-
-def _read(
-    source: CorrelationSource,
-    correlation: Correlation,
-    message: ReceivedMessage,
-    values: Mapping[str, str],
-    document: JsonValue,
-) -> str | None:
-    """The correlation as text, or None where this source has none."""
-    if source.parts:
-        parts = [_read(part, correlation, message, values, document) for part in source.parts]
-        return BETWEEN.join(part or "" for part in parts) if all(parts) else None
-    if source.property:
-        data = message.correlation_data
-        return data.decode("utf-8", "replace") if data is not None else None
-    if source.topic_level is not None:
-        return values.get(source.topic_level)
-    found = first(document, source.path or ())
-    return correlation_text(found) if correlation is Correlation.ID else scalar_text(found)
 
 
 def _part(document: JsonValue, path: Path | None) -> bytes | None:

@@ -11,50 +11,15 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 from app.core import templating
 from app.core.callback import Correlation
 from app.core.command import CommandState
-from app.core.conditions import Condition, Rule, condition
-from app.core.paths import Path, first, is_plain
-from app.core.profile import CorrelationSource, DeviceSource, RequestSpec, ResponseSpec
+from app.core.conditions import Rule
+from app.core.paths import first, is_plain
+from app.core.profile import RequestSpec, ResponseSpec
 from app.profiles.codecs import CODECS
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import Codec, Dotted, Methods, Scalar, Table, Topic, Values, filled, filled_topic, template
+from app.profiles.fields import Codec, Dotted, Methods, Table, Topic, Values, filled, filled_topic, template
+from app.profiles.heard import ConditionTable, HeardTable, SourceTable, path_of
 from app.profiles.paths import parse_path
-from app.profiles.rules import impossible, unreachable
-
-
-def _path(dotted: str | None, *, wide: bool = False) -> Path | None:
-    return None if dotted is None else parse_path(dotted).within(wide=wide)
-
-
-def _capture(dotted: str | None) -> str | None:
-    return None if dotted is None else parse_path(dotted).capture
-
-
-class ConditionTable(Table):
-    """`{ path = …, is_in = […] }`."""
-
-    path: Dotted
-    is_in: list[Scalar] | None = None
-    is_not: list[Scalar] | None = None
-    present: bool | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> ConditionTable:
-        if self.is_in is None and self.is_not is None and self.present is None:
-            raise ValueError("needs is_in, is_not or present")
-        if (reason := impossible(self.build())) is not None:
-            raise ValueError(reason)
-        if _capture(self.path) and not all(isinstance(one, str) for one in (*(self.is_in or ()), *(self.is_not or ()))):
-            raise ValueError(f"{self.path} is text of the topic; allowed: text to compare it with")
-        return self
-
-    def build(self, *, wide: bool = False) -> Condition:
-        """The condition that the table describes."""
-        return condition(
-            parse_path(self.path).within(wide=wide),
-            None if self.is_in is None else tuple(self.is_in),
-            None if self.is_not is None else tuple(self.is_not),
-            present=self.present,
-        )
+from app.profiles.rules import unreachable
 
 
 class RuleTable(Table):
@@ -68,85 +33,19 @@ class RuleTable(Table):
         return Rule(CommandState(self.state), tuple(one.build(wide=wide) for one in self.when))
 
 
-class PartTable(Table):
-    """An element of `all` in a source."""
-
-    property: bool = False
-    topic_level: str | None = None
-    path: Dotted | None = None
-
-    @model_validator(mode="after")
-    def _is_one(self) -> PartTable:
-        if sum((self.property, self.topic_level is not None, self.path is not None)) != 1:
-            raise ValueError("needs exactly one of property = true, topic_level, path")
-        return self
-
-    def build(self, *, wide: bool) -> CorrelationSource:
-        """The source that the table describes."""
-        return CorrelationSource(self.property, self.topic_level, _path(self.path, wide=wide))
-
-
-class SourceTable(Table):
-    """`{ path = … }`."""
-
-    property: bool = False
-    topic_level: str | None = None
-    path: Dotted | None = None
-    keys: Dotted | None = None
-    all: Annotated[list[PartTable], Field(min_length=2)] | None = None
-
-    @model_validator(mode="after")
-    def _is_one(self) -> SourceTable:
-        given = (self.property, *(one is not None for one in (self.topic_level, self.path, self.keys, self.all)))
-        if sum(given) != 1:
-            raise ValueError("needs exactly one of property = true, topic_level, path, keys, all")
-        return self
-
-    def leaves(self) -> Sequence[SourceTable | PartTable]:
-        """What is read, one by one."""
-        return [self] if self.all is None else self.all
-
-    def build(self, *, wide: bool) -> CorrelationSource:
-        """The source that the table describes."""
-        return CorrelationSource(
-            self.property,
-            self.topic_level,
-            _path(self.path, wide=wide),
-            _path(self.keys, wide=wide),
-            tuple(part.build(wide=wide) for part in self.all or ()),
-        )
-
-
-class DeviceTable(Table):
-    """`device = { path = … }`."""
-
-    path: Dotted | None = None
-    fixed: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] | None = None
-
-    @model_validator(mode="after")
-    def _is_one(self) -> DeviceTable:
-        if (self.path is None) == (self.fixed is None):
-            raise ValueError("needs exactly one of path, fixed")
-        return self
-
-
-class ResponseTable(Table):
+class ResponseTable(HeardTable):
     """`[[response]]`."""
 
     name: str
-    topic: Topic
     correlation: Literal["id", "value", "order"]
     sources: list[SourceTable] = Field(default_factory=list)
     rules: Annotated[list[RuleTable], Field(min_length=1)]
-    match: list[ConditionTable] = Field(default_factory=list)
     confirm: list[Dotted] = Field(default_factory=list)
     value: Annotated[Values, AfterValidator(filled)] | None = None
     result: Dotted | None = None
     progress: Dotted | None = None
     error_code: Dotted | None = None
     error_message: Dotted | None = None
-    codec: Codec = "json"
-    device: DeviceTable | None = None
     methods: Annotated[Methods, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
@@ -155,18 +54,14 @@ class ResponseTable(Table):
         return self
 
     def _faults(self) -> Iterator[Fault]:
+        yield from self.common_faults()
         names = template(self.topic).names
-        if self.device is not None and "device_id" in names:
-            yield Fault(("device",), "the topic has a placeholder {device_id} already; allowed: one of both")
         if (self.correlation == "order") == bool(self.sources):
             yield Fault((), "correlation 'order' has no sources, every other one needs at least one")
         if (self.correlation == "value") != (self.value is not None):
             yield Fault((), "value goes with correlation 'value', and only with it")
         for index, source in enumerate(self.sources):
             yield from self._source_faults(("sources", index), source, names)
-        for used in sorted(self.captures_used):
-            if used not in names:
-                yield Fault((), f"{{{used}}} is no placeholder of the topic; it has: {', '.join(names) or 'none'}")
         for index, earlier in unreachable([rule.build().when for rule in self.rules]):
             sentence = f"is never reached: rules.{earlier} before it holds whenever this one does"
             yield Fault(("rules", index), sentence)
@@ -191,36 +86,25 @@ class ResponseTable(Table):
     @property
     def paths(self) -> Iterator[str]:
         """All paths of the table."""
+        yield from super().paths
         for rule in self.rules:
             yield from (one.path for one in rule.when)
-        yield from (one.path for one in self.match)
         yield from self.confirm
         for source in self.sources:
             yield from (leaf.path for leaf in source.leaves() if leaf.path is not None)
         one_each = (self.result, self.progress, self.error_code, self.error_message)
         yield from (one for one in one_each if one is not None)
-        if self.device is not None and self.device.path is not None:
-            yield self.device.path
 
     @property
-    def captures_used(self) -> set[str]:
-        """The placeholders of the topic that paths name."""
-        return {name for path in self.paths if (name := _capture(path)) is not None}
-
-    def captures(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """The placeholders of the topic that the command does not know; `parts` are those of the device id."""
-        known = {"device_id", *parts}
-        return tuple(
-            name
-            for name in template(self.topic).names
-            if name not in known and (name in templating.INSTANTS or not templating.is_fact(name))
-        )
+    def levels_read(self) -> set[str]:
+        """The placeholders of the topic that are read by name, without a path."""
+        return {leaf.topic_level for one in self.sources for leaf in one.leaves() if leaf.topic_level is not None}
 
     def build(self, form: str | None, but_not: frozenset[str]) -> ResponseSpec:
         """The kind of response that the table describes; `form` is how ids of devices are put together."""
         topic = template(self.topic)
         wide = bool(self.captures_used)
-        at = partial(_path, wide=wide)
+        at = partial(path_of, wide=wide)
         return ResponseSpec(
             name=self.name,
             topic=topic,
@@ -235,19 +119,12 @@ class ResponseTable(Table):
             error_code=at(self.error_code),
             error_message=at(self.error_message),
             decode=CODECS[self.codec][1],
-            device=self._device(form, wide=wide),
+            device=self.source_of_device(form, wide=wide),
             captures={name: f"{{{name}}}" for name in self.captures(() if form is None else template(form).names)},
             wide=wide,
             methods=None if self.methods is None else frozenset(self.methods),
             but_not=but_not if self.methods is None else frozenset(),
         )
-
-    def _device(self, form: str | None, *, wide: bool) -> DeviceSource | None:
-        if self.device is not None:
-            return DeviceSource(self.device.fixed, _path(self.device.path, wide=wide))
-        if "device_id" in template(self.topic).names:
-            return None
-        return None if form is None else DeviceSource(form=template(form))
 
 
 class RequestTable(Table):
@@ -300,7 +177,7 @@ class RequestTable(Table):
             payload=self.payload,
             qos=self.qos,
             properties=self.properties,
-            traceparent=_path(self.traceparent),
+            traceparent=path_of(self.traceparent),
             repeatable=frozenset(self.repeatable),
             methods=None if self.methods is None else frozenset(self.methods),
             encode=CODECS[self.codec][0],

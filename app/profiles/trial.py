@@ -8,11 +8,15 @@ from contextlib import suppress
 from app.core.callback import Answer, Correlation
 from app.core.command import CommandState
 from app.core.conditions import Condition, all_hold
+from app.core.device_events import DeviceEvent, Presence
+from app.core.durations import format_duration
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
+from app.core.listening import EventReader
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profile import BETWEEN, DeviceProfile, to_json
+from app.core.profile import DeviceProfile, to_json
 from app.core.reading import ResponseReader, answers_of
+from app.core.sources import BETWEEN
 from app.core.templating import FACTS, IDS, CommandFacts
 from app.profiles.paths import shown
 
@@ -94,7 +98,9 @@ class Played:
             said = said.replace(f"{{{name}}}", str(FACTS[name](self._facts)))
         topic, _, rest = said.partition(" ")
         if any(spec.topic.parse(topic) is not None for spec in self._profile.responses):
-            return self._read(topic, rest)
+            return [*self._read(topic, rest), *unasked(self._profile, topic, _bytes(rest))]
+        if said_unasked := unasked(self._profile, topic, _bytes(rest)):
+            return said_unasked
         expected = [one.topic.partition("#")[0] for one in self._profile.expectations(self._facts)]
         if not expected:
             return ["nothing is expected"]
@@ -113,6 +119,23 @@ class Played:
     def _data(self) -> bytes | None:
         """A device that speaks MQTT 5 gives back what it was given."""
         return self._profile.compose(self._facts).correlation_data
+
+
+def unasked(profile: DeviceProfile, topic: str, payload: bytes) -> list[str]:
+    """What a message is besides an answer."""
+    return [f"at {topic}: {_unasked(one)}" for one in EventReader([profile]).read(ReceivedMessage(topic, payload))]
+
+
+def _unasked(one: DeviceEvent | Presence) -> str:
+    if isinstance(one, Presence):
+        if not one.online:
+            return f"{one.device_id} has gone"
+        until = "" if one.offline_after is None else f", and counts as gone after {format_duration(one.offline_after)}"
+        return f"{one.device_id} is there{until}"
+    kind = "" if one.type is None else f" of type {one.type!a}"
+    same = "" if one.identity is None else f", known by {_value(one.identity)}"
+    kept = "" if one.database is None else f", for database {one.database}"
+    return f"event {one.name} of {one.device_id}{kind}{same}{kept}"
 
 
 def _bytes(text: str) -> bytes:

@@ -14,16 +14,10 @@ from app.core.errors import ConfigurationError
 from app.core.profile import DeviceProfile
 from app.profiles.faults import Fault, refuse
 from app.profiles.fields import Table, Topic, template
+from app.profiles.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
 from app.profiles.rules import hears, unreachable
-from app.profiles.tables import (
-    ConditionTable,
-    DeviceTable,
-    PartTable,
-    RequestTable,
-    ResponseTable,
-    RuleTable,
-    SourceTable,
-)
+from app.profiles.tables import RequestTable, ResponseTable, RuleTable
+from app.profiles.unasked import EventTable, PresenceTable
 
 MAX_EXPECTATIONS: Final = 4
 
@@ -37,6 +31,8 @@ class ProfileTable(Table):
     response: Annotated[list[ResponseTable], Field(min_length=1)]
     quarantine_seconds: Annotated[float, Field(ge=0, le=3600)] | None = None
     device_id: Topic | None = None
+    event: list[EventTable] = Field(default_factory=list)
+    presence: list[PresenceTable] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _fits_together(self) -> ProfileTable:
@@ -57,6 +53,11 @@ class ProfileTable(Table):
         yield from self._device_faults()
         yield from self._request_faults()
         yield from self._response_faults()
+        for key, tables in (("event", self.event), ("presence", self.presence)):
+            for index, table in enumerate(tables):
+                for fault in table.faults_in(self.device_id):
+                    yield Fault((key, index, *fault.location), fault.sentence)
+            yield from _hidden(key, tables)
 
     def _order_faults(self) -> Iterator[Fault]:
         ordered = any(response.correlation == "order" for response in self.response)
@@ -127,22 +128,8 @@ class ProfileTable(Table):
             yield from self._hidden(index)
 
     def _faults_of(self, response: ResponseTable) -> Iterator[Fault]:
+        yield from response.faults_in(self.device_id)
         topic = template(response.topic)
-        if response.device is None and "device_id" not in topic.names and not set(self.parts) & set(topic.names):
-            yield Fault(
-                ("topic",),
-                "needs a level {device_id}: a response must tell which device it comes from; "
-                "allowed: device = { path = … } or { fixed = … } instead",
-            )
-        elif response.device is None and "device_id" not in topic.names and not set(self.parts) <= set(topic.names):
-            yield Fault(("topic",), f"has not all parts of device_id, {self.device_id}")
-        used = response.captures_used | {leaf.topic_level for one in response.sources for leaf in one.leaves()}
-        for name in response.captures(self.parts):
-            if name not in used and not name.startswith("_"):
-                sentence = (
-                    f"{{{name}}} is unknown, and nothing reads it; allowed: a fact of the command, or {{_{name}}}"
-                )
-                yield Fault(("topic",), sentence)
         heard = any(hears(topic, template(one.topic)) for one in self.requests().values())
         if heard and not response.match:
             yield Fault(
@@ -186,6 +173,8 @@ class ProfileTable(Table):
             responses=tuple(one.build(self.device_id, self._apart(one)) for one in self.response),
             quarantine=timedelta(seconds=self.quarantine_seconds or 0),
             device=None if self.device_id is None else template(self.device_id),
+            events=tuple(one.build(self.device_id) for one in self.event),
+            presence=tuple(one.build(self.device_id) for one in self.presence),
         )
 
 
@@ -212,6 +201,18 @@ def _parts(device_id: object) -> tuple[str, ...]:
         return ()
 
 
+def _hidden(key: str, tables: Sequence[HeardTable]) -> Iterator[Fault]:
+    """Which of them never read a message, as one before them does."""
+    for index, mine in enumerate(tables):
+        same = [at for at, one in enumerate(tables[: index + 1]) if (one.topic, one.codec) == (mine.topic, mine.codec)]
+        rows = [[condition.build() for condition in tables[at].match] for at in same]
+        for later, earlier in unreachable(rows):
+            if same[later] == index:
+                yield Fault(
+                    (key, index), f"is never reached: {key}.{same[earlier]} before it takes all that it matches"
+                )
+
+
 def _alike(one: ResponseTable, other: ResponseTable) -> bool:
     """Whether the same messages reach both, and one of them reads each."""
     return (one.topic, one.methods, one.codec) == (other.topic, other.methods, other.codec)
@@ -226,12 +227,16 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "": ProfileTable,
         "request": RequestTable,
         "response": ResponseTable,
+        "event": EventTable,
+        "presence": PresenceTable,
         "sources": SourceTable,
+        "id": SourceTable,
         "all": PartTable,
         "device": DeviceTable,
         "rules": RuleTable,
         "when": ConditionTable,
         "match": ConditionTable,
+        "offline": ConditionTable,
     }
 )
 """By the key that they stand under."""

@@ -137,3 +137,31 @@ def test_a_command_that_would_be_refused_is_refused_in_play(homing: Homing, tmp_
     assert homing("profile", "try", str(file), "--method", "off") == (1, said, "")
     assert said in homing("profile", "check", str(file), "--method", "off", "--message", "{}")[1]
     assert "\non to device-1:\n" in homing("profile", "check", str(file))[1]
+
+
+def test_try_shows_events_and_presence_as_well(homing: Homing, tmp_path: Path) -> None:
+    more = """
+[[event]]
+name = "note"
+topic = "lamps/{device_id}/done"
+type = "kind"
+id = [{ path = "n" }]
+database = "events"
+[[presence]]
+topic = "lamps/{device_id}/there"
+codec = "text"
+offline = [{ path = "$", is_in = ["no"] }]
+offline_after = "90s"
+"""
+    (tmp_path / "lamp.toml").write_text(LAMP + more)
+    answers = ("lamps/l1/there yes", "lamps/l1/there no", 'lamps/l1/done {"ref": "{id}", "kind": "hot", "n": 7}')
+    told = [part for answer in answers for part in ("--answer", answer)]
+    code, out, err = homing("profile", "try", str(tmp_path / "lamp.toml"), "--method", "on", "--device", "l1", *told)
+    assert (code, err) == (0, "")
+    for line in (
+        "at lamps/l1/there: l1 is there, and counts as gone after 90s",
+        "at lamps/l1/there: l1 has gone",
+        "at lamps/l1/done: done, rules.2: succeeded, of this command",
+        "at lamps/l1/done: event note of l1 of type 'hot', known by '7', for database events",
+    ):
+        assert f"{line}\n" in out, out

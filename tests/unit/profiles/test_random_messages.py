@@ -15,8 +15,9 @@ from app.core.callback import Answer, Correlation
 from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profile import BETWEEN, DeviceProfile
+from app.core.profile import DeviceProfile
 from app.core.reading import ResponseReader
+from app.core.sources import BETWEEN
 from app.core.topics import TopicTemplate
 from tests.unit.profiles.corpora import CORPORA, Corpus, filled
 

@@ -1,0 +1,77 @@
+"""Where a message of a device says which device it comes from, and what it has in common with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.messages import ReceivedMessage
+from app.core.paths import Path, first
+from app.core.payload import JsonValue
+from app.core.templating import scalar_text
+from app.core.topics import TopicTemplate
+
+BETWEEN: Final = "\x1f"
+"""Stands between the parts of a correlation that has several."""
+
+Decode = Callable[[bytes], JsonValue]
+"""Reads a payload; raises UndecodableMessageError, and nothing else."""
+
+AsText = Callable[[object], str | None]
+"""How a value that stands at a path is read as text; None when it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelationSource:
+    """Where the correlation is read: MQTT 5 correlation data, a placeholder of the topic, or a path in the message.
+
+    `parts` are several of those together. `keys` leads to an object each of whose keys may be the correlation.
+    """
+
+    property: bool = False
+    topic_level: str | None = None
+    path: Path | None = None
+    keys: Path | None = None
+    parts: tuple[CorrelationSource, ...] = ()
+
+    def read(
+        self, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue, as_text: AsText = scalar_text
+    ) -> str | None:
+        """What stands there as text, or None where there is nothing."""
+        if self.parts:
+            parts = [part.read(message, values, document, as_text) for part in self.parts]
+            return BETWEEN.join(part or "" for part in parts) if all(parts) else None
+        if self.property:
+            data = message.correlation_data
+            return data.decode("utf-8", "replace") if data is not None else None
+        if self.topic_level is not None:
+            return values.get(self.topic_level)
+        return as_text(first(document, self.path or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSource:
+    """Which device a message comes from, where no level of its topic is the device id.
+
+    A fixed one, a path in the message, or `form`: the id is put together from placeholders of the topic.
+    """
+
+    fixed: str | None = None
+    path: Path | None = None
+    form: TopicTemplate | None = None
+
+    def read(self, values: Mapping[str, str], document: JsonValue) -> str:
+        """The device id, as the message has it; UndecodableMessageError when it has none."""
+        if self.fixed is not None:
+            return self.fixed
+        if self.form is not None:
+            try:
+                return self.form.filled(values)
+            except InvalidInputError:
+                raise UndecodableMessageError("no_device") from None
+        found = first(document, self.path or ())
+        if not isinstance(found, str):
+            raise UndecodableMessageError("no_device")
+        return found

@@ -1,0 +1,70 @@
+"""Finds what has a topic: many templates in one tree of levels, so that their number costs next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from app.core.topics import TopicTemplate
+
+T = TypeVar("T")
+
+
+class _Node(Generic[T]):
+    """A level of topics: what follows by literal, by any level, and what ends here or takes all the rest."""
+
+    __slots__ = ("any", "ends", "literals", "takes_rest")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node[T]] = {}
+        self.any: _Node[T] | None = None
+        self.ends: list[tuple[int, T]] = []
+        self.takes_rest: list[tuple[int, T]] = []
+
+
+class TopicTree(Generic[T]):
+    """Things by the topics that they are about. A thing that is found may still not have the topic: ask its template.
+
+    (Patterns inside of a level are not looked at here.)
+    """
+
+    def __init__(self) -> None:
+        self._root: _Node[T] = _Node()
+        self._size = 0
+
+    def enter(self, template: TopicTemplate, thing: T) -> None:
+        """Add a thing."""
+        node = self._root
+        for level in template.levels[:-1] if template.open_ended else template.levels:
+            if level is None:
+                node.any = node = node.any or _Node()
+            else:
+                node = node.literals.setdefault(level, _Node())
+        (node.takes_rest if template.open_ended else node.ends).append((self._size, thing))
+        self._size += 1
+
+    def find(self, levels: Sequence[str]) -> list[T]:
+        """Those that may have the topic, in the order in which they were entered."""
+        found: list[tuple[int, T]] = []
+        nodes = [self._root]
+        for level in levels:
+            below: list[_Node[T]] = []
+            for node in nodes:
+                if node.takes_rest:
+                    found += node.takes_rest
+                if (one := node.literals.get(level)) is not None:
+                    below.append(one)
+                if node.any is not None:
+                    below.append(node.any)
+            nodes = below
+            if not nodes:
+                break
+        for node in nodes:
+            found += node.ends
+        if len(found) > 1:
+            found.sort(key=_number)
+        return [thing for _, thing in found]
+
+
+def _number(entry: tuple[int, object]) -> int:
+    return entry[0]
