@@ -24,6 +24,13 @@ HomingError
 │   └── SchemaError             its tables are of a version that this one cannot serve
 │       ├── SchemaTooOldError
 │       └── SchemaTooNewError
+├── EventLogError               about the event log; nothing was written
+│   ├── EventsOffError          this node keeps no events
+│   ├── DatabaseNotFoundError
+│   ├── PreconditionError       the last value of a topic is another one than expected
+│   ├── QuotaError              the events take as much room as they may
+│   ├── FencedError             somebody with a later right to write has taken over
+│   └── DamagedEventsError      a piece of what was written cannot be read any more
 ├── CapacityError               a bound was reached; try again later
 │   ├── RateLimitError          the access rules limit how often
 │   └── DeviceBusyError         a device without correlation ids takes one command at a time
@@ -181,6 +188,43 @@ class SchemaTooOldError(SchemaError):
 
 class SchemaTooNewError(SchemaError):
     """They were migrated by a later version, which this one does not understand."""
+
+
+class EventLogError(HomingError):
+    """Base of errors about the event log; nothing was written."""
+
+
+class EventsOffError(EventLogError):
+    """This node keeps no events: nobody has said where."""
+
+
+class DatabaseNotFoundError(EventLogError):
+    """There is no such database of events."""
+
+
+class PreconditionError(EventLogError):
+    """The last value of a topic is another one than the caller takes it to be."""
+
+    def __init__(self, topic: str, expected: int | None, found: int | None) -> None:
+        def told(position: int | None) -> str:
+            return "no value" if position is None else f"a value at position {position}"
+
+        super().__init__(f"topic {topic!a} has {told(found)}, and the change was made for {told(expected)}")
+        self.topic = topic
+        self.expected = expected
+        self.found = found
+
+
+class QuotaError(EventLogError):
+    """The events take as much room as they may; reading and deleting go on."""
+
+
+class FencedError(EventLogError):
+    """Somebody with a later right to write has taken over."""
+
+
+class DamagedEventsError(EventLogError):
+    """Something that was written cannot be read any more; says which piece. The rest is served."""
 
 
 class CapacityError(HomingError):

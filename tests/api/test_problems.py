@@ -56,6 +56,7 @@ def test_a_problem_type_means_one_thing() -> None:
         500,
         503,
         504,
+        507,
     }
     assert all(kind.retry_after for kind in kinds if kind.status in {429, 503})
 

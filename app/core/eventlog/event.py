@@ -1,0 +1,120 @@
+"""Events: what somebody said on a topic, where it stands in the log, and in which shard."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from app.core.errors import InvalidInputError, PayloadTooLargeError
+from app.core.identifiers import PARTITIONS, partition_of
+from app.core.payload import MAX_BYTES
+from app.core.topics import validate_filter, validate_topic
+
+Position = int
+"""Microseconds since the epoch on the clock of the log's engine, made unique and growing within a shard.
+
+An instant and an order: `max(last + 1, now)`.
+"""
+
+BEGINNING: Final[Position] = 0
+"""Before the first event."""
+END: Final[Position] = 2**62
+"""After every event."""
+MAX_TOPIC_BYTES: Final = 1024
+MAX_VALUE_BYTES: Final = MAX_BYTES
+MAX_ENTRIES: Final = 512
+"""Entries of one append."""
+
+_DATABASE: Final = re.compile("[a-z][a-z0-9_-]{0,31}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A named set of events. Its number of shards is for ever: the order of a topic is that of its shard."""
+
+    name: str
+    shards: int = 4
+    taught: tuple[str, ...] = ()
+    """Structures of topics that are known before the first event."""
+
+    def shard(self, key: str) -> Shard:
+        """Where everything is that is kept under this key: the device, else the topic."""
+        return Shard(self.name, shard_number(key, self.shards))
+
+    def all_shards(self) -> tuple[Shard, ...]:
+        """Those of the database, by number."""
+        return tuple(Shard(self.name, number) for number in range(self.shards))
+
+
+class Shard(NamedTuple):
+    """A part of a database: within it there is one order, the same for all readers."""
+
+    database: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.number}"
+
+
+class Entry(NamedTuple):
+    """An event that has no position yet. `device`, `kind` (`profile:name`) and `id` are empty where nobody knows them.
+
+    `id` is what a repetition of the same event has in common with it.
+    """
+
+    topic: str
+    value: bytes
+    device: str = ""
+    kind: str = ""
+    id: str = ""
+
+
+class Event(NamedTuple):
+    """An entry in its place."""
+
+    position: Position
+    shard: int
+    entry: Entry
+
+
+def validate_database(name: str) -> str:
+    """The name itself when it is one of a database; raises InvalidInputError otherwise."""
+    if not _DATABASE.fullmatch(name):
+        raise InvalidInputError(
+            "database", f"{name[:64]!a} is no name of one; allowed: a-z, then a-z 0-9 _ -, up to 32"
+        )
+    return name
+
+
+def validate_entry(entry: Entry) -> Entry:
+    """The entry itself when a log takes it; raises InvalidInputError, which names what is wrong with it, otherwise."""
+    validate_topic(entry.topic)
+    size = len(entry.topic.encode())
+    if size > MAX_TOPIC_BYTES:
+        raise InvalidInputError("topic", f"has {size} bytes in UTF-8; allowed are {MAX_TOPIC_BYTES}")
+    if len(entry.value) > MAX_VALUE_BYTES:
+        raise PayloadTooLargeError("data", f"has {len(entry.value)} bytes; allowed are {MAX_VALUE_BYTES}")
+    return entry
+
+
+def validate_reading_filter(topic_filter: str) -> str:
+    """The filter itself when events can be read by it; raises InvalidInputError otherwise."""
+    if topic_filter.startswith("$share/"):
+        raise InvalidInputError("topic", "is a shared subscription; allowed: a topic filter such as a/+/b or #")
+    try:
+        return validate_filter(topic_filter)
+    except InvalidInputError as error:
+        raise InvalidInputError("topic", error.reason) from None
+
+
+@lru_cache(maxsize=16_384)
+def shard_number(key: str, shards: int) -> int:
+    """Which of so many shards has what is kept under this key: the device, else the topic."""
+    return partition_of(key) * shards // PARTITIONS
+
+
+def size_of(entry: Entry) -> int:
+    """How many bytes of quota it takes: what was said, and what is kept beside it."""
+    return len(entry.value) + len(entry.topic) + len(entry.device) + len(entry.kind) + len(entry.id) + 16

@@ -1,0 +1,88 @@
+"""Reading a log: what is asked of one shard, what it gives, and how several shards become one order.
+
+A cursor is a value: the position up to which each shard was read. It works on any node, and outlives all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from app.core.errors import InvalidInputError
+from app.core.eventlog.event import BEGINNING, END, Event, Position
+
+MOST_SCANNED: Final = 20_000
+"""Events that one reading looks at, whether they fit or not: it bounds how long it takes."""
+
+_CURSOR: Final = re.compile(r"1(?:-[0-9a-z]{1,13}){1,256}")
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read of one shard: events that fit the filter, after one position and up to another one, both known."""
+
+    topic_filter: str = "#"
+    after: Position = BEGINNING
+    until: Position = END
+
+
+class Slice(NamedTuple):
+    """Events of one shard in their order, and up to where the shard has been looked at; `more` when not to its end."""
+
+    events: Sequence[Event]
+    position: Position
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Up to where each shard of a database was read, in the order of their numbers."""
+
+    positions: tuple[Position, ...]
+
+    def __str__(self) -> str:
+        return "-".join(["1", *map(_base36, self.positions)])
+
+
+def parse_cursor(text: str, shards: int) -> Cursor:
+    """The cursor that was given out as this text; raises InvalidInputError when it is none of a database like this."""
+    if not _CURSOR.fullmatch(text):
+        raise InvalidInputError("cursor", f"{text[:64]!a} is none; allowed: what an answer of this API gave as one")
+    positions = tuple(int(part, 36) for part in text.split("-")[1:])
+    if len(positions) != shards:
+        raise InvalidInputError(
+            "cursor",
+            f"is of a database with {len(positions)} shards; allowed: one of this one, with {shards}",
+        )
+    if max(positions) > END:
+        raise InvalidInputError("cursor", f"{text[:64]!a} is none; allowed: what an answer of this API gave as one")
+    return Cursor(positions)
+
+
+def merged(slices: Mapping[int, Slice], limit: int) -> tuple[list[Event], dict[int, Position], bool]:
+    """At most `limit` events of all slices by position; up to where each shard is read then; whether there may be more.
+
+    What a shard has behind its slice is unknown, so nothing later than the end of the shortest one is given.
+    """
+    horizon = min((one.position for one in slices.values() if one.more), default=END)
+    given = sorted([event for one in slices.values() for event in one.events if event.position <= horizon])[:limit]
+    taken = Counter(event.shard for event in given)
+    places = {}
+    for number, one in slices.items():
+        left = one.events[taken[number] :]
+        places[number] = left[0].position - 1 if left else one.position
+    more = len(given) < sum(len(one.events) for one in slices.values()) or any(one.more for one in slices.values())
+    return given, places, more
+
+
+def _base36(number: int) -> str:
+    text = ""
+    while True:
+        number, digit = divmod(number, 36)
+        text = _DIGITS[digit] + text
+        if not number:
+            return text

@@ -1,0 +1,80 @@
+"""The ports of the event log: what is appended and read, and the catalogue of generations.
+
+A database has shards; within one there is a total order, the same for all readers and nodes. Calls raise
+DatabaseNotFoundError where there is no such database, and StoreUnavailableError when the log does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from app.core.eventlog.event import Database, Entry, Event, Position, Shard
+from app.core.eventlog.generation import Generation
+from app.core.eventlog.reading import Reading, Slice
+from app.core.eventlog.transaction import Transaction
+from app.observability import Fill
+
+
+class EventLog(Protocol):
+    """Appends events and gives them back. One object serves all databases."""
+
+    async def start(self) -> None:
+        """Begin. Returns when the log may be used; ConfigurationError says what keeps it from that for good."""
+
+    async def close(self) -> None:
+        """Let go of everything; waiting calls fail with StoreUnavailableError."""
+
+    def queues(self) -> dict[str, Fill]:
+        """How full the log's own queues are."""
+
+    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+        """Put 1 to MAX_ENTRIES entries behind all others, in this order; they are durable when it returns.
+
+        Returns the position of the last one; those before have the numbers before. FencedError when there is an epoch,
+        and somebody has appended to the shard with a later one. An append that failed otherwise may have happened, and
+        may be repeated at the price of a repetition. Each value becomes the last one of its topic; an empty one deletes
+        it.
+        """
+
+    async def commit(self, transaction: Transaction) -> Position:
+        """`append` if all conditions hold, else PreconditionError and nothing is written."""
+
+    async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
+        """At most `limit` events that are durable, in order. What is in a damaged generation is left out."""
+
+    async def wait(self, database: str, after: Sequence[Position]) -> None:
+        """Return when a shard has something durable after its position, in the order of their numbers."""
+
+    async def value(self, shard: Shard, topic: str) -> Event | None:
+        """The last value of a topic."""
+
+    async def values(self, shard: Shard, topic_filter: str, after: str, limit: int) -> Sequence[Event]:
+        """Last values whose topics fit the filter and come after this one, in the order of the topics' bytes."""
+
+    async def structures(self, database: str) -> Sequence[str]:
+        """The structures of topics, taught and learned, in alphabetical order."""
+
+
+class Generations(Protocol):
+    """The catalogue: it says what exists."""
+
+    async def generations(self, database: str) -> Sequence[Generation]:
+        """Those of a database, the oldest first; the last one is the current one."""
+
+    async def rotate(self, database: str, expected: int) -> None:
+        """Begin a new generation; nothing happens when `expected` is not the current one any more."""
+
+    async def drop(self, database: str, number: int) -> None:
+        """Forget a generation that is not current, with all its events; nothing happens when there is none.
+
+        Last values stay.
+        """
+
+
+class EventStore(EventLog, Generations, Protocol):
+    """All that an engine offers for events."""
+
+    @property
+    def databases(self) -> Sequence[Database]:
+        """Those that it was opened with."""

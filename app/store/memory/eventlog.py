@@ -1,0 +1,176 @@
+"""The event log in memory: for tests, and for nodes that may forget."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right, insort
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+
+from app.core.clock import Clock
+from app.core.errors import DatabaseNotFoundError, FencedError, PreconditionError, StoreUnavailableError
+from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
+from app.core.eventlog.generation import Generation, GenerationState
+from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
+from app.core.eventlog.structures import Structures
+from app.core.eventlog.transaction import Transaction
+from app.core.topics import matches
+from app.observability import Fill
+
+
+@dataclass(slots=True)
+class _ShardState:
+    events: list[Event] = field(default_factory=list)
+    head: Position = 0
+    epoch: int = 0
+    values: dict[str, Event] = field(default_factory=dict)
+    topics: list[str] = field(default_factory=list)
+    """Those that have a value, in order."""
+
+
+class _DatabaseState:
+    def __init__(self, database: Database) -> None:
+        self.shards: Final = [_ShardState() for _ in range(database.shards)]
+        self.structures: Final = Structures(database.taught)
+        self.generations: Final = [Generation(1, GenerationState.CURRENT)]
+        self.begins: Final = {1: [BEGINNING] * database.shards}
+        """By generation, the heads of the shards when it began: the clock may be set back, so instants do not tell."""
+        self.changed = asyncio.Event()
+
+
+class MemoryEventLog:
+    """`clock` gives positions their instants."""
+
+    def __init__(self, databases: Sequence[Database], clock: Clock) -> None:
+        self.databases: Final = tuple(databases)
+        self._clock = clock
+        self._states: Mapping[str, _DatabaseState] = {one.name: _DatabaseState(one) for one in databases}
+        self._closed = False
+
+    async def start(self) -> None:
+        return
+
+    async def close(self) -> None:
+        self._closed = True
+        for state in self._states.values():
+            state.changed.set()
+
+    def queues(self) -> dict[str, Fill]:
+        return {}
+
+    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+        database, state = self._of(shard)
+        if epoch is not None:
+            if epoch < state.epoch:
+                raise FencedError(f"epoch {state.epoch} writes to shard {shard}, and this is {epoch}")
+            state.epoch = epoch
+        return self._put(database, state, shard.number, entries)
+
+    async def commit(self, transaction: Transaction) -> Position:
+        database, state = self._of(transaction.shard)
+        for condition in transaction.conditions:
+            found = state.values.get(condition.topic)
+            position = None if found is None else found.position
+            if position != condition.position:
+                raise PreconditionError(condition.topic, condition.position, position)
+        return self._put(database, state, transaction.shard.number, transaction.entries)
+
+    async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
+        _, state = self._of(shard)
+        events = state.events
+        start = bisect_right(events, reading.after, key=_position)
+        end = bisect_right(events, reading.until, lo=start, key=_position)
+        found: list[Event] = []
+        for index in range(start, min(end, start + MOST_SCANNED)):
+            if matches(reading.topic_filter, events[index].entry.topic):
+                found.append(events[index])
+                if len(found) == limit:
+                    return Slice(found, events[index].position, more=index + 1 < end)
+        if end > start + MOST_SCANNED:
+            return Slice(found, events[start + MOST_SCANNED - 1].position, more=True)
+        return Slice(found, max(reading.after, min(reading.until, state.head)), more=False)
+
+    async def wait(self, database: str, after: Sequence[Position]) -> None:
+        state = self._database(database)
+        while all(one.head <= position for one, position in zip(state.shards, after, strict=True)):
+            await state.changed.wait()
+            if self._closed:
+                raise StoreUnavailableError("the event log is closed")
+
+    async def value(self, shard: Shard, topic: str) -> Event | None:
+        return self._of(shard)[1].values.get(topic)
+
+    async def values(self, shard: Shard, topic_filter: str, after: str, limit: int) -> Sequence[Event]:
+        _, state = self._of(shard)
+        start = bisect_right(state.topics, after.encode(), key=str.encode)
+        fitting = (topic for topic in state.topics[start:] if matches(topic_filter, topic))
+        return [state.values[topic] for topic, _ in zip(fitting, range(limit), strict=False)]
+
+    async def structures(self, database: str) -> Sequence[str]:
+        return sorted(self._database(database).structures)
+
+    async def generations(self, database: str) -> Sequence[Generation]:
+        return tuple(self._database(database).generations)
+
+    async def rotate(self, database: str, expected: int) -> None:
+        generations = self._database(database).generations
+        if generations[-1].number == expected:
+            generations[-1] = replace(generations[-1], state=GenerationState.SEALED)
+            generations.append(Generation(expected + 1, GenerationState.CURRENT))
+            self._database(database).begins[expected + 1] = [one.head for one in self._database(database).shards]
+
+    async def drop(self, database: str, number: int) -> None:
+        state = self._database(database)
+        for one, following in pairwise(tuple(state.generations)):
+            if one.number == number:
+                state.generations.remove(one)
+                begins, ends = state.begins.pop(number), state.begins[following.number]
+                for shard, begin, end in zip(state.shards, begins, ends, strict=True):
+                    shard.events = [event for event in shard.events if not begin < event.position <= end]
+
+    def _put(self, database: _DatabaseState, state: _ShardState, number: int, entries: Sequence[Entry]) -> Position:
+        position = max(state.head, round(self._clock.wall() * 1_000_000) - 1)
+        first = position + 1
+        for entry in entries:
+            position += 1
+            event = Event(position, number, entry)
+            state.events.append(event)
+            database.structures.of(entry.topic)
+            self._remember(state, event)
+        state.head = position
+        current = database.generations[-1]
+        database.generations[-1] = replace(
+            current,
+            first=min(current.first or first, first),
+            last=max(current.last, position),
+            count=current.count + len(entries),
+            size=current.size + sum(map(size_of, entries)),
+        )
+        database.changed.set()
+        database.changed = asyncio.Event()
+        return position
+
+    def _remember(self, state: _ShardState, event: Event) -> None:
+        topic = event.entry.topic
+        if event.entry.value:
+            if topic not in state.values:
+                insort(state.topics, topic, key=str.encode)
+            state.values[topic] = event
+        elif state.values.pop(topic, None) is not None:
+            state.topics.remove(topic)
+
+    def _of(self, shard: Shard) -> tuple[_DatabaseState, _ShardState]:
+        database = self._database(shard.database)
+        return database, database.shards[shard.number]
+
+    def _database(self, name: str) -> _DatabaseState:
+        state = self._states.get(name)
+        if state is None:
+            raise DatabaseNotFoundError(f"there is no database {name[:64]!a}; there are {', '.join(self._states)}")
+        return state
+
+
+def _position(event: Event) -> Position:
+    return event.position

@@ -1,0 +1,249 @@
+"""Random histories of the event log, run on a plain model and on every engine: all must agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from app.core.errors import FencedError, HomingError, PreconditionError
+from app.core.eventlog.event import END, Database, Entry, Shard
+from app.core.eventlog.reading import Reading
+from app.core.eventlog.transaction import Condition, Transaction
+from app.core.topics import matches
+from app.store.eventlog import EventStore
+from tests.contract.event_places import EventPlace
+from tests.contract.test_event_log import PLACES
+
+T = TypeVar("T")
+DATABASE = Database("events", 2, ("taught/+/x",))
+TOPICS = ("taught/1/x", "taught/2/x", "a", "a/b", "$s/a", *(f"many/{number}" for number in range(13)))
+FILTERS = ("#", "taught/+/x", "taught/1/x", "taught/#", "a", "a/#", "many/+", "many/12", "+", "$s/#", "nothing")
+
+shards = st.integers(0, 1)
+entries = st.lists(
+    st.builds(Entry, st.sampled_from(TOPICS), st.sampled_from([b"", b"1", b"2" * 300]), st.sampled_from(["", "SN1"])),
+    min_size=1,
+    max_size=5,
+)
+
+
+@dataclass
+class Said:
+    shard: int
+    generation: int
+    entry: Entry
+
+
+@dataclass
+class Model:
+    """What there is; the number of an event in `said` is its name in every engine."""
+
+    said: list[Said] = field(default_factory=list)
+    gone: set[int] = field(default_factory=set)
+    values: dict[tuple[int, str], int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+    generations: list[int] = field(default_factory=lambda: [1])
+
+    def put(self, shard: int, added: Sequence[Entry]) -> None:
+        for entry in added:
+            number = len(self.said)
+            self.said.append(Said(shard, self.generations[-1], entry))
+            if entry.value:
+                self.values[shard, entry.topic] = number
+            else:
+                self.values.pop((shard, entry.topic), None)
+
+    def read(self, shard: int, topic_filter: str, after: int, until: int) -> list[int]:
+        return [
+            number
+            for number, one in enumerate(self.said)
+            if one.shard == shard
+            and after < number <= until
+            and one.generation not in self.gone
+            and matches(topic_filter, one.entry.topic)
+        ]
+
+
+@dataclass
+class Side:
+    """An engine, and the position that it gave to each event of the model."""
+
+    name: str
+    log: EventStore
+    positions: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Stage:
+    runner: asyncio.Runner
+    places: dict[str, EventPlace]
+
+    def run(self, step: Awaitable[T]) -> T:
+        async def outcome() -> T:
+            return await step
+
+        return self.runner.run(outcome())
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    with asyncio.Runner() as runner:
+        stage = Stage(runner, {name: make(tmp_path / name) for name, make in PLACES.items()})
+        yield stage
+        for place in stage.places.values():
+            runner.run(place.close())
+
+
+class Histories(RuleBasedStateMachine):
+    """Every rule is one step on all sides."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self.stage = stage
+        self.model = Model()
+        self.sides: list[Side] = []
+
+    @initialize()
+    def empty(self) -> None:
+        for name, place in self.stage.places.items():
+            self.sides.append(Side(name, self.stage.run(place.fresh([DATABASE]))))
+
+    def teardown(self) -> None:
+        for side in self.sides:
+            self.stage.run(side.log.close())
+
+    def every(self, step: Callable[[Side], Awaitable[Any]], refused: type[HomingError] | None, count: int) -> None:
+        """Take a step that appends so many events, or is refused, on all sides."""
+        for side in self.sides:
+            try:
+                position = self.stage.run(step(side))
+            except HomingError as error:
+                assert type(error) is refused, side.name  # noqa: PT017 - the model says which
+            else:
+                assert refused is None, side.name
+                side.positions += range(position - count + 1, position + 1)
+                mine = [at for at, one in zip(side.positions, self.model.said, strict=True) if one.shard == 0]
+                assert mine == sorted(set(mine)), side.name
+
+    @rule(shard=shards, added=entries, epoch=st.sampled_from([None, None, 1, 2, 3]))
+    def append(self, shard: int, added: list[Entry], epoch: int | None) -> None:
+        fenced = epoch is not None and epoch < self.model.epochs[shard]
+        if not fenced:
+            self.model.epochs[shard] = epoch or self.model.epochs[shard]
+            self.model.put(shard, added)
+        step = lambda side: side.log.append(Shard("events", shard), added, epoch)  # noqa: E731 - said where it is used
+        self.every(step, FencedError if fenced else None, len(added))
+
+    @rule(shard=shards, added=entries, data=st.data())
+    def commit(self, shard: int, added: list[Entry], data: st.DataObject) -> None:
+        numbers = [number for number, one in enumerate(self.model.said) if one.shard == shard]
+        believed = data.draw(
+            st.dictionaries(st.sampled_from(TOPICS[:5]), st.sampled_from([None, *numbers]), max_size=2)
+        )
+        holds = all(self.model.values.get((shard, topic)) == number for topic, number in believed.items())
+        if holds:
+            self.model.put(shard, added)
+
+        def step(side: Side) -> Awaitable[Any]:
+            conditions = [
+                Condition(topic, None if number is None else side.positions[number])
+                for topic, number in believed.items()
+            ]
+            return side.log.commit(Transaction(Shard("events", shard), tuple(conditions), tuple(added)))
+
+        self.every(step, None if holds else PreconditionError, len(added))
+
+    @rule()
+    def rotate(self) -> None:
+        for side in self.sides:
+            self.stage.run(side.log.rotate("events", self.model.generations[-1]))
+        self.model.generations.append(self.model.generations[-1] + 1)
+
+    @rule(which=st.integers(1, 6))
+    def drop(self, which: int) -> None:
+        for side in self.sides:
+            self.stage.run(side.log.drop("events", which))
+        if which in self.model.generations[:-1]:
+            self.model.gone.add(which)
+
+    @rule(shard=shards, topic_filter=st.sampled_from(FILTERS), step=st.integers(1, 4), data=st.data())
+    def read(self, shard: int, topic_filter: str, step: int, data: st.DataObject) -> None:
+        after = data.draw(st.integers(-1, len(self.model.said) - 1))
+        until = data.draw(st.integers(after, len(self.model.said) + 2))
+        expected = self.model.read(shard, topic_filter, after, until)
+        ends = [one for one in (after, until) if 0 <= one < len(self.model.said)]
+        if any(self.model.said[one].shard != shard for one in ends):
+            return  # positions of two shards do not tell before and after
+        for side in self.sides:
+            first, last = (
+                0 if one < 0 else side.positions[one] if one < len(side.positions) else END for one in (after, until)
+            )
+            found = self.stage.run(self._all(side.log, Shard("events", shard), topic_filter, (first, last), step))
+            assert [entry for _, entry in found] == [self.model.said[one].entry for one in expected], side.name
+            assert [at for at, _ in found] == [side.positions[one] for one in expected], side.name
+
+    async def _all(
+        self, log: EventStore, shard: Shard, topic_filter: str, ends: tuple[int, int], step: int
+    ) -> list[tuple[int, Entry]]:
+        found: list[tuple[int, Entry]] = []
+        after, until = ends
+        while True:
+            part = await log.read(shard, Reading(topic_filter, after, until), step)
+            assert len(part.events) <= step
+            found += [(event.position, event.entry) for event in part.events]
+            if not part.more:
+                return found
+            assert part.position > after
+            after = part.position
+
+    @rule(shard=shards, topic=st.sampled_from(TOPICS))
+    def value(self, shard: int, topic: str) -> None:
+        number = self.model.values.get((shard, topic))
+        for side in self.sides:
+            found = self.stage.run(side.log.value(Shard("events", shard), topic))
+            expected = None if number is None else (side.positions[number], self.model.said[number].entry)
+            assert (None if found is None else (found.position, found.entry)) == expected, side.name
+
+    @rule(shard=shards, topic_filter=st.sampled_from(FILTERS), after=st.sampled_from(["", *TOPICS]))
+    def values(self, shard: int, topic_filter: str, after: str) -> None:
+        expected = sorted(
+            topic
+            for place, topic in self.model.values
+            if place == shard and matches(topic_filter, topic) and topic > after
+        )[:3]
+        for side in self.sides:
+            found = self.stage.run(side.log.values(Shard("events", shard), topic_filter, after, 3))
+            assert [event.entry.topic for event in found] == expected, side.name
+
+    @rule()
+    def catalogue(self) -> None:
+        there = [one for one in self.model.generations if one not in self.model.gone]
+        for side in self.sides:
+            found = self.stage.run(side.log.generations("events"))
+            counts = [sum(one.generation == number for one in self.model.said) for number in there]
+            assert [(one.number, one.count) for one in found] == list(zip(there, counts, strict=True)), side.name
+
+
+def test_all_engines_agree_with_the_model(stage: Stage) -> None:
+    class OnStage(Histories):
+        def __init__(self) -> None:
+            super().__init__(stage)
+
+    run_state_machine_as_test(
+        OnStage,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],  # add Phase.shrink to have the shortest history; it takes minutes
+        ),
+    )
