@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
 from fastapi import FastAPI
 
-from app.access.authority import Access, Authority, Everybody
+from app.access.administration import Administration
+from app.access.authority import Authority, Everybody
 from app.access.bootstrap import prepare
+from app.access.devices import Devices
 from app.api.application import Application
 from app.api.ports import Ports
 from app.cluster.engine import open_cluster
@@ -90,10 +92,11 @@ class Homing:
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
         self.parts: Final = compose(settings, adapters)
-        access, services = self._access(settings, adapters)
-        self._services: Final = Services([*self.parts.services, *services], on_failure)
+        authority = None if adapters.directory is None else self._authority(settings, adapters, adapters.directory)
+        self._services: Final = Services([*self.parts.services, *_services_of(authority)], on_failure)
         self.node: Final = Node(self.parts.membership, self._services)
-        self.application: Final = Application(self._ports(outside or {}, access), settings, self._lifespan)
+        ports = self._ports(outside or {}, settings, adapters, authority)
+        self.application: Final = Application(ports, settings, self._lifespan)
         self._on_failure = on_failure
         self._drain_delay = settings.cluster.drain_delay
 
@@ -113,33 +116,40 @@ class Homing:
             self._on_failure(error)
             raise
 
-    def _access(self, settings: Settings, adapters: Adapters) -> tuple[Access, Sequence[Service]]:
-        """Who is asked whether callers may, and what runs for that."""
-        if adapters.directory is None:
-            return Everybody(), ()
-        authority = Authority(
-            adapters.directory,
+    def _authority(self, settings: Settings, adapters: Adapters, directory: AccessDirectory) -> Authority:
+        return Authority(
+            directory,
             adapters.clock,
-            prepare=_preparation(settings, adapters.directory, adapters.clock),
+            prepare=_preparation(settings, directory, adapters.clock),
             interval=settings.access.refresh.total_seconds(),
             stale=settings.access.stale.total_seconds(),
             nodes=lambda: len(self.parts.membership.cluster.leased or ()),
             changed=self._recheck,
         )
-        return authority, [Service("access", authority.run, close=authority.close, check=lambda: authority.health)]
 
     def _recheck(self) -> None:
         self.application.parking.recheck()
 
-    def _ports(self, outside: Mapping[str, Callable[[], Fill]], access: Access) -> Ports:
+    def _ports(
+        self,
+        outside: Mapping[str, Callable[[], Fill]],
+        settings: Settings,
+        adapters: Adapters,
+        authority: Authority | None,
+    ) -> Ports:
         parts = self.parts
+        devices = None
+        if authority is not None and adapters.directory is not None:
+            administration = Administration(adapters.directory, authority)
+            devices = Devices(authority, administration, adapters.clock, settings.profile)
 
         def queues() -> dict[str, Fill]:
             return {**self._services.queues(), **{name: fill() for name, fill in outside.items()}}
 
         return Ports(
             member=self.node,
-            access=access,
+            access=authority or Everybody(),
+            devices=devices,
             nodes=parts.membership.cluster.nodes,
             invoker=parts.invoker,
             store=parts.membership.store,
@@ -160,6 +170,12 @@ class Homing:
             ),
             tracing=parts.tracing,
         )
+
+
+def _services_of(authority: Authority | None) -> list[Service]:
+    if authority is None:
+        return []
+    return [Service("access", authority.run, close=authority.close, check=lambda: authority.health)]
 
 
 def _preparation(settings: Settings, directory: AccessDirectory, clock: Clock) -> Callable[[], Awaitable[None]]:

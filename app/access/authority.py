@@ -18,6 +18,7 @@ from app.core.access.callers import EVER, Caller, Refusal
 from app.core.access.decide import decide
 from app.core.access.identify import identify_key, stand, standing_at
 from app.core.access.limits import Buckets
+from app.core.access.model import Document
 from app.core.access.questions import Decision, Reason
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
@@ -74,6 +75,18 @@ class Access(Protocol):
     def identity(self, caller: Caller | None) -> Identity | None:
         """Who the caller is; None where nobody is asked. UnauthenticatedError."""
 
+    def profile_of(self, device: str) -> str | None:
+        """The profile that is on record for a device, where one is."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The directory as a node knows it."""
+
+    document: Document
+    snapshot: Snapshot
+    """Of the document."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -115,6 +128,11 @@ class Everybody:
         del caller
         return None
 
+    def profile_of(self, device: str) -> str | None:
+        """None: nothing is on record."""
+        del device
+        return None
+
 
 class Authority:
     """Decides by the latest snapshot; `run` keeps it up to date, looking for a new version every `interval` seconds.
@@ -142,7 +160,8 @@ class Authority:
         self._nodes = nodes
         self._changed = changed
         self._buckets: Final = Buckets()
-        self._snapshot: Snapshot | None = None
+        self._view: View | None = None
+        self._refreshing: Final = asyncio.Lock()
         self._heard_at = clock.monotonic()
         self._trouble = "the access directory was not read yet"
         self._used: dict[str, int] = {}
@@ -152,7 +171,7 @@ class Authority:
     @property
     def health(self) -> str:
         """`ok`, or a sentence. A directory that is away harms nobody as long as there is a snapshot."""
-        return "ok" if self._snapshot is not None and not self._is_stale() else self._trouble
+        return "ok" if self._view is not None and not self._is_stale() else self._trouble
 
     def caller(self, authorization: bytes | None) -> Caller:
         """Whoever the key belongs to."""
@@ -241,21 +260,27 @@ class Authority:
                 self._fail(error)
             await asyncio.sleep(self._interval)
 
-    async def refresh(self) -> None:
-        """Take the directory's latest version as the snapshot that counts."""
-        current, fresh = self._snapshot, None
-        if current is None or await self._directory.version() != current.version:
-            document = await self._directory.read()
-            if current is not None and document.cluster_id != current.cluster_id:
-                raise DirectoryError(
-                    "the access directory is another one than before; the node goes on with the old rules"
-                )
-            self._snapshot = fresh = await asyncio.to_thread(Snapshot.of, document)
-            self._log.info("access_rules_read", version=document.version)
-        self._trouble = ""
-        self._heard_at = self._clock.monotonic()
-        if fresh is not None:  # only now, as nobody may act by rules that are too old
+    async def refresh(self) -> View:
+        """Take the directory's latest version as what counts, and give it."""
+        async with self._refreshing:  # an older version never takes the place of a newer one
+            view = await self._read()
+            fresh, self._view = view is not self._view, view
+            self._trouble = ""
+            self._heard_at = self._clock.monotonic()
+        if fresh:  # only now, as nobody may act by rules that are too old
             self._changed()
+        return view
+
+    async def _read(self) -> View:
+        view = self._view
+        if view is not None and await self._directory.version() == view.document.version:
+            return view
+        document = await self._directory.read(None if view is None else view.document)
+        if view is not None and document.cluster_id != view.document.cluster_id:
+            raise DirectoryError("the access directory is another one than before; the node goes on with the old rules")
+        snapshot = await asyncio.to_thread(Snapshot.of, document)
+        self._log.info("access_rules_read", version=document.version)
+        return View(document, snapshot)
 
     async def close(self) -> None:
         """Tell the directory which keys were used, and let go of it."""
@@ -279,10 +304,21 @@ class Authority:
             self._trouble = str(error)
             self._log.warning("access_rules_not_read", reason=self._trouble)
 
-    def _current(self) -> Snapshot:
-        if self._snapshot is None:
+    def profile_of(self, device: str) -> str | None:
+        """By the record of this moment."""
+        found = self._current().devices.get(device)
+        return None if found is None else found.profile
+
+    @property
+    def view(self) -> View:
+        """What counts now; UnavailableError before anything was read."""
+        if self._view is None:
             raise UnavailableError(f"this node does not know yet who may do what: {self._trouble}")
-        return self._snapshot
+        return self._view
+
+    def _current(self) -> Snapshot:
+        view = self._view
+        return self.view.snapshot if view is None else view.snapshot  # the first raises
 
     def _is_stale(self) -> bool:
         return self._clock.monotonic() - self._heard_at > self._stale

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -23,9 +23,15 @@ _MISSING: Final = object()
 
 
 class CommandBody:
-    """The bounds and defaults of a node. `learned` knows timeouts for callers who give none."""
+    """The bounds and defaults of a node, for callers who say less.
 
-    def __init__(self, settings: Settings, learned: LearnedTimeouts) -> None:
+    `learned` knows timeouts, and `profile_of` the profile that is on record for a device.
+    """
+
+    def __init__(
+        self, settings: Settings, learned: LearnedTimeouts, profile_of: Callable[[str], str | None] = lambda _: None
+    ) -> None:
+        self._profile_of = profile_of
         self._profile = settings.profile
         self._learned = learned
         self._default_timeout = settings.command.default_timeout
@@ -41,7 +47,8 @@ class CommandBody:
                     name[:64].encode("ascii", "backslashreplace").decode(), f"is unknown; {_ALLOWED}"
                 )
         method = validate_method(_text(body, "method"))
-        profile = _text(body, "profile", self._profile)
+        named = "profile" in body
+        profile = _text(body, "profile") if named else self._profile_of(device_id) or self._profile
         given = self._timeout(body.get("timeout", _MISSING))
         return CommandRequest(
             device_id=device_id,

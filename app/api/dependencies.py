@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Protocol
+from typing import Annotated, Final, Protocol
 
 from fastapi import Depends, Request
 
 from app.access.authority import Access, Identity
+from app.access.devices import Devices
 from app.api.hot import HotRoute
 from app.api.http import headers_of
 from app.api.ports import Ports
@@ -14,6 +15,7 @@ from app.api.turns import Turns
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.command import Command
+from app.core.errors import NoDirectoryError
 
 
 class Asker:
@@ -21,23 +23,23 @@ class Asker:
 
     def __init__(self, access: Access, caller: Caller | None) -> None:
         self._access = access
-        self._caller = caller
+        self.caller: Final = caller
 
     def check(self, action: Action) -> None:
         """Return when they may do what is about no device; the errors of `Access.check`."""
-        self._access.check(self._caller, action)
+        self._access.check(self.caller, action)
 
     def check_command(self, action: Action, command: Command) -> None:
         """Return when they may do this with the command."""
-        self._access.check(self._caller, action, command.device_id, command.profile, command.method)
+        self._access.check(self.caller, action, command.device_id, command.profile, command.method)
 
     def identity(self) -> Identity | None:
         """Who they are; None where nobody is asked."""
-        return self._access.identity(self._caller)
+        return self._access.identity(self.caller)
 
     def may_read(self, command: Command) -> bool:
         """Whether they may know of the command."""
-        return self._access.may_read(self._caller, command.device_id, command.profile, command.method)
+        return self._access.may_read(self.caller, command.device_id, command.profile, command.method)
 
 
 class Front(Protocol):
@@ -63,6 +65,16 @@ async def _lists(request: Request) -> Turns:
     return front.lists
 
 
+async def _devices(request: Request) -> Devices:
+    front: Front = request.app
+    if front.ports.devices is None:
+        raise NoDirectoryError(
+            "this node keeps no access directory, and so no record of devices: a command may go to any device, and "
+            "names its profile; set HOMING_ACCESS_URL to keep them"
+        )
+    return front.ports.devices
+
+
 async def asker(request: Request) -> Asker:
     """Who sends the request; UnauthenticatedError. Routers depend on it, so that no route of theirs can forget to."""
     front: Front = request.app
@@ -72,6 +84,8 @@ async def asker(request: Request) -> Asker:
 
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
+Records = Annotated[Devices, Depends(_devices)]
+"""What is on record about devices; NoDirectoryError."""
 NodePorts = Annotated[Ports, Depends(_ports)]
 """What the API needs of its node."""
 Hot = Annotated[HotRoute, Depends(_hot)]

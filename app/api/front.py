@@ -25,6 +25,7 @@ LINKS: Final[Mapping[str, str]] = {
     "docs": "/docs",
     "openapi": "/openapi.json",
     "commands": "/v1/commands",
+    "devices": "/v1/devices",
     "nodes": "/v1/nodes",
     "health": "/readyz",
     "metrics": "/metrics",

@@ -48,7 +48,7 @@ class HotRoute:
         self._invoker = ports.invoker
         self._counters = ports.counters
         self._parking = parking
-        self._body = CommandBody(settings, learned)
+        self._body = CommandBody(settings, learned, ports.access.profile_of)
         # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
         # wake-up may be lost: then the sweep over parked callers finds it.
         self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE

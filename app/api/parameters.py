@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Final
 
-from fastapi import Path
-from pydantic import AfterValidator
+from fastapi import Path, Query, Request
+from pydantic import AfterValidator, BeforeValidator
 
 from app.api import schemas
 from app.api.schemas import said
 from app.core import identifiers
+from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id
+
+DEFAULT_LIMIT: Final = 50
+MAX_LIMIT: Final = 200
 
 DeviceId = Annotated[
     str,
@@ -30,3 +35,27 @@ CommandId = Annotated[
     ),
     AfterValidator(validate_command_id),
 ]
+
+
+def _limit(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_LIMIT)) and 1 <= int(text) <= MAX_LIMIT:
+        return int(text)
+    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MAX_LIMIT}")
+
+
+Limit = Annotated[
+    int,
+    BeforeValidator(_limit),
+    Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT}, examples=[20]),
+]
+
+
+def check_names(request: Request, allowed: Sequence[str], repeatable: Sequence[str] = ()) -> None:
+    """Nothing that a query says is passed over in silence; InvalidInputError."""
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in allowed:
+            shown = name[:64].encode("ascii", "backslashreplace").decode()
+            raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(allowed)}")
+        if name not in repeatable and given.count(name) > 1:
+            raise InvalidInputError(name, "is given twice; allowed: once")

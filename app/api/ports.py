@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from app.access.authority import Access
+from app.access.devices import Devices
 from app.cluster.directory import NodeInfo
 from app.commands.invoker import Invoker
 from app.core.command import IfOffline
@@ -44,6 +45,8 @@ class Ports:
     member: Member
     access: Access
     """Who may do what."""
+    devices: Devices | None
+    """What is on record about devices; None without an access directory."""
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
     """The live nodes of the cluster; StoreUnavailableError."""
     invoker: Invoker

@@ -100,6 +100,8 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.EntryNotFoundError: NOT_FOUND,
         errors.EntryConflictError: ProblemType("entry-conflict", "The change contradicts what is on record", 409),
         errors.VersionConflictError: ProblemType("version-conflict", "The directory has changed meanwhile", 412),
+        errors.PreconditionFailedError: ProblemType("precondition-failed", "What is on record is not as expected", 412),
+        errors.NoDirectoryError: ProblemType("no-access-directory", "This node keeps no access directory", 404),
         errors.SchemaError: INTERNAL,
         errors.SchemaTooOldError: ACCESS_STORE_AWAY,
         errors.SchemaTooNewError: ACCESS_STORE_AWAY,

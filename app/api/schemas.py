@@ -33,6 +33,12 @@ CommandId = Annotated[
 Instant = Annotated[AwareDatetime, Field(description="RFC 3339, UTC, to the millisecond.")]
 
 
+PROFILE: Final = "^[a-z0-9_-]{1,64}$"
+"""The name of one."""
+LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,64}$")]
+"""Of a label."""
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -212,6 +218,57 @@ class CommandPage(_Model):
     cursor: Annotated[
         str | None, Field(description="Give it to get the next page; null on the last one.", pattern=f"^{CURSOR}$")
     ]
+
+
+class DeviceBody(_Model):
+    """What is to be on record about a device; what is left out is removed from the record."""
+
+    tenant: Annotated[
+        str | None, Field(description="Whose it is. Left out, it stays with the tenant that owns it.", max_length=128)
+    ] = None
+    profile: Annotated[
+        str | None, Field(description="How it speaks, for commands that do not say.", pattern=PROFILE)
+    ] = None
+    labels: Annotated[
+        dict[LabelName, Annotated[str, Field(max_length=256)]],
+        Field(description="For people and filters; rights do not depend on them.", max_length=32),
+    ] = {}
+    note: Annotated[str, Field(max_length=1000)] = ""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"profile": "dji", "labels": {"site": "roof"}}]}
+    )
+
+
+class Device(_Model):
+    """What is on record about a device."""
+
+    id: str
+    tenant: str
+    profile: Annotated[str | None, Field(description="null: the node's default.")]
+    labels: dict[str, str]
+    note: str
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": DEVICE_ID,
+                    "tenant": "north",
+                    "profile": "dji",
+                    "labels": {"site": "roof"},
+                    "note": "by the door",
+                }
+            ]
+        }
+    )
+
+
+class DevicePage(_Model):
+    """Devices, in the order of their ids. A page may be short, or empty, without being the last."""
+
+    devices: list[Device]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
 class Node(_Model):

@@ -21,6 +21,8 @@ HomingError
 │   ├── EntryNotFoundError
 │   ├── EntryConflictError      a change contradicts what else is on record
 │   ├── VersionConflictError    the directory has changed since the change was decided
+│   ├── PreconditionFailedError  an entry is not what the caller takes it for
+│   ├── NoDirectoryError        this node has none
 │   └── SchemaError             its tables are of a version that this one cannot serve
 │       ├── SchemaTooOldError
 │       └── SchemaTooNewError
@@ -176,6 +178,14 @@ class VersionConflictError(DirectoryError):
         super().__init__(f"the access directory is at version {found}, and the change was made for version {expected}")
         self.expected = expected
         self.found = found
+
+
+class PreconditionFailedError(DirectoryError):
+    """An entry is not what the caller takes it for; says what it is."""
+
+
+class NoDirectoryError(DirectoryError):
+    """This node has no access directory; says what is possible without one."""
 
 
 class SchemaError(DirectoryError):

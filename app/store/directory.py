@@ -29,8 +29,11 @@ class AccessDirectory(Protocol):
     async def start(self) -> None:
         """Return when the directory can be read and written."""
 
-    async def read(self) -> Document:
-        """All of it, as it was at one moment. Its entries come in the order of their identities."""
+    async def read(self, since: Document | None = None) -> Document:
+        """All of it, as it was at one moment. Its entries come in the order of their identities.
+
+        `since` is what an earlier read gave: devices that have not changed are taken from there.
+        """
 
     async def version(self) -> int:
         """The version of what `read` would give."""

@@ -187,7 +187,7 @@ class Stage:
 
     def empty(self) -> None:
         for place in self.places:
-            for table in ("devices", "bindings", "roles", "credentials", "principals", "tenants"):
+            for table in ("devices", "removed_devices", "bindings", "roles", "credentials", "principals", "tenants"):
                 place.execute(f"DELETE FROM {table}")  # noqa: S608 - one of the names above
             place.execute("UPDATE access_meta SET version = 0")
 
@@ -209,6 +209,7 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.stage = stage
         self.model = Model()
+        self.known: Document | None = None
         stage.empty()
 
     @rule(made=st.lists(changes, max_size=3), behind=st.sampled_from([None, None, 0, 1]))
@@ -228,6 +229,13 @@ class Histories(RuleBasedStateMachine):
         expected = self.model.document("cluster-1")
         assert self.stage.run(lambda one: one.read()) == [expected, expected]
         assert self.stage.run(lambda one: one.version()) == [self.model.version] * 2
+        known = self.known
+        assert self.stage.run(lambda one: one.read(known)) == [expected, expected]
+
+    @rule()
+    def remember(self) -> None:
+        """From now on devices are read that changed since."""
+        self.known = self.model.document("cluster-1")
 
 
 @pytest.mark.timeout(900)

@@ -57,13 +57,13 @@ async def test_migrating_again_changes_nothing(directory: AccessDirectory) -> No
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(place: Place) -> None:
-    place.execute("CREATE TABLE devices (id INTEGER)")  # the last table of the first migration
+    place.execute("CREATE TABLE removed_devices (id INTEGER)")  # of a late migration
     directory = place.open()
-    with pytest.raises(DirectoryUnavailableError, match="devices"):
+    with pytest.raises(DirectoryUnavailableError, match="removed_devices"):
         await directory.migrate()
     with pytest.raises(SchemaTooOldError):
         await directory.start()
-    place.execute("DROP TABLE devices")
+    place.execute("DROP TABLE removed_devices")
     assert await directory.migrate()
     await directory.start()
 

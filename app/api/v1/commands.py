@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -14,7 +13,7 @@ from app.api import problems, schemas
 from app.api.dependencies import Asker, Hot, Lists, NodePorts, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, json_of, problems_of
-from app.api.parameters import CommandId, DeviceId
+from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, Limit, check_names
 from app.api.ports import Ports
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, page_json
@@ -27,9 +26,6 @@ from app.core.identifiers import validate_device_id
 from app.store.commands import Page
 from app.store.commands import Query as Asked
 from app.store.rules import CURSOR
-
-DEFAULT_LIMIT: Final = 50
-MAX_LIMIT: Final = 200
 
 _ANSWER_HEADERS: Final = {
     "Idempotent-Replayed": header("`true` when an earlier call with the same key began the command."),
@@ -120,12 +116,6 @@ def _state(text: str) -> CommandState:
         raise InvalidInputError("state", f"{text[:32]!a} is none; allowed: {', '.join(CommandState)}") from None
 
 
-def _limit(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_LIMIT)) and 1 <= int(text) <= MAX_LIMIT:
-        return int(text)
-    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MAX_LIMIT}")
-
-
 _Device = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(validate_device_id),
@@ -139,11 +129,6 @@ _State = Annotated[
     CommandState | SkipJsonSchema[None],
     BeforeValidator(_state),
     Query(description="Only those in this state.", examples=["failed"]),
-]
-_Limit = Annotated[
-    int,
-    BeforeValidator(_limit),
-    Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT}, examples=[20]),
 ]
 _Cursor = Annotated[
     str | SkipJsonSchema[None],
@@ -161,11 +146,11 @@ async def _asked(
     request: Request,
     device: _Device = None,
     state: _State = None,
-    limit: _Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_LIMIT,
     cursor: _Cursor = None,
 ) -> Asked:
     """What a caller lists."""
-    _check_filters(request, _FILTERS)
+    check_names(request, _FILTERS)
     return Asked(device_id=device, state=state, limit=limit, cursor=cursor)
 
 
@@ -173,23 +158,12 @@ async def _asked_of_device(
     request: Request,
     device_id: DeviceId,
     state: _State = None,
-    limit: _Limit = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_LIMIT,
     cursor: _Cursor = None,
 ) -> Asked:
     """What a caller lists of a device."""
-    _check_filters(request, _FILTERS_OF_DEVICE)
+    check_names(request, _FILTERS_OF_DEVICE)
     return Asked(device_id=device_id, state=state, limit=limit, cursor=cursor)
-
-
-def _check_filters(request: Request, allowed: Sequence[str]) -> None:
-    """Nothing that a query says is passed over in silence."""
-    given = [name for name, _ in request.query_params.multi_items()]
-    for name in given:
-        if name not in allowed:
-            shown = name[:64].encode("ascii", "backslashreplace").decode()
-            raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(allowed)}")
-        if given.count(name) > 1:
-            raise InvalidInputError(name, "is given twice; allowed: once")
 
 
 @router.get(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from app.core.access.callers import EVER, Caller, Refusal, Standing
 from app.core.access.identify import stand, standing_at
+from app.core.access.model import Device
 from app.core.access.questions import Answer, Decision, Question, Reason
 from app.core.access.rules import OF_METHODS, Action, Rule
 from app.core.access.ruleset import RuleSet, Table, asked_text
@@ -41,6 +42,19 @@ def decide(
     decision = _judge(snapshot, standing_at(now_us, standing), key[1], now_us)
     snapshot.answers.put(key, Answer(decision, *_span(standing, now_us)))
     return decision
+
+
+def readable(
+    snapshot: Snapshot, caller: Caller, devices: Iterable[Device], profile: str, now_us: int
+) -> Iterator[Device]:
+    """Those that the caller may know of; `profile` is that of devices whose record names none.
+
+    Nothing is remembered: there may be more devices than the memory has places, which those in use need.
+    """
+    standing = standing_at(now_us, stand(snapshot, caller))
+    for one in devices:
+        if _judge(snapshot, standing, Question(Action.READ, one.id, one.profile or profile), now_us).allowed:
+            yield one
 
 
 def _judge(snapshot: Snapshot, standing: Standing | Refusal, question: Question, now_us: int) -> Decision:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from heapq import nsmallest
@@ -11,7 +10,7 @@ from typing import Final, NamedTuple
 from app.core.access.callers import Caller, Standing
 from app.core.access.decide import decide, owner_of
 from app.core.access.identify import stand
-from app.core.access.patterns import expression
+from app.core.access.patterns import fits
 from app.core.access.questions import Decision, Question, Reason
 from app.core.access.rules import Effect, Rule
 from app.core.access.ruleset import RuleSet
@@ -88,13 +87,13 @@ def _why_not(grant: Grant, device: str, owner: str | None, now_us: int) -> str |
 
 
 def _miss(rule: Rule, question: Question, why_not_held: str | None) -> _Miss:
-    fits = {
+    fitting = {
         "action": rule.concerns(question.action),
-        "profile": _fits(rule.profile, question.profile),
-        "method": _fits(rule.method, question.method),
-        "device": _fits(rule.device, question.device),
+        "profile": fits(rule.profile, question.profile),
+        "method": fits(rule.method, question.method),
+        "device": fits(rule.device, question.device),
     }
-    wrong = [part for part, fit in fits.items() if not fit]
+    wrong = [part for part, fit in fitting.items() if not fit]
     reasons = []
     if wrong:
         reasons.append(f"{' and '.join(wrong)} {'does' if len(wrong) == 1 else 'do'} not fit")
@@ -103,7 +102,3 @@ def _miss(rule: Rule, question: Question, why_not_held: str | None) -> _Miss:
     sentence = f"{rule.name} {' '.join(rule.text.split())}: {', and '.join(reasons)}"
     breadth = sum(part.count("*") for part in (rule.action or "*", rule.profile, rule.method, rule.device))
     return _Miss(len(wrong) + (why_not_held is not None), breadth, rule.name, sentence)
-
-
-def _fits(pattern: str, name: str) -> bool:
-    return re.fullmatch(expression(pattern), name) is not None

@@ -49,6 +49,11 @@ def expression(pattern: str) -> str:
     return f"{head}{''.join(f'(?>{_ANY}*?{piece})' for piece in inner)}{_ANY}*{tail}"
 
 
+def fits(pattern: str, name: str) -> bool:
+    """Whether the name fits the pattern."""
+    return re.fullmatch(expression(pattern), name) is not None
+
+
 def overlap(one: str, other: str) -> bool:
     """Whether some text fits both patterns."""
     if not (_begin_alike(one, other) and _begin_alike(one[::-1], other[::-1])):

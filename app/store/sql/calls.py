@@ -27,20 +27,20 @@ class Calls:
         self._budget = budget
         self._late: set[asyncio.Task[Any]] = set()
 
-    async def transaction(self, work: Work[T], **options: Any) -> T:
-        """What `work` gives, committed; DirectoryUnavailableError when that took longer than the budget.
+    async def transaction(self, work: Work[T], *, budgets: float = 1, **options: Any) -> T:
+        """What `work` gives, committed; DirectoryUnavailableError when that took longer than so many budgets.
 
         A call that is late is not waited for: a driver may take long to notice that nobody answers. Its connection is
         not used again.
         """
+        seconds = self._budget.total_seconds() * budgets
         task = asyncio.ensure_future(self._transaction(work, options))
         try:
-            await asyncio.wait({task}, timeout=self._budget.total_seconds())
+            await asyncio.wait({task}, timeout=seconds)
         finally:
             if not task.done():
                 self._let_go(task)
         if not task.done():
-            seconds = self._budget.total_seconds()
             raise DirectoryUnavailableError(f"the access directory did not answer within {seconds:g} s")
         return task.result()
 

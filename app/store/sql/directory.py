@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, Row, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.access.changes import Change, Put, Remove, Revoke, identity_of, named
+from app.core.access.changes import Change, Entry, Put, Remove, Revoke, identity_of, named
 from app.core.access.model import Binding, Credential, Device, Document, Principal, Role, Tenant
 from app.core.errors import EntryConflictError, EntryNotFoundError, SchemaTooOldError, VersionConflictError
 from app.store.sql import schema
 from app.store.sql.calls import Calls
 from app.store.sql.connect import WRITES, open_sql
 from app.store.sql.rows import MAPPED, row_of
-from app.store.sql.tables import credentials, meta
+from app.store.sql.tables import credentials, devices, meta, removed_devices, tenants
 
-_SNAPSHOT: Final = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+_PER_BUDGET: Final = 2_500
+"""Changes for which a call may take another budget."""
+_BATCH: Final = 500
+"""Rows that are read before the event loop turns."""
+_SNAPSHOT: Final[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
 class SqlDirectory:
@@ -40,8 +48,8 @@ class SqlDirectory:
 
         await self._calls.transaction(look)
 
-    async def read(self) -> Document:
-        return await self._calls.transaction(_read, **self._snapshot)
+    async def read(self, since: Document | None = None) -> Document:
+        return await self._calls.transaction(partial(_read, since=since), **self._snapshot)
 
     async def version(self) -> int:
         async def version(connection: AsyncConnection) -> int:
@@ -54,13 +62,17 @@ class SqlDirectory:
             # First of all, as it locks the row: one writer at a time, whose version is the next one.
             found = await _raise_version(connection)
             self._as_expected(found, expected_version)
-            for change in changes:
-                await _make(connection, change)
+            for of_devices, group in groupby(changes, _puts_device):
+                if of_devices:
+                    await _put_devices(connection, [one for one in group if isinstance(one, Put)], found + 1)
+                else:
+                    for change in group:
+                        await _make(connection, change, found + 1)
             return found + 1
 
         if not changes:
             return self._as_expected(await self.version(), expected_version)
-        return await self._calls.transaction(apply, **{WRITES: True})
+        return await self._calls.transaction(apply, budgets=1 + len(changes) / _PER_BUDGET, **{WRITES: True})
 
     async def touch(self, used: Mapping[str, int]) -> None:
         async def touch(connection: AsyncConnection) -> None:
@@ -100,29 +112,52 @@ async def _raise_version(connection: AsyncConnection) -> int:
     return int((await _meta(connection)).version) - 1
 
 
-async def _read(connection: AsyncConnection) -> Document:
+async def _read(connection: AsyncConnection, since: Document | None) -> Document:
     row = await _meta(connection)
-
-    async def entries(kind: type[Any]) -> tuple[Any, ...]:
-        mapped = MAPPED[kind]
-        found = (await connection.execute(select(mapped.table))).mappings()
-        # Databases sort text each in its own way.
-        in_order = sorted(found, key=lambda one: [one[key.name] for key in mapped.table.primary_key])
-        return tuple(mapped.from_row(one) for one in in_order)
-
+    sections = {kind: await _entries(connection, kind) for kind in MAPPED if kind is not Device}
     return Document(
         cluster_id=row.cluster_id,
         version=row.version,
-        tenants=await entries(Tenant),
-        principals=await entries(Principal),
-        credentials=await entries(Credential),
-        roles=await entries(Role),
-        bindings=await entries(Binding),
-        devices=await entries(Device),
+        tenants=sections[Tenant],
+        principals=sections[Principal],
+        credentials=sections[Credential],
+        roles=sections[Role],
+        bindings=sections[Binding],
+        devices=await _devices(connection, _known(since, row.cluster_id, row.version)),
     )
 
 
-async def _make(connection: AsyncConnection, change: Change) -> None:
+async def _entries(connection: AsyncConnection, kind: type[Entry], *only: ColumnElement[bool]) -> tuple[Any, ...]:
+    """All of a kind, in their order: databases sort text each in its own way."""
+    mapped = MAPPED[kind]
+    rows = (await connection.execute(select(mapped.table).where(*only))).mappings()
+    found = []
+    for batch in rows.partitions(_BATCH):
+        found += [([one[key.name] for key in mapped.table.primary_key], mapped.from_row(one)) for one in batch]
+        await asyncio.sleep(0)  # the loop has commands to carry
+    return tuple([entry for _, entry in sorted(found, key=itemgetter(0))])
+
+
+def _known(since: Document | None, cluster_id: str, version: int) -> Document | None:
+    """What of an earlier reading is still true: nothing, when it is of another directory, or of a copy brought back."""
+    same = since is not None and since.cluster_id == cluster_id and since.version <= version
+    return since if same else None
+
+
+async def _devices(connection: AsyncConnection, known: Document | None) -> tuple[Device, ...]:
+    if known is None:
+        return await _entries(connection, Device)
+    changed = await _entries(connection, Device, devices.c.version > known.version)
+    removed = select(removed_devices.c.id).where(removed_devices.c.version > known.version)
+    gone = set((await connection.execute(removed)).scalars())
+    if not changed and not gone:
+        return known.devices
+    found = {one.id: one for one in (*known.devices, *changed) if one.id not in gone}
+    return tuple([found[identity] for identity in sorted(found)])
+
+
+async def _make(connection: AsyncConnection, change: Change, version: int) -> None:
+    """Make a change, which will be part of this version."""
     try:
         match change:
             case Put():
@@ -131,12 +166,34 @@ async def _make(connection: AsyncConnection, change: Change) -> None:
                 mapped = MAPPED[change.kind]
                 gone = await connection.execute(delete(mapped.table).where(*mapped.is_at(change.id, change.tenant_id)))
                 _on_record(change, gone.rowcount)
+                if change.kind is Device:
+                    await connection.execute(delete(removed_devices).where(removed_devices.c.id == change.id))
+                    await connection.execute(insert(removed_devices).values(id=change.id, version=version))
             case Revoke():
                 first = func.coalesce(credentials.c.revoked_us, change.at_us)
                 revoke = update(credentials).where(credentials.c.id == change.credential_id).values(revoked_us=first)
                 _on_record(change, (await connection.execute(revoke)).rowcount)
     except IntegrityError as error:
         raise EntryConflictError(f"{named(change)}: {_contradiction(change, error)}") from None
+
+
+def _puts_device(change: Change) -> bool:
+    return isinstance(change, Put) and isinstance(change.entry, Device)
+
+
+async def _put_devices(connection: AsyncConnection, puts: Sequence[Put], version: int) -> None:
+    """All at once, as there may be 100,000 of them."""
+    known = set((await connection.execute(select(tenants.c.id))).scalars())
+    rows = {}
+    for put in puts:
+        row = row_of(put)
+        if row["tenant_id"] not in known:
+            raise EntryConflictError(f"{named(put)}: names what is not on record")
+        rows[row["id"]] = {**row, "version": version}
+    names = [{"of": identity} for identity in rows]
+    for table in (removed_devices, devices):
+        await connection.execute(delete(table).where(table.c.id == bindparam("of")), names)
+    await connection.execute(insert(devices), list(rows.values()))
 
 
 async def _put(connection: AsyncConnection, change: Put) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from sys import intern
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, RowMapping, Table
@@ -17,6 +19,8 @@ from app.store.sql import tables
 MAX_TEXT: Final = 65_536
 """Characters of one value."""
 MAX_INTEGER: Final = 2**63 - 1
+
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 Row = dict[str, Any]
 
@@ -157,7 +161,14 @@ def _device_row(entry: Device) -> Row:
 
 
 def _device(row: RowMapping) -> Device:
-    return Device(**{**row, "labels": json.loads(row["labels"])})
+    labels, profile = row["labels"], row["profile"]
+    return Device(  # there may be very many, so what they have in common is there once
+        id=row["id"],
+        tenant_id=intern(row["tenant_id"]),
+        profile=None if profile is None else intern(profile),
+        labels=NO_LABELS if labels == "{}" else json.loads(labels),
+        note=row["note"],
+    )
 
 
 MAPPED: Final[Mapping[type[Entry], Mapped]] = {

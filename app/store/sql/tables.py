@@ -118,4 +118,14 @@ devices: Final = Table(
     Column("profile", Text),
     Column("labels", Text, nullable=False),
     Column("note", Text, nullable=False),
+    # Of the directory, when the device was put: who knows an earlier one reads the later devices alone.
+    Column("version", BigInteger, nullable=False, server_default=text("0")),
+)
+Index("devices_version", devices.c.version)
+
+removed_devices: Final = Table(
+    "removed_devices",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
 )

@@ -1,0 +1,182 @@
+"""What is on record about devices: read from memory, written to the access directory."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import islice
+from typing import Final, NamedTuple
+
+from app.access.administration import Administration
+from app.access.authority import Authority, View
+from app.core.access.callers import Caller
+from app.core.access.changes import Change, Put, Remove
+from app.core.access.decide import readable
+from app.core.access.model import Device, Tenant
+from app.core.access.patterns import fits
+from app.core.access.rules import Action
+from app.core.access.snapshot import DEFAULT_TENANT
+from app.core.clock import Clock
+from app.core.errors import DeviceNotFoundError, InvalidInputError, PreconditionFailedError
+
+SCANNED: Final = 2_000
+"""How many records one page looks at."""
+ANY: Final = "*"
+
+
+class Condition(NamedTuple):
+    """What a caller takes for granted (RFC 9110, section 13): tags, or `*` for any; None where nothing is said."""
+
+    match: frozenset[str] | None = None
+    none_match: frozenset[str] | None = None
+
+    def check(self, what: str, tag: str | None) -> None:
+        """PreconditionFailedError when it does not hold; `tag` is None when nothing is on record."""
+        if self.match is not None and not _among(tag, self.match):
+            raise PreconditionFailedError(f"{what} {_is(tag)}, which If-Match does not name: read it again")
+        if self.none_match is not None and _among(tag, self.none_match):
+            raise PreconditionFailedError(f"{what} {_is(tag)}, which If-None-Match excludes")
+
+
+def _among(tag: str | None, tags: frozenset[str]) -> bool:
+    return tag is not None and (ANY in tags or tag in tags)
+
+
+def _is(tag: str | None) -> str:
+    return "is not on record" if tag is None else f'is on record as "{tag}"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be on record about a device. Without a tenant, it stays with the one that owns it."""
+
+    tenant: str | None = None
+    profile: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which devices a caller lists; `id` is a pattern. `after` is the id that the page before ended at."""
+
+    id: str = ANY
+    tenant: str | None = None
+    profile: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    limit: int = 50
+    after: str = ""
+
+    def takes(self, device: Device) -> bool:
+        """Whether it is one of them."""
+        return (
+            self.tenant in (None, device.tenant_id)
+            and self.profile in (None, device.profile)
+            and all(device.labels.get(name) == value for name, value in self.labels)
+            and fits(self.id, device.id)
+        )
+
+
+class Devices:
+    """`profile` is what a device speaks whose record does not say."""
+
+    def __init__(self, authority: Authority, administration: Administration, clock: Clock, profile: str) -> None:
+        self._authority = authority
+        self._administration = administration
+        self._clock = clock
+        self._profile = profile
+
+    def read(self, caller: Caller | None, device_id: str) -> Device:
+        """What is on record; DeviceNotFoundError also when the caller may not know of it."""
+        found = self._authority.view.snapshot.devices.get(device_id)
+        self._authority.check(caller, Action.READ, device_id, self._profile_of(found))
+        if found is None:
+            raise unknown(device_id)
+        return found
+
+    def page(self, caller: Caller | None, query: Filter) -> tuple[list[Device], str | None]:
+        """Devices that the caller may know of, in the order of their ids, and where the next page goes on.
+
+        A page looks at SCANNED records at most, so that it may be short without being the last.
+        """
+        document = self._authority.view.document
+        first = bisect_right(document.devices, query.after, key=lambda one: one.id) if query.after else 0
+        scanned = document.devices[first : first + SCANNED]
+        found = list(islice(self._readable(caller, scanned, query), query.limit))
+        if len(found) == query.limit:
+            last = found[-1].id
+        elif first + SCANNED < len(document.devices):
+            last = scanned[-1].id
+        else:
+            return found, None
+        return found, last if last != document.devices[-1].id else None
+
+    async def put(
+        self, caller: Caller | None, device_id: str, wanted: Wanted, condition: Condition
+    ) -> tuple[Device, bool]:
+        """Put it on record; whether it was not there. Another tenant may be named by who operates Homing."""
+        found: list[tuple[Device, bool]] = []
+
+        def decide(view: View) -> list[Change]:
+            known = self._changeable(caller, view, device_id, condition)
+            owner = view.snapshot.tenancy.owner(device_id)
+            tenant = wanted.tenant or owner
+            if tenant is None:
+                raise InvalidInputError("tenant", "is missing: no tenant's patterns fit this device")
+            if tenant != owner:
+                self._authority.check(caller, Action.ACCESS)  # beyond the walls of tenants
+            device = Device(
+                id=device_id, tenant_id=tenant, profile=wanted.profile, labels=dict(wanted.labels), note=wanted.note
+            )
+            found[:] = [(device, known is None)]
+            return [] if device == known else [*_default_tenant(view, tenant), Put(device)]
+
+        await self._administration.change(decide)
+        return found[0]
+
+    async def remove(self, caller: Caller | None, device_id: str, condition: Condition) -> None:
+        """Take it from the record; DeviceNotFoundError."""
+
+        def decide(view: View) -> list[Change]:
+            if self._changeable(caller, view, device_id, condition) is None:
+                raise unknown(device_id)
+            return [Remove(kind=Device, id=device_id)]
+
+        await self._administration.change(decide)
+
+    def _changeable(self, caller: Caller | None, view: View, device_id: str, condition: Condition) -> Device | None:
+        """What is on record about a device that the caller may change, and that is as they expect it."""
+        known = view.snapshot.devices.get(device_id)
+        self._authority.check(caller, Action.ACCESS, device_id, self._profile_of(known))
+        condition.check(f"device {device_id!a}", None if known is None else tag_of(known))
+        return known
+
+    def _readable(self, caller: Caller | None, devices: tuple[Device, ...], query: Filter) -> Iterator[Device]:
+        if caller is None:
+            return iter(())
+        wanted = (one for one in devices if query.takes(one))
+        now_us = int(self._clock.wall() * 1_000_000)
+        return readable(self._authority.view.snapshot, caller, wanted, self._profile, now_us)
+
+    def _profile_of(self, device: Device | None) -> str:
+        return (device.profile if device else None) or self._profile
+
+
+def tag_of(device: Device) -> str:
+    """What tells this state of a device from all others: the same on every node."""
+    said = [device.id, device.tenant_id, device.profile, sorted(device.labels.items()), device.note]
+    return blake2b(json.dumps(said).encode(), digest_size=12).hexdigest()
+
+
+def unknown(device_id: str) -> DeviceNotFoundError:
+    """The same words as for a device that the caller may not know of."""
+    return DeviceNotFoundError(f"there is no device {device_id!a} that this key may know of")
+
+
+def _default_tenant(view: View, tenant: str) -> list[Put]:
+    """The tenant of those who have set up none: a device on record must name one that is."""
+    known: tuple[Tenant, ...] = view.document.tenants
+    return [] if known or tenant != DEFAULT_TENANT.id else [Put(DEFAULT_TENANT)]

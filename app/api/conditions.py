@@ -1,0 +1,62 @@
+"""`ETag`, `If-Match` and `If-None-Match` (RFC 9110, sections 8.8.3 and 13.1)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from fastapi import Depends, Header
+from pydantic.json_schema import SkipJsonSchema
+
+from app.access.devices import ANY, Condition
+from app.core.errors import InvalidInputError
+
+_TAGS: Final = re.compile(r'\s*(?:W/)?"([!#-~]*)"\s*(?:,|$)')
+
+_ALLOWED: Final = r"^\*$|^(W/)?\"[!#-~]*\"(\s*,\s*(W/)?\"[!#-~]*\")*$"
+_Match = Annotated[
+    str | SkipJsonSchema[None],
+    Header(
+        alias="If-Match",
+        description="Only if this is what is on record: an `ETag` that was read, or `*`.",
+        json_schema_extra={"pattern": _ALLOWED},
+        examples=['"5f2c8d1e90ab"'],
+    ),
+]
+_NoneMatch = Annotated[
+    str | SkipJsonSchema[None],
+    Header(
+        alias="If-None-Match",
+        description="`*`: only if nothing is on record.",
+        json_schema_extra={"pattern": _ALLOWED},
+        examples=["*"],
+    ),
+]
+
+
+async def _condition(if_match: _Match = None, if_none_match: _NoneMatch = None) -> Condition:
+    return Condition(_tags("If-Match", if_match), _tags("If-None-Match", if_none_match))
+
+
+def _tags(header: str, value: str | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if value.strip() == ANY:
+        return frozenset({ANY})
+    found, at = [], 0
+    while at < len(value):
+        tag = _TAGS.match(value, at)
+        if tag is None:
+            raise InvalidInputError(header, 'is no list of tags; allowed: * or "…", as ETag gave it')
+        found.append(tag[1])
+        at = tag.end()
+    return frozenset(found)
+
+
+def etag(tag: str) -> tuple[bytes, bytes]:
+    """The header that names a state."""
+    return b"etag", f'"{tag}"'.encode()
+
+
+Conditional = Annotated[Condition, Depends(_condition)]
+"""What a caller takes for granted."""

@@ -1,0 +1,196 @@
+"""What is on record about devices, over HTTP."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Response as Reply
+from pydantic import AfterValidator
+from pydantic.json_schema import SkipJsonSchema
+
+from app.access.devices import ANY, Filter, Wanted, tag_of
+from app.api import problems, schemas
+from app.api.conditions import Conditional, etag
+from app.api.dependencies import NodePorts, Records, WhoAsks
+from app.api.http import BytesResponse
+from app.api.openapi import acts, header, problems_of
+from app.api.parameters import DeviceId, Limit, check_names
+from app.api.problems import BY_ERROR
+from app.core import errors
+from app.core.access.model import Device
+from app.core.access.patterns import validate_pattern
+from app.core.access.rules import Action
+from app.core.errors import InvalidInputError
+from app.core.identifiers import DEVICE_ID, validate_device_id
+
+_LABEL: Final = re.compile("([A-Za-z0-9_./-]{1,64})=(.{0,256})", re.DOTALL)
+_TAG: Final = {"ETag": header("Names this state, for `If-Match`.")}
+_NO_DIRECTORY: Final = BY_ERROR[errors.NoDirectoryError]
+_UNKNOWN: Final = BY_ERROR[errors.DeviceNotFoundError]
+_FAILED: Final = BY_ERROR[errors.PreconditionFailedError]
+_CHANGED: Final = BY_ERROR[errors.VersionConflictError]
+_FILTERS: Final = ("id", "tenant", "profile", "label", "limit", "cursor")
+
+router = APIRouter(prefix="/v1", tags=["devices"])
+
+
+def _pattern(text: str | None) -> str | None:
+    return None if text is None else validate_pattern("id", text)
+
+
+def _cursor(text: str | None) -> str | None:
+    return None if text is None else validate_device_id(text)
+
+
+async def _filter(
+    request: Request,
+    id: Annotated[  # noqa: A002 - the name of the parameter
+        str,
+        AfterValidator(_pattern),
+        Query(
+            description="Only ids that fit; `*` is any text.",
+            json_schema_extra={"pattern": "^[A-Za-z0-9_.:*-]{1,128}$"},
+            examples=["dock-*"],
+        ),
+    ] = ANY,
+    tenant: Annotated[
+        str | SkipJsonSchema[None],
+        Query(
+            description="Only those of this tenant.", json_schema_extra={"pattern": "^.{1,128}$"}, examples=["north"]
+        ),
+    ] = None,
+    profile: Annotated[
+        str | SkipJsonSchema[None],
+        Query(
+            description="Only those whose record says so.",
+            json_schema_extra={"pattern": schemas.PROFILE},
+            examples=["dji"],
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | SkipJsonSchema[None],
+        Query(
+            description="Only those with this label. Repeatable.",
+            json_schema_extra={"pattern": f"^{_LABEL.pattern}$"},
+            examples=["site=roof"],
+        ),
+    ] = None,
+    limit: Limit = 50,
+    cursor: Annotated[
+        str | SkipJsonSchema[None],
+        AfterValidator(_cursor),
+        Query(
+            description="What the page before gave.",
+            json_schema_extra=schemas.said(DEVICE_ID),
+            examples=[schemas.DEVICE_ID],
+        ),
+    ] = None,
+) -> Filter:
+    """What a caller lists."""
+    check_names(request, _FILTERS, repeatable=("label",))
+    labels = tuple([_label(one) for one in label or ()])
+    return Filter(id=id, tenant=tenant, profile=profile, labels=labels, limit=limit, after=cursor or "")
+
+
+def _label(text: str) -> tuple[str, str]:
+    found = _LABEL.fullmatch(text)
+    if found is None:
+        raise InvalidInputError("label", f"{text[:64]!a} is none; allowed: NAME=VALUE, as in site=roof")
+    return found[1], found[2]
+
+
+@router.get(
+    "/devices",
+    summary="List the devices that are on record",
+    response_model=schemas.DevicePage,
+    response_description="A page of devices.",
+    responses=problems_of(_NO_DIRECTORY, problems.INVALID, problems.UNAVAILABLE),
+    openapi_extra=acts(Action.READ),
+)
+async def list_devices(asked: Annotated[Filter, Depends(_filter)], records: Records, asker: WhoAsks) -> Reply:
+    """Those that the caller may read, in the order of their ids. A page looks at 2,000 records before it is short."""
+    found, cursor = records.page(asker.caller, asked)
+    return BytesResponse(orjson.dumps({"devices": [_shown(one) for one in found], "cursor": cursor}))
+
+
+@router.get(
+    "/devices/{device_id}",
+    summary="Read what is on record about a device",
+    response_model=schemas.Device,
+    response_description="The device.",
+    responses={
+        200: {"headers": _TAG},
+        **problems_of(_UNKNOWN, _NO_DIRECTORY, problems.INVALID, problems.UNAVAILABLE),
+    },
+    openapi_extra=acts(Action.READ),
+)
+async def read_device(device_id: DeviceId, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    return _answer(records.read(asker.caller, device_id))
+
+
+@router.put(
+    "/devices/{device_id}",
+    summary="Put a device on record",
+    response_model=schemas.Device,
+    response_description="What is on record now.",
+    responses={
+        200: {"headers": _TAG},
+        201: {"description": "It was not on record before.", "headers": _TAG, "model": schemas.Device},
+        **problems_of(
+            _UNKNOWN,
+            _NO_DIRECTORY,
+            _FAILED,
+            _CHANGED,
+            BY_ERROR[errors.EntryConflictError],
+            problems.INVALID,
+            problems.ACCESS_STORE_AWAY,
+        ),
+    },
+    openapi_extra=acts(Action.ACCESS),
+)
+async def put_device(
+    device_id: DeviceId,
+    body: schemas.DeviceBody,
+    condition: Conditional,
+    ports: NodePorts,
+    records: Records,
+    asker: WhoAsks,
+) -> Reply:
+    """All of it: what the body leaves out is not on record any more. Whose a device is, only operators may change."""
+    known = sorted(ports.if_offline())
+    if body.profile is not None and body.profile not in known:
+        raise InvalidInputError("profile", f"{body.profile!a} is unknown; allowed: {', '.join(known)}")
+    wanted = Wanted(tenant=body.tenant, profile=body.profile, labels=body.labels, note=body.note)
+    device, made = await records.put(asker.caller, device_id, wanted, condition)
+    return _answer(device, 201 if made else 200)
+
+
+@router.delete(
+    "/devices/{device_id}",
+    status_code=204,
+    summary="Take a device from the record",
+    response_description="It is not on record any more.",
+    responses=problems_of(_UNKNOWN, _NO_DIRECTORY, _FAILED, _CHANGED, problems.INVALID, problems.ACCESS_STORE_AWAY),
+    openapi_extra=acts(Action.ACCESS),
+)
+async def remove_device(device_id: DeviceId, condition: Conditional, records: Records, asker: WhoAsks) -> Reply:
+    """Commands may still be sent to it: they name its profile then."""
+    await records.remove(asker.caller, device_id, condition)
+    return Reply(status_code=204)
+
+
+def _shown(device: Device) -> dict[str, Any]:
+    return {
+        "id": device.id,
+        "tenant": device.tenant_id,
+        "profile": device.profile,
+        "labels": dict(device.labels),
+        "note": device.note,
+    }
+
+
+def _answer(device: Device, status: int = 200) -> BytesResponse:
+    return BytesResponse(orjson.dumps(_shown(device)), status=status, headers=[etag(tag_of(device))])
