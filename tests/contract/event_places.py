@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
 from app.core.eventlog.event import Database
 from app.store.eventlog import EventStore
 from app.store.memory.eventlog import MemoryEventLog
+from app.store.rocks.eventlog import RocksEventLog
 from app.system import SystemClock
 
 DATABASES = (Database("events", 4, ("thing/product/+/osd",)), Database("telemetry", 1))
@@ -42,3 +44,28 @@ class MemoryEvents:
     async def close(self) -> None:
         for log in self._opened:
             await log.close()
+
+
+class RocksEvents:
+    """A folder. `open` is the same log again, `fresh` another one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._opened: list[EventStore] = []
+        self._numbers = count(1)
+
+    async def open(self, databases: Sequence[Database] = DATABASES) -> EventStore:
+        return await self._open(self.folder / "log", databases)
+
+    async def fresh(self, databases: Sequence[Database]) -> EventStore:
+        return await self._open(self.folder / str(next(self._numbers)), databases)
+
+    async def close(self) -> None:
+        for log in self._opened:
+            await log.close()
+
+    async def _open(self, folder: Path, databases: Sequence[Database]) -> EventStore:
+        log = RocksEventLog(folder, databases, SystemClock())
+        await log.start()
+        self._opened.append(log)
+        return log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,16 @@ from app.core.eventlog.generation import GenerationState
 from app.core.eventlog.reading import Reading, Slice
 from app.core.eventlog.transaction import Condition, Transaction
 from app.store.eventlog import EventStore
-from tests.contract.event_places import EventPlace, MemoryEvents
+from tests.contract.event_places import EventPlace, MemoryEvents, RocksEvents
 from tests.waiting import PATIENCE, turns
 
 SHARD = Shard("events", 2)
-PLACES = {"memory": MemoryEvents}
+PLACES: dict[str, Callable[[Path], EventPlace]] = {"memory": MemoryEvents, "rocks": RocksEvents}
 
 
 @pytest.fixture(params=PLACES)
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventPlace]:
-    place: EventPlace = PLACES[request.param](tmp_path)
+    place = PLACES[request.param](tmp_path)
     yield place
     await place.close()
 

@@ -240,7 +240,7 @@ def test_all_engines_agree_with_the_model(stage: Stage) -> None:
     run_state_machine_as_test(
         OnStage,
         settings=settings(
-            max_examples=40,
+            max_examples=25,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -43,7 +43,7 @@ SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
-    "store": {"commands", "directory", "state", "rules"},
+    "store": {"commands", "directory", "eventlog", "state", "rules"},
     "cluster": {"cluster", "directory", "membership", "orphans", "wakeups"},
     "mqtt": {"base", "inbox"},
 }
@@ -58,6 +58,7 @@ ENGINES = {
         *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
         *("app/cli/diagnosis.py", "app/rig/rights.py"),  # what is seen of a Redis, and the rights it has to give
     ),
+    "app.store.rocks": ("app/store/rocks/*", "app/store/engine.py"),
     "app.store.sql": ("app/store/sql/*", "app/store/engine.py"),
     "app.cluster.local": ("app/cluster/engine.py",),
     "app.cluster.redis": ("app/cluster/engine.py",),
@@ -91,6 +92,7 @@ DRIVERS = {
     "pydantic_settings": ("app/settings.py",),
     "pyspark": ("app/analysis/*",),
     "redis": ("app/store/redis/*", "app/rig/chaos/*"),
+    "rocksdict": ("app/store/rocks/*",),
     "rich": (*CLI, "app/rig/bench/*", "app/simulator/*"),
     "sqlalchemy": SQL,
     "sqlite3": SQL,
@@ -235,6 +237,8 @@ def test_the_rules_allow_no_circle() -> None:
         ("app/store/engine.py", "from sqlalchemy import select"),
         ("app/store/directory.py", "import alembic.command"),
         ("app/store/redis/store.py", "import psycopg"),
+        ("app/store/redis/store.py", "import rocksdict"),
+        ("app/node.py", "from app.store.rocks.eventlog import RocksEventLog"),
         ("app/store/memory/store.py", "import aiosqlite"),
         ("app/node.py", "from app.store.sql.directory import SqlDirectory"),
         ("app/cli/access.py", "from app.store.sql import schema"),

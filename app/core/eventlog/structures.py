@@ -47,6 +47,9 @@ class Structures:
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._all))
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def __contains__(self, structure: str) -> bool:
         return structure in self._all
 

@@ -1,0 +1,1 @@
+"""RocksDB: what one process keeps by itself."""

@@ -1,0 +1,150 @@
+"""The event log of one process, in a folder: RocksDB, with one sync for all that waits for it.
+
+RocksDB checks what it reads. A generation that cannot be read is named and left out, and the others are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rocksdict import Rdict
+
+from app.core.clock import Clock
+from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
+from app.core.eventlog.event import Database, Entry, Event, Position, Shard
+from app.core.eventlog.generation import Generation, GenerationState
+from app.core.eventlog.reading import Reading, Slice
+from app.core.eventlog.transaction import Transaction
+from app.observability import Fill
+from app.store.rocks import keys
+from app.store.rocks.groups import GroupCommit
+from app.store.rocks.scanning import DamagedGenerationError, last_values, scan, value_of
+from app.store.rocks.state import Shelf
+from app.store.rocks.writing import Addition, Pen
+
+READERS: Final = 2
+
+T = TypeVar("T")
+
+
+class RocksEventLog:
+    """`flush` makes a batch durable; there is one for tests of what happens when the disk fails."""
+
+    def __init__(
+        self,
+        folder: Path,
+        databases: Sequence[Database],
+        clock: Clock,
+        flush: Callable[[Rdict], None] | None = None,
+    ) -> None:
+        self.databases: Final = tuple(databases)
+        self._folder = folder
+        self._clock = clock
+        self._flush = flush
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="event log reader")
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    async def start(self) -> None:
+        self._shelf = await asyncio.to_thread(Shelf, self._folder, self.databases)
+        self._pen = Pen(self._shelf, self._clock, self._flush)
+        self._group: GroupCommit[Addition, Position] = GroupCommit(self._pen.write)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._changed.set()
+        await self._group.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        await asyncio.to_thread(self._shelf.close)
+
+    def queues(self) -> dict[str, Fill]:
+        return {"events_writes": self._group.fill()}
+
+    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+        return await self._put(Addition(shard, entries, epoch))
+
+    async def commit(self, transaction: Transaction) -> Position:
+        return await self._put(Addition(transaction.shard, transaction.entries, conditions=transaction.conditions))
+
+    async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
+        book = self._shelf.book(shard.database)
+        until = min(reading.until, self._pen.durable[shard])
+        if until <= reading.after:
+            return Slice([], reading.after, more=False)
+        bounded = replace(reading, until=until)
+        while True:
+            cuts = [book.cuts[number] for number in sorted(book.cuts)]
+            tables = [(cut.about.number, cut.table) for cut in cuts if _may_have(cut.about, reading.after, until)]
+            try:
+                return await self._ask(partial(scan, shard, tables, book.structures, bounded, limit))
+            except DamagedGenerationError as error:
+                await self._quarantine(shard.database, error)
+
+    async def wait(self, database: str, after: Sequence[Position]) -> None:
+        shards = self._shelf.book(database).database.all_shards()
+        while True:
+            changed = self._changed
+            if self._closed:
+                raise StoreUnavailableError("the event log is closed")
+            if any(self._pen.durable[shard] > position for shard, position in zip(shards, after, strict=True)):
+                return
+            await changed.wait()
+
+    async def value(self, shard: Shard, topic: str) -> Event | None:
+        self._shelf.book(shard.database)
+        found = await self._ask(lambda: self._shelf.values.get(keys.of_shard(shard) + topic.encode()))
+        return None if found is None else value_of(shard, found)
+
+    async def values(self, shard: Shard, topic_filter: str, after: str, limit: int) -> Sequence[Event]:
+        self._shelf.book(shard.database)
+        return await self._ask(lambda: last_values(self._shelf.values, shard, topic_filter, after, limit))
+
+    async def structures(self, database: str) -> Sequence[str]:
+        return sorted(self._shelf.book(database).structures)
+
+    async def generations(self, database: str) -> Sequence[Generation]:
+        cuts = self._shelf.book(database).cuts
+        return [cuts[number].about for number in sorted(cuts)]
+
+    async def rotate(self, database: str, expected: int) -> None:
+        self._shelf.book(database)
+        await self._group.alone(lambda: self._pen.rotate(database, expected))
+
+    async def drop(self, database: str, number: int) -> None:
+        self._shelf.book(database)
+        await self._group.alone(lambda: self._pen.drop(database, number))
+
+    async def _put(self, addition: Addition) -> Position:
+        self._shelf.book(addition.shard.database)
+        position = await self._group.put(addition)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        return position
+
+    async def _quarantine(self, database: str, error: DamagedGenerationError) -> None:
+        await self._group.alone(lambda: self._pen.quarantine(database, error.number, error.reason))
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreUnavailableError("the event log is closed")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, question)
+        except HomingError:
+            raise
+        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            raise DamagedEventsError(f"the event log cannot be read: {error}") from None
+
+
+def _may_have(about: Generation, after: Position, until: Position) -> bool:
+    """Whether a generation is to be looked at for events between these positions."""
+    if about.state is GenerationState.SEALED:
+        return about.count > 0 and about.last > after and about.first <= until
+    return about.state is GenerationState.CURRENT

@@ -1,0 +1,81 @@
+r"""Every key in the RocksDB of the event log. Numbers are big-endian, so that keys lie in the order of what they name.
+
+| column family | key | value |
+|---|---|---|
+| `default` | `d` database | number of shards |
+| | `h` shard | its last position and epoch |
+| | `s` database `\0` structure | empty |
+| | `g` database `\0` generation | JSON: state, first, last, count, size, note |
+| `values` | shard, topic | position, record: the last value of the topic |
+| `{database}:{generation}` | `d` number of shard, stream, position | record |
+| | `i` number of shard, stream, level, hash of its value, position | empty: for levels that vary |
+
+A shard is written `database \0 number`. A record is that of app/core/eventlog/record.py.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct
+from typing import Final
+
+from app.core.eventlog.event import Position, Shard
+
+VALUES: Final = "values"
+HEAD: Final = Struct(">QQ")
+PLACE: Final = Struct(">Q")
+
+
+def family(database: str, generation: int) -> str:
+    """The column family of a generation."""
+    return f"{database}:{generation:08d}"
+
+
+def of_database(database: str) -> bytes:
+    """How many shards it has."""
+    return b"d" + database.encode()
+
+
+def of_head(shard: Shard) -> bytes:
+    """Where a shard ends."""
+    return b"h" + of_shard(shard)
+
+
+def of_shard(shard: Shard) -> bytes:
+    """What all keys of a shard begin with in the family of last values."""
+    return b"%s\0%c" % (shard.database.encode(), shard.number)
+
+
+def of_structure(database: str, structure: str) -> bytes:
+    """That a structure is known."""
+    return b"s%s\0%s" % (database.encode(), structure.encode())
+
+
+def of_generation(database: str, number: int) -> bytes:
+    """The catalogue's entry of a generation."""
+    return b"g%s\0%s" % (database.encode(), number.to_bytes(4))
+
+
+def of_stream(shard: int, stream: bytes) -> bytes:
+    """What all events of a stream begin with."""
+    return b"d%c%s" % (shard, stream)
+
+
+def of_level(shard: int, stream: bytes, level: int, value: str) -> bytes:
+    """What all index keys begin with of a value in a level that varies."""
+    return b"i%c%s%c%s" % (shard, stream, level, _hash(value))
+
+
+def placed(prefix: bytes, position: Position) -> bytes:
+    """The key with this prefix at this position."""
+    return prefix + PLACE.pack(position)
+
+
+def place_of(key: bytes) -> Position:
+    """The position at the end of a key."""
+    position: int = PLACE.unpack_from(key, len(key) - PLACE.size)[0]
+    return position
+
+
+def _hash(value: str) -> bytes:
+    return blake2b(value.encode(), digest_size=4).digest()

@@ -1,0 +1,165 @@
+"""What the RocksDB of the event log says of itself, in memory: heads, structures, generations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+from rocksdict import ColumnFamily, DBCompressionType, Options, Rdict
+
+from app.core.errors import ConfigurationError, DatabaseNotFoundError
+from app.core.eventlog.event import Database, Position
+from app.core.eventlog.generation import Generation, GenerationState
+from app.core.eventlog.structures import Structures
+from app.store.rocks import keys
+from app.store.rocks.rows import keys_from
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MEMTABLE_BYTES: Final = 16 * 1024 * 1024
+WAL_BYTES: Final = 128 * 1024 * 1024
+"""When the log in front of the tables is larger, the oldest tables in memory are written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a shard ends: its last position, and the latest epoch that somebody appended with."""
+
+    position: Position = 0
+    epoch: int = 0
+
+
+@dataclass(slots=True)
+class Cut:
+    """A generation, and where it lies."""
+
+    about: Generation
+    table: Rdict
+    handle: ColumnFamily
+
+
+@dataclass(slots=True)
+class Book:
+    """All there is of one database."""
+
+    database: Database
+    structures: Structures
+    heads: list[Head]
+    cuts: dict[int, Cut] = field(default_factory=dict)
+    unsaved: set[str] = field(default_factory=set)
+    """Structures that were learned and are in no batch yet."""
+
+    @property
+    def current(self) -> Cut:
+        """The generation that is appended to."""
+        return self.cuts[max(self.cuts)]
+
+
+def options() -> Options:
+    """How tables are written."""
+    made = Options(raw_mode=True)
+    made.create_if_missing(True)
+    made.create_missing_column_families(True)
+    made.set_compression_type(DBCompressionType.zstd())
+    made.set_write_buffer_size(MEMTABLE_BYTES)
+    made.set_max_total_wal_size(WAL_BYTES)
+    made.set_keep_log_file_num(2)
+    return made
+
+
+class Shelf:
+    """The open RocksDB with the books of all databases. ConfigurationError when it cannot be opened."""
+
+    def __init__(self, folder: Path, databases: Sequence[Database]) -> None:
+        self.database = _open(folder)
+        self.values = self.database.get_column_family(keys.VALUES)
+        self.values_handle = self.database.get_column_family_handle(keys.VALUES)
+        self.books: Final = {one.name: self._book(one) for one in databases}
+
+    def book(self, name: str) -> Book:
+        """The book of a database; DatabaseNotFoundError."""
+        book = self.books.get(name)
+        if book is None:
+            raise DatabaseNotFoundError(f"there is no database {name[:64]!a}; there are {', '.join(self.books)}")
+        return book
+
+    def reload(self) -> None:
+        """Read again what a write that failed may have left undone."""
+        for book in self.books.values():
+            book.heads[:] = self._heads(book.database)
+            for cut in book.cuts.values():
+                cut.about = self._generation(book.database.name, cut.about.number)
+
+    def begin(self, book: Book, number: int) -> Cut:
+        """A generation with its table, which may be there already."""
+        name = keys.family(book.database.name, number)
+        try:
+            table = self.database.get_column_family(name)
+        except Exception:  # noqa: BLE001 - rocksdict has no error of its own
+            table = self.database.create_column_family(name, options())
+        cut = Cut(self._generation(book.database.name, number), table, self.database.get_column_family_handle(name))
+        book.cuts[number] = cut
+        return cut
+
+    def close(self) -> None:
+        """Let go of the files; nothing may use it any more."""
+        for book in self.books.values():
+            for cut in book.cuts.values():
+                cut.table.close()
+            book.cuts.clear()
+        self.values.close()
+        self.database.close()
+        # RocksDB lets go of its lock when nobody has a handle any more.
+        del self.values_handle, self.values, self.database
+
+    def _book(self, database: Database) -> Book:
+        self._check_shards(database)
+        known = [key.partition(b"\0")[2].decode() for key in self._keys(keys.of_structure(database.name, ""))]
+        book = Book(database, Structures([*database.taught, *known]), self._heads(database))
+        book.unsaved = set(book.structures) - set(known)
+        numbers = [int.from_bytes(key[-4:]) for key in self._keys(keys.of_generation(database.name, 0)[:-4])]
+        for number in numbers or [1]:
+            self.begin(book, number)
+        return book
+
+    def _check_shards(self, database: Database) -> None:
+        there = self.database.get(keys.of_database(database.name))
+        if there is None:
+            self.database[keys.of_database(database.name)] = b"%d" % database.shards
+        elif int(there) != database.shards:
+            raise ConfigurationError(
+                f"the database {database.name!a} of events has {int(there)} shards, which cannot be changed; "
+                f"asked for are {database.shards}"
+            )
+
+    def _heads(self, database: Database) -> list[Head]:
+        found = (self.database.get(keys.of_head(shard)) for shard in database.all_shards())
+        return [Head() if one is None else Head(*keys.HEAD.unpack(one)) for one in found]
+
+    def _generation(self, database: str, number: int) -> Generation:
+        found = self.database.get(keys.of_generation(database, number))
+        if found is None:
+            return Generation(number, GenerationState.CURRENT)
+        facts = json.loads(found)
+        return Generation(**(facts | {"state": GenerationState(facts["state"])}))
+
+    def _keys(self, prefix: bytes) -> list[bytes]:
+        return list(takewhile(lambda key: key.startswith(prefix), keys_from(self.database, prefix)))
+
+
+def written(about: Generation) -> bytes:
+    """The catalogue's entry of a generation."""
+    return json.dumps(asdict(about)).encode()
+
+
+def _open(folder: Path) -> Rdict:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        families = Rdict.list_cf(str(folder), options()) if (folder / "CURRENT").exists() else []
+        return Rdict(str(folder), options(), dict.fromkeys({keys.VALUES, *families} - {"default"}, options()))
+    except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+        raise ConfigurationError(f"HOMING_EVENTS_URL: the event log cannot be opened: {error}") from None

@@ -1,0 +1,197 @@
+"""What is written in the thread of the RocksDB: jobs become one batch, which is synced once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+from rocksdict import Rdict, WriteBatch
+
+from app.core.clock import Clock
+from app.core.errors import FencedError, HomingError, PreconditionError, StoreUnavailableError
+from app.core.eventlog.event import Entry, Position, Shard, size_of
+from app.core.eventlog.generation import GenerationState
+from app.core.eventlog.record import pack_entry
+from app.core.eventlog.structures import stream_id
+from app.core.eventlog.transaction import Condition
+from app.store.rocks import keys
+from app.store.rocks.state import Book, Cut, Head, Shelf, written
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What somebody wants to append."""
+
+    shard: Shard
+    entries: Sequence[Entry]
+    epoch: int | None = None
+    conditions: Sequence[Condition] = ()
+
+
+class _Batch:
+    """What one batch changes, so that its later jobs see what the earlier ones do."""
+
+    def __init__(self) -> None:
+        self.rows: Final = WriteBatch(raw_mode=True)
+        self.values: Final[dict[bytes, Position | None]] = {}
+        self.books: Final[dict[str, Book]] = {}
+        self.shards: Final[set[Shard]] = set()
+
+
+class Pen:
+    """Used by one thread only, but for `durable`, which is replaced as a whole."""
+
+    def __init__(self, shelf: Shelf, clock: Clock, flush: Callable[[Rdict], None] | None = None) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._flush = flush or _sync
+        self.durable: dict[Shard, Position] = {
+            shard: head.position
+            for book in shelf.books.values()
+            for shard, head in zip(book.database.all_shards(), book.heads, strict=True)
+        }
+        """What readers may see of each shard."""
+
+    def write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
+        """All of them in one batch; for each one its last position, or why it is not written."""
+        batch = _Batch()
+        results: list[Position | Exception] = []
+        for one in additions:
+            try:
+                results.append(self._add(batch, one))
+            except HomingError as error:
+                results.append(error)
+        if batch.shards:
+            self._save(batch)
+        return results
+
+    def rotate(self, database: str, expected: int) -> None:
+        """Begin a new generation, if this one is current."""
+        book = self._shelf.book(database)
+        old = book.current
+        if old.about.number != expected:
+            return
+        batch = _Batch()
+        new = self._shelf.begin(book, expected + 1)
+        if old.about.state is GenerationState.CURRENT:
+            old.about = replace(old.about, state=GenerationState.SEALED)
+        for cut in (old, new):
+            batch.rows.put(keys.of_generation(database, cut.about.number), written(cut.about))
+        self._commit(batch)
+        old.table.flush(wait=False)
+
+    def drop(self, database: str, number: int) -> None:
+        """Forget a generation that is not current. The catalogue says so first: a table without entry is nobody's."""
+        book = self._shelf.book(database)
+        if number not in book.cuts or number == book.current.about.number:
+            return
+        batch = _Batch()
+        batch.rows.delete(keys.of_generation(database, number))
+        self._commit(batch)
+        del book.cuts[number]
+        self._shelf.database.drop_column_family(keys.family(database, number))
+
+    def quarantine(self, database: str, number: int, note: str) -> None:
+        """Leave a generation out from now on; when it is the current one, another one begins."""
+        book = self._shelf.book(database)
+        cut = book.cuts.get(number)
+        if cut is None or cut.about.state is GenerationState.DAMAGED:
+            return
+        _log.error("events_damaged", database=database, generation=number, reason=note)
+        cut.about = replace(cut.about, state=GenerationState.DAMAGED, note=note[:500])
+        batch = _Batch()
+        batch.rows.put(keys.of_generation(database, number), written(cut.about))
+        self._commit(batch)
+        self.rotate(database, number)
+
+    def _add(self, batch: _Batch, one: Addition) -> Position:
+        book = self._shelf.book(one.shard.database)
+        head = book.heads[one.shard.number]
+        if one.epoch is not None and one.epoch < head.epoch:
+            raise FencedError(f"epoch {head.epoch} writes to shard {one.shard}, and this is {one.epoch}")
+        for condition in one.conditions:
+            found = self._position_of(batch, one.shard, condition.topic)
+            if found != condition.position:
+                raise PreconditionError(condition.topic, condition.position, found)
+        position = max(head.position, round(self._clock.wall() * 1_000_000) - 1)
+        cut = book.current
+        first, size = position + 1, 0
+        for entry in one.entries:
+            position += 1
+            self._put(batch, book, cut, Shard(*one.shard), entry, position)
+            size += size_of(entry)
+        book.heads[one.shard.number] = Head(position, head.epoch if one.epoch is None else one.epoch)
+        about = cut.about
+        cut.about = replace(
+            about,
+            first=min(about.first or first, first),
+            last=max(about.last, position),
+            count=about.count + len(one.entries),
+            size=about.size + size,
+        )
+        batch.shards.add(one.shard)
+        batch.books[one.shard.database] = book
+        return position
+
+    def _put(self, batch: _Batch, book: Book, cut: Cut, shard: Shard, entry: Entry, position: Position) -> None:
+        rows, structures = batch.rows, book.structures
+        known = len(structures)
+        structure = structures.of(entry.topic)
+        if len(structures) > known:
+            book.unsaved.add(structure)
+        stream, record = stream_id(structure), pack_entry(entry)
+        rows.put(keys.placed(keys.of_stream(shard.number, stream), position), record, cut.handle)
+        varying = structures.varying(structure)
+        if varying:
+            levels = entry.topic.split("/")
+            for level in varying:
+                prefix = keys.of_level(shard.number, stream, level, levels[level])
+                rows.put(keys.placed(prefix, position), b"", cut.handle)
+        key = keys.of_shard(shard) + entry.topic.encode()
+        if entry.value:
+            rows.put(key, keys.PLACE.pack(position) + record, self._shelf.values_handle)
+            batch.values[key] = position
+        else:
+            rows.delete(key, self._shelf.values_handle)
+            batch.values[key] = None
+
+    def _position_of(self, batch: _Batch, shard: Shard, topic: str) -> Position | None:
+        key = keys.of_shard(shard) + topic.encode()
+        if key in batch.values:
+            return batch.values[key]
+        found = self._shelf.values.get(key)
+        position: Position | None = None if found is None else keys.PLACE.unpack_from(found)[0]
+        return position
+
+    def _save(self, batch: _Batch) -> None:
+        for name, book in batch.books.items():
+            about = book.current.about
+            batch.rows.put(keys.of_generation(name, about.number), written(about))
+            for structure in book.unsaved:
+                batch.rows.put(keys.of_structure(name, structure), b"")
+        for shard in batch.shards:
+            head = self._shelf.book(shard.database).heads[shard.number]
+            batch.rows.put(keys.of_head(shard), keys.HEAD.pack(head.position, head.epoch))
+        self._commit(batch)
+        for book in batch.books.values():
+            book.unsaved.clear()
+        self.durable = self.durable | {
+            shard: self._shelf.book(shard.database).heads[shard.number].position for shard in batch.shards
+        }
+
+    def _commit(self, batch: _Batch) -> None:
+        """Durable when it returns. `write` with sync would hold the GIL while the disk works; `flush_wal` does not."""
+        try:
+            self._shelf.database.write(batch.rows)
+            self._flush(self._shelf.database)
+        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            self._shelf.reload()
+            raise StoreUnavailableError(f"the event log cannot be written to: {error}") from None
+
+
+def _sync(database: Rdict) -> None:
+    database.flush_wal(True)

@@ -1,0 +1,187 @@
+"""What a RocksDB event log keeps when its process is killed, its disk fails, or what it wrote is damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from rocksdict import Rdict
+from structlog.testing import capture_logs
+
+from app.core.errors import ConfigurationError, PreconditionError, StoreUnavailableError
+from app.core.eventlog.event import Database, Entry, Shard
+from app.core.eventlog.generation import GenerationState
+from app.core.eventlog.reading import Reading
+from app.core.eventlog.transaction import Condition, Transaction
+from app.store.rocks.eventlog import RocksEventLog
+from app.system import SystemClock
+from tests.waiting import PATIENCE
+
+KILLS = 4
+DATABASE = Database("events", 2)
+SHARD = Shard("events", 0)
+WRITER = Path(__file__).with_name("writes_on.py")
+
+
+@asynccontextmanager
+async def opened(folder: Path, database: Database = DATABASE) -> AsyncIterator[RocksEventLog]:
+    log = RocksEventLog(folder, [database], SystemClock())
+    await log.start()
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+async def numbers(log: RocksEventLog, shard: int, topic_filter: str = "#") -> list[int]:
+    found: list[int] = []
+    after, more = 0, True
+    while more:
+        part = await log.read(Shard("events", shard), Reading(topic_filter, after), 5000)
+        found += [int(event.entry.value) for event in part.events]
+        after, more = part.position, part.more
+    return found
+
+
+def write_and_kill(folder: Path, begins: list[int], lines: int) -> list[int]:
+    """What is acknowledged of each shard when a writer is killed after so many acknowledgements."""
+    acknowledged = list(begins)
+    command = [sys.executable, str(WRITER), str(folder), *map(str, begins)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd(), env={"PYTHONPATH": str(Path.cwd())}
+    ) as writer:
+        assert writer.stdout is not None
+        for _ in range(lines):
+            shard, number = writer.stdout.readline().split()
+            acknowledged[int(shard)] = int(number)
+        writer.send_signal(signal.SIGKILL)
+        for line in writer.stdout:
+            if line.endswith("\n"):
+                shard, number = line.split()
+                acknowledged[int(shard)] = int(number)
+    return acknowledged
+
+
+async def test_what_was_acknowledged_before_a_kill_is_there_in_order(tmp_path: Path) -> None:
+    begins = [0, 0]
+    for kill in range(KILLS):
+        acknowledged = await asyncio.to_thread(write_and_kill, tmp_path, begins, 40 + 30 * kill)
+        async with opened(tmp_path) as log:
+            for shard in (0, 1):
+                found = await numbers(log, shard)
+                assert found == list(range(len(found))), "in order, without gap and without repetition"
+                assert len(found) >= acknowledged[shard]
+                of_one_topic = await numbers(log, shard, "site/3/up")
+                assert of_one_topic == [number for number in found if number % 7 == 3]
+                begins[shard] = len(found)
+            (about,) = await log.generations("events")
+            assert about.count == sum(begins)
+
+
+async def test_a_disk_that_fails_acknowledges_nothing_and_may_come_back(tmp_path: Path) -> None:
+    failing = False
+
+    def flush(database: Rdict) -> None:
+        if failing:
+            raise OSError(28, "No space left on device")
+        database.flush_wal(True)
+
+    log = RocksEventLog(tmp_path, [DATABASE], SystemClock(), flush)
+    await log.start()
+    await log.append(SHARD, [Entry("a/b", b"1")])
+    failing = True
+    for number in range(12):  # new structures, too
+        with pytest.raises(StoreUnavailableError, match="No space left on device"):
+            await log.append(SHARD, [Entry(f"c/{number}", b"2")])
+    assert (await log.read(SHARD, Reading(), 10)).events == [] or await numbers(log, 0) == [1]
+    failing = False
+    await log.append(SHARD, [Entry("c/12", b"3")])
+    found = await numbers(log, 0)
+    assert (found[0], found[-1]) == (1, 3)
+    await log.close()
+    async with opened(tmp_path) as again:
+        assert await numbers(again, 0) == found
+        assert (await numbers(again, 0, "c/12")) == [3]
+
+
+async def test_a_damaged_generation_is_named_and_left_out_and_the_others_are_served(tmp_path: Path) -> None:
+    async with opened(tmp_path) as log:
+        for generation in (1, 2, 3):
+            await log.append(SHARD, [Entry("a/b", b"%d" % generation) for _ in range(200 + generation)])
+            await log.rotate("events", generation)
+    async with opened(tmp_path) as log:
+        tables = {one["num_entries"]: one["name"] for one in log._shelf.database.live_files()}
+    table = tmp_path / tables[202].lstrip("/")
+    data = bytearray(table.read_bytes())
+    data[100:400] = b"\xff" * 300
+    table.write_bytes(data)
+    with capture_logs() as logs:
+        async with opened(tmp_path) as log:
+            assert sorted(set(await numbers(log, 0))) == [1, 3]
+            states = {one.number: one.state for one in await log.generations("events")}
+            assert states[2] is GenerationState.DAMAGED
+            await log.append(SHARD, [Entry("a/b", b"4")])
+    (line,) = [one for one in logs if one["event"] == "events_damaged"]
+    assert (line["generation"], line["database"]) == (2, "events")
+    assert table.name in line["reason"]
+    async with opened(tmp_path) as log:
+        assert sorted(set(await numbers(log, 0))) == [1, 3, 4]
+        (damaged,) = [one for one in await log.generations("events") if one.state is GenerationState.DAMAGED]
+        assert "orruption" in damaged.note
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path) as log:
+        for number in range(30):
+            await log.append(SHARD, [Entry(f"site/{number}/up", b"%d" % number)], epoch=4)
+        await log.rotate("events", 1)
+        last = await log.append(SHARD, [Entry("x", b"99")])
+        structures = await log.structures("events")
+    async with opened(tmp_path) as log:
+        assert await numbers(log, 0) == [*range(30), 99]
+        assert await numbers(log, 0, "site/17/up") == [17]
+        assert await log.structures("events") == structures
+        assert [one.count for one in await log.generations("events")] == [30, 1]
+        with pytest.raises(PreconditionError):
+            await log.commit(Transaction(SHARD, (Condition("x", last - 1),), (Entry("x", b"1"),)))
+        assert await log.append(SHARD, [Entry("x", b"100")]) > last
+
+
+async def test_the_number_of_shards_is_for_ever(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        pass
+    with pytest.raises(ConfigurationError, match="'events' of events has 2 shards, which cannot be changed"):
+        async with opened(tmp_path, Database("events", 3)):
+            pass
+
+
+async def test_two_processes_cannot_have_one_log(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        with pytest.raises(ConfigurationError, match=r"HOMING_EVENTS_URL: the event log cannot be opened: .*LOCK"):
+            async with opened(tmp_path):
+                pass
+
+
+async def test_one_sync_serves_all_who_wait_for_it(tmp_path: Path) -> None:
+    syncs = 0
+
+    def flush(database: Rdict) -> None:
+        nonlocal syncs
+        syncs += 1
+        database.flush_wal(True)
+
+    log = RocksEventLog(tmp_path, [DATABASE], SystemClock(), flush)
+    await log.start()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(log.append(Shard("events", n % 2), [Entry("a", b"%d" % n)]) for n in range(200)))
+    assert sorted(await numbers(log, 0) + await numbers(log, 1)) == list(range(200))
+    assert syncs < 20
+    await log.close()
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        await log.append(SHARD, [Entry("a", b"1")])
