@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 
@@ -13,6 +13,7 @@ from app.access.administration import Administration
 from app.access.authority import Authority, Everybody
 from app.access.bootstrap import prepare
 from app.access.devices import Devices
+from app.access.logins import Logins
 from app.api.application import Application
 from app.api.ports import Ports
 from app.cluster.engine import open_cluster
@@ -31,7 +32,10 @@ from app.services import Service, Services
 from app.settings import AccessSettings, Settings
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory, open_engine
-from app.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key
+from app.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key, random_bytes
+
+if TYPE_CHECKING:
+    from app.access.passwords import Passwords
 
 
 def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[BaseException], None]) -> Adapters:
@@ -92,10 +96,10 @@ class Homing:
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
         self.parts: Final = compose(settings, adapters)
-        authority = None if adapters.directory is None else self._authority(settings, adapters, adapters.directory)
-        self._services: Final = Services([*self.parts.services, *_services_of(authority)], on_failure)
+        guard = None if adapters.directory is None else self._guard(settings, adapters, adapters.directory)
+        self._services: Final = Services([*self.parts.services, *_services_of(guard)], on_failure)
         self.node: Final = Node(self.parts.membership, self._services)
-        ports = self._ports(outside or {}, settings, adapters, authority)
+        ports = self._ports(outside or {}, guard)
         self.application: Final = Application(ports, settings, self._lifespan)
         self._on_failure = on_failure
         self._drain_delay = settings.cluster.drain_delay
@@ -116,8 +120,9 @@ class Homing:
             self._on_failure(error)
             raise
 
-    def _authority(self, settings: Settings, adapters: Adapters, directory: AccessDirectory) -> Authority:
-        return Authority(
+    def _guard(self, settings: Settings, adapters: Adapters, directory: AccessDirectory) -> _Guard:
+        clock = adapters.clock
+        authority = Authority(
             directory,
             adapters.clock,
             prepare=_preparation(settings, directory, adapters.clock),
@@ -126,30 +131,27 @@ class Homing:
             nodes=lambda: len(self.parts.membership.cluster.leased or ()),
             changed=self._recheck,
         )
+        administration = Administration(directory, authority)
+        return _Guard(
+            authority,
+            Devices(authority, administration, clock, settings.profile),
+            Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters),
+        )
 
     def _recheck(self) -> None:
         self.application.parking.recheck()
 
-    def _ports(
-        self,
-        outside: Mapping[str, Callable[[], Fill]],
-        settings: Settings,
-        adapters: Adapters,
-        authority: Authority | None,
-    ) -> Ports:
+    def _ports(self, outside: Mapping[str, Callable[[], Fill]], guard: _Guard | None) -> Ports:
         parts = self.parts
-        devices = None
-        if authority is not None and adapters.directory is not None:
-            administration = Administration(adapters.directory, authority)
-            devices = Devices(authority, administration, adapters.clock, settings.profile)
 
         def queues() -> dict[str, Fill]:
             return {**self._services.queues(), **{name: fill() for name, fill in outside.items()}}
 
         return Ports(
             member=self.node,
-            access=authority or Everybody(),
-            devices=devices,
+            access=Everybody() if guard is None else guard.authority,
+            devices=None if guard is None else guard.devices,
+            logins=None if guard is None else guard.logins,
             nodes=parts.membership.cluster.nodes,
             invoker=parts.invoker,
             store=parts.membership.store,
@@ -172,10 +174,29 @@ class Homing:
         )
 
 
-def _services_of(authority: Authority | None) -> list[Service]:
-    if authority is None:
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """What a node with an access directory has besides."""
+
+    authority: Authority
+    devices: Devices
+    logins: Logins
+
+
+def _services_of(guard: _Guard | None) -> list[Service]:
+    if guard is None:
         return []
-    return [Service("access", authority.run, close=authority.close, check=lambda: authority.health)]
+    authority = guard.authority
+    return [
+        Service("access", authority.run, close=authority.close, check=lambda: authority.health),
+        Service("logins", close=guard.logins.close),
+    ]
+
+
+def _passwords() -> Passwords:
+    from app.access.passwords import Passwords  # noqa: PLC0415 - its library is an extra
+
+    return Passwords()
 
 
 def _preparation(settings: Settings, directory: AccessDirectory, clock: Clock) -> Callable[[], Awaitable[None]]:

@@ -107,6 +107,10 @@ _COUNTED: Final = (
         {"http.opened": ""},
     ),
     (
+        Family("homing_logins", "counter", "Attempts to log in with a password, and logouts", ("result",)),
+        {f"login.{result}": result for result in ("accepted", "refused", "limited", "ended")},
+    ),
+    (
         Family("homing_commands_joined", "counter", "Calls that joined a command by its idempotency key"),
         {"command.joined": ""},
     ),

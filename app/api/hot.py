@@ -7,7 +7,6 @@ Of what a node does for a loaded command, the layers of the framework would take
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -17,10 +16,11 @@ from starlette.types import Receive, Scope, Send
 from app.api import problems
 from app.api.command_body import CommandBody
 from app.api.http import BytesResponse, Serve, headers_of, read_body
+from app.api.media_types import media_type_refusal
 from app.api.parking import DismissedError, Parking
 from app.api.ports import Ports
 from app.api.preferences import Preference, read_preference
-from app.api.problems import ProblemType, problem
+from app.api.problems import ProblemType
 from app.api.representation import command_json, json_or_none
 from app.commands.invoker import error_of, unsent_code
 from app.core.access.rules import Action
@@ -80,7 +80,7 @@ class HotRoute:
         headers = headers_of(scope)
         caller = self._access.caller(headers.get(b"authorization"))
         validate_device_id(device_id)
-        refusal = _media_type_refusal(headers)
+        refusal = media_type_refusal(headers)
         if refusal is not None:
             return refusal
         preference = read_preference(headers.get(b"prefer"))
@@ -105,30 +105,6 @@ class HotRoute:
             return _accepted(scope, command, preference, extra)
         detail = f"command {command.id} is past its deadline and the store did not say what became of it; read it later"
         return problems.of_command(problems.NO_OUTCOME, detail, command, extra, root=scope.get("root_path", ""))
-
-
-def _media_type_refusal(headers: Mapping[bytes, bytes]) -> BytesResponse | None:
-    """The problem with a body that is not announced as JSON.
-
-    A page in a browser can send other types to any host without asking first, so only `application/json` counts there;
-    a client that names no type must be something else than a browser, which names its `Origin`.
-    """
-    given = headers.get(b"content-type")
-    if given is None:
-        if b"origin" not in headers:
-            return None
-        return problem(problems.NOT_JSON, "a browser must send Content-Type: application/json", _ACCEPT)
-    media_type = given.partition(b";")[0].strip().lower()
-    if media_type == b"application/json" or (media_type.startswith(b"application/") and media_type.endswith(b"+json")):
-        return None
-    shown = ascii(media_type[:64].decode("latin-1"))
-    return problem(
-        problems.NOT_JSON, f"{shown} is not JSON; allowed: {_ALLOWED}; add -H 'Content-Type: application/json'", _ACCEPT
-    )
-
-
-_ALLOWED: Final = "application/json, application/*+json"
-_ACCEPT: Final = [(b"accept", _ALLOWED.encode())]
 
 
 def _outcome(scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]) -> BytesResponse:

@@ -14,9 +14,9 @@ from app.core.access.rules import Action
 
 Described = dict[str, Any]
 
-FOR_ALL: Final = frozenset({"GET /v1/me"})
+FOR_ALL: Final = frozenset({"DELETE /v1/login", "GET /v1/me"})
 """Operations that everybody may call who is known."""
-PUBLIC: Final = frozenset({"GET /", "GET /healthz", "GET /readyz"})
+PUBLIC: Final = frozenset({"GET /", "GET /healthz", "GET /readyz", "POST /v1/login"})
 """Operations that anybody may call."""
 SECURITY: Final = {
     "key": {"type": "http", "scheme": "bearer", "description": "An API key. A node that is open asks for none."}

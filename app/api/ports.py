@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from app.access.authority import Access
 from app.access.devices import Devices
+from app.access.logins import Logins
 from app.cluster.directory import NodeInfo
 from app.commands.invoker import Invoker
 from app.core.command import IfOffline
@@ -47,6 +48,8 @@ class Ports:
     """Who may do what."""
     devices: Devices | None
     """What is on record about devices; None without an access directory."""
+    logins: Logins | None
+    """Where people log in; None where nobody is asked."""
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
     """The live nodes of the cluster; StoreUnavailableError."""
     invoker: Invoker

@@ -65,6 +65,7 @@ NOT_SENT: Final = ProblemType("not-sent", "The command was not sent", 503, retry
 NO_OUTCOME: Final = ProblemType("outcome-unknown", "The outcome could not be learned in time", 503, retry_after=1)
 NOT_READY: Final = ProblemType("not-ready", "This node cannot serve now", 503, retry_after=1)
 NOT_LISTENING: Final = ProblemType("device-not-listening", "Nobody is subscribed to the device's command topic", 409)
+NOTHING_TO_LOG_IN_TO: Final = ProblemType("nothing-to-log-in-to", "This node asks nobody who they are", 409)
 TIMED_OUT: Final = ProblemType("timed-out", "No answer came before the deadline", 504)
 UNAVAILABLE: Final = ProblemType("unavailable", "Something this node needs is away", 503, retry_after=1)
 ACCESS_STORE_AWAY: Final = ProblemType("access-store-away", "The access directory is away", 503, retry_after=1)

@@ -359,6 +359,43 @@ class Me(_Model):
     )
 
 
+class LoginBody(_Model):
+    """Who logs in."""
+
+    name: Annotated[str, Field(description="The person's name, or id.", min_length=1, max_length=256)]
+    password: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra={"format": "password"})]
+    tenant: Annotated[
+        str | None,
+        Field(description="Where the name belongs; none for those of who operates Homing.", max_length=256),
+    ] = None
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ann", "password": "correct horse battery"}]})
+
+
+class Login(_Model):
+    """A key for a person who has logged in."""
+
+    key: Annotated[str, Field(description="What to send as `Authorization: Bearer`. It is shown once.")]
+    id: Annotated[str, Field(description="The public id of the key, as lists show it.")]
+    principal: str
+    tenant: Annotated[str | None, Field(description="null: who operates Homing itself.")]
+    expires_at: Instant
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "key": f"homing_2F7QW9ZD_{'x' * 43}_{'x' * 6}",
+                    "id": "2F7QW9ZD",
+                    "principal": "ann",
+                    "tenant": None,
+                    "expires_at": "2026-06-01T20:00:00.000Z",
+                }
+            ]
+        }
+    )
+
+
 class Index(_Model):
     """What this is, and where everything is."""
 
@@ -410,7 +447,8 @@ class Problem(BaseModel):
 def unseen() -> Mapping[str, Any]:
     """The schemas, by name, of the models that FastAPI sees in no route, as it neither reads nor sends them."""
     _, schema = models_json_schema(
-        [(CommandBody, "validation"), (Problem, "validation")], ref_template="#/components/schemas/{model}"
+        [(CommandBody, "validation"), (LoginBody, "validation"), (Problem, "validation")],
+        ref_template="#/components/schemas/{model}",
     )
     definitions: Mapping[str, Any] = schema["$defs"]
     return definitions

@@ -7,7 +7,7 @@ from hmac import compare_digest
 
 from app.core.access.callers import EVER, GROUP, Caller, Refusal, Standing
 from app.core.access.keys import KeyFault, parse_key
-from app.core.access.model import Credential, Principal
+from app.core.access.model import Credential, Principal, Scheme
 from app.core.access.snapshot import Snapshot
 
 
@@ -57,9 +57,16 @@ def stand(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
         return Refusal.UNKNOWN
     if principal.disabled_us is not None:
         return Refusal.DISABLED
-    if caller.credential_id is None and caller.issued_us < principal.not_before_us:
+    if _begun_us(caller, credential) < principal.not_before_us:
         return Refusal.REVOKED
     return _standing(snapshot, caller, principal, credential)
+
+
+def _begun_us(caller: Caller, credential: Credential | None) -> int:
+    """When the caller has logged in; EVER for an API key, which is no login."""
+    if credential is None or credential.scheme is Scheme.OIDC:
+        return caller.issued_us
+    return credential.created_us if credential.scheme is Scheme.LOGIN else EVER
 
 
 def _standing(

@@ -18,6 +18,8 @@ class Scheme(StrEnum):
     """Of a credential."""
 
     KEY = "key"
+    LOGIN = "login"
+    """A key that was given for a password. It ends with the password, and after half a day."""
     OIDC = "oidc"
 
 
@@ -44,7 +46,7 @@ class Principal:
     """argon2id, in PHC string format; only people have one."""
     disabled_us: int | None = None
     not_before_us: int = 0
-    """Tokens that were issued before are not accepted any more."""
+    """Tokens that were issued before are not accepted any more, nor keys that were given for a password."""
     created_us: int = 0
 
 

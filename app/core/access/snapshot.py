@@ -139,7 +139,7 @@ def _principals(principals: Iterable[Principal]) -> Mapping[str, Principal]:
 
 
 def _keys(credentials: Iterable[Credential]) -> Mapping[bytes, str]:
-    keys = [one for one in credentials if one.scheme is Scheme.KEY]
+    keys = [one for one in credentials if one.scheme in (Scheme.KEY, Scheme.LOGIN)]
     for one in keys:
         if one.digest is None or len(one.digest) != _DIGEST_BYTES:
             raise InvalidInputError("credentials", f"key {one.id!a} has no digest of {_DIGEST_BYTES} bytes")

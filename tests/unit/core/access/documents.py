@@ -154,15 +154,15 @@ _CREDENTIALS = st.tuples(
             principal_id=_mostly("p1", "p2", "nobody"),
             scheme=st.just(scheme),
             name=st.just(""),
-            digest=st.just(credential_id.encode().ljust(32) if scheme is Scheme.KEY else None),
+            digest=st.just(credential_id.encode().ljust(32) if scheme is not Scheme.OIDC else None),
             issuer=st.just(ISSUER if scheme is Scheme.OIDC else None),
             subject=st.just(credential_id if scheme is Scheme.OIDC else None),
             narrow=st.just(()) | _RULE_LISTS,
-            created_us=st.just(0),
+            created_us=st.integers(0, 10) if scheme is Scheme.LOGIN else st.just(0),
             expires_us=_ENDS,
             revoked_us=_mostly(None, None, 3),
         )
-        for credential_id, scheme in [("k1", Scheme.KEY), ("k2", Scheme.KEY), ("s1", Scheme.OIDC)]
+        for credential_id, scheme in [("k1", Scheme.KEY), ("k2", Scheme.LOGIN), ("s1", Scheme.OIDC)]
     ]
 )
 _ROLES = st.tuples(

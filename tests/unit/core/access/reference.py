@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.core.access.callers import Caller
-from app.core.access.model import Credential, Document, Principal
+from app.core.access.model import Credential, Document, Principal, Scheme
 from app.core.access.questions import Question
 from app.core.access.rules import BUILT_IN, OF_METHODS
 
@@ -81,7 +81,9 @@ def counts(caller: Caller, credential: Credential | None, principal: Principal |
         return caller.issuer is not None
     if principal.disabled_us is not None:
         return False
-    return caller.credential_id is not None or caller.issued_us >= principal.not_before_us
+    if credential is None or credential.scheme is Scheme.OIDC:
+        return caller.issued_us >= principal.not_before_us
+    return credential.scheme is Scheme.KEY or credential.created_us >= principal.not_before_us
 
 
 def owner_of(document: Document, question: Question) -> str | None:

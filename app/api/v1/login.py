@@ -1,0 +1,118 @@
+"""Logging in with a password, and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi import Response as Reply
+
+from app.access.logins import Login, Logins
+from app.api import problems, schemas
+from app.api.dependencies import NodePorts, WhoAsks
+from app.api.door import peer_of
+from app.api.http import BytesResponse, headers_of, read_body
+from app.api.media_types import media_type_refusal
+from app.api.openapi import json_of, knows, problems_of
+from app.api.problems import BY_ERROR, problem
+from app.api.representation import instant
+from app.core import errors
+from app.core.errors import InvalidInputError
+from app.core.payload import JsonValue, decode_json
+
+MAX_NAME: Final = 256
+_AWAY: Final = BY_ERROR[errors.DirectoryUnavailableError]
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_OPEN: Final = "this node asks nobody who they are: there is nothing to log in to"
+
+router = APIRouter(prefix="/v1", tags=["access"])
+"""To log in, nobody has to be known yet."""
+guarded = APIRouter(prefix="/v1", tags=["access"])
+
+
+@router.post(
+    "/login",
+    status_code=201,
+    summary="Log in: a key for a name and a password",
+    response_model=schemas.Login,
+    response_description="A key that ends after twelve hours, and is listed and revoked as any other.",
+    responses=problems_of(
+        BY_ERROR[errors.UnauthenticatedError],
+        problems.NOTHING_TO_LOG_IN_TO,
+        problems.SLOW_BODY,
+        BY_ERROR[errors.PayloadTooLargeError],
+        problems.NOT_JSON,
+        problems.INVALID,
+        BY_ERROR[errors.UndecodableMessageError],
+        BY_ERROR[errors.CapacityError],
+        BY_ERROR[errors.RateLimitError],
+        problems.UNAVAILABLE,
+        _AWAY,
+        public=True,
+    ),
+    openapi_extra={"requestBody": {"required": True, "content": json_of(schemas.LoginBody)}},
+)
+async def log_in(request: Request, ports: NodePorts) -> Reply:
+    """For people; services have keys. The key counts on this node at once, and within a second on the others.
+
+    Five attempts a minute with one name from one address are looked at. `401` does not tell whether the name is known.
+    Of one person's logins the latest twenty count. A new password ends all of them.
+    """
+    if ports.logins is None:
+        return problem(problems.NOTHING_TO_LOG_IN_TO, _OPEN)
+    headers = headers_of(request.scope)
+    refusal = media_type_refusal(headers)
+    if refusal is not None:
+        return refusal
+    body = _members(decode_json(await read_body(request.receive, headers)))
+    login = await _begin(ports.logins, body, request)
+    given = {
+        "key": login.key.text,
+        "id": login.key.id,
+        "principal": login.principal,
+        "tenant": login.tenant,
+        "expires_at": instant(login.expires_us),
+    }
+    return BytesResponse(orjson.dumps(given), status=201, headers=[_NO_STORE])
+
+
+@guarded.delete(
+    "/login",
+    status_code=204,
+    summary="Log out: end the key that is shown",
+    response_class=Reply,
+    response_description="The key counts for nothing any more: on this node at once, within a second on the others.",
+    responses=problems_of(BY_ERROR[errors.EntryConflictError], problems.NOTHING_TO_LOG_IN_TO, _AWAY),
+    openapi_extra=knows(),
+)
+async def log_out(ports: NodePorts, asker: WhoAsks) -> Reply:
+    """Only of a key that a login gave: `409` for others, which live until they are revoked."""
+    if ports.logins is None or asker.caller is None:
+        return problem(problems.NOTHING_TO_LOG_IN_TO, _OPEN)
+    await ports.logins.end(asker.caller)
+    return Reply(status_code=204)
+
+
+async def _begin(logins: Logins, body: Mapping[str, JsonValue], request: Request) -> Login:
+    address = peer_of(request.client.host) if request.client is not None else ""
+    tenant = None if body.get("tenant") is None else _text(body, "tenant")
+    return await logins.begin(_text(body, "name"), _text(body, "password"), tenant, address)
+
+
+def _members(body: JsonValue) -> Mapping[str, JsonValue]:
+    if not isinstance(body, dict):
+        raise InvalidInputError("body", "is no object; allowed: name, password, tenant")
+    for name in body:
+        if name not in schemas.LoginBody.model_fields:
+            raise InvalidInputError(ascii(name[:64])[1:-1], "is unknown; allowed: name, password, tenant")
+    return body
+
+
+def _text(body: Mapping[str, JsonValue], field: str) -> str:
+    """A member, never repeated in what is said about it."""
+    found = body.get(field)
+    if not isinstance(found, str) or not 0 < len(found) <= MAX_NAME:
+        raise InvalidInputError(field, f"is needed, as a text of 1 to {MAX_NAME} characters")
+    return found
