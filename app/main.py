@@ -154,6 +154,8 @@ class Homing:
             logins=None if guard is None else guard.logins,
             nodes=parts.membership.cluster.nodes,
             invoker=parts.invoker,
+            profiles=parts.profiles,
+            default_profile=parts.default_profile,
             store=parts.membership.store,
             open_commands=parts.open_commands,
             waiters=parts.waiters,

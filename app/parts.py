@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from app.core.callback import Answer
 from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError
 from app.core.notices import Notice
+from app.core.profile import DeviceProfile
 from app.core.reading import ResponseReader
 from app.core.topics import canary_topics
 from app.core.wakekey import WakeKey
@@ -90,6 +91,8 @@ class Parts:
     waiters: Waiters
     waker: Waker
     invoker: Invoker
+    profiles: Mapping[str, DeviceProfile]
+    default_profile: str
     absence: Absence
     expirer: Expirer
     repeater: Repeater
@@ -252,6 +255,8 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
         waiters=waiters,
         waker=waker,
         invoker=invoker,
+        profiles=profiles,
+        default_profile=settings.profile,
         absence=absence,
         expirer=expirer,
         repeater=repeater,

@@ -26,6 +26,7 @@ LINKS: Final[Mapping[str, str]] = {
     "openapi": "/openapi.json",
     "commands": "/v1/commands",
     "devices": "/v1/devices",
+    "profiles": "/v1/profiles",
     "nodes": "/v1/nodes",
     "health": "/readyz",
     "metrics": "/metrics",

@@ -14,7 +14,7 @@ from app.core.access.rules import Action
 
 Described = dict[str, Any]
 
-FOR_ALL: Final = frozenset({"DELETE /v1/login", "GET /v1/me"})
+FOR_ALL: Final = frozenset({"DELETE /v1/login", "GET /v1/me", "GET /v1/profiles", "GET /v1/profiles/{name}/methods"})
 """Operations that everybody may call who is known."""
 PUBLIC: Final = frozenset({"GET /", "GET /healthz", "GET /readyz", "POST /v1/login"})
 """Operations that anybody may call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -16,6 +17,18 @@ from app.core.identifiers import validate_command_id, validate_device_id
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 200
+
+
+PROFILE: Final = "[a-z][a-z0-9_-]{0,31}"
+
+
+def _profile(name: str) -> str:
+    if re.fullmatch(PROFILE, name) is None:
+        raise InvalidInputError(
+            "name", "is none of a profile; allowed: a lower-case letter, then up to 31 of a-z 0-9 _ -"
+        )
+    return name
+
 
 DeviceId = Annotated[
     str,
@@ -59,3 +72,14 @@ def check_names(request: Request, allowed: Sequence[str], repeatable: Sequence[s
             raise InvalidInputError(shown, f"is unknown; allowed: {', '.join(allowed)}")
         if name not in repeatable and given.count(name) > 1:
             raise InvalidInputError(name, "is given twice; allowed: once")
+
+
+ProfileName = Annotated[
+    str,
+    Path(
+        description="The profile.",
+        json_schema_extra=said(PROFILE),
+        examples=["homing"],
+    ),
+    AfterValidator(_profile),
+]

@@ -12,6 +12,7 @@ from app.access.logins import Logins
 from app.cluster.directory import NodeInfo
 from app.commands.invoker import Invoker
 from app.core.command import IfOffline
+from app.core.profile import DeviceProfile
 from app.metrics import Exposition
 from app.node import Health, NodeState
 from app.observability import Counters, Fill
@@ -53,6 +54,9 @@ class Ports:
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
     """The live nodes of the cluster; StoreUnavailableError."""
     invoker: Invoker
+    profiles: Mapping[str, DeviceProfile]
+    """Those that this node speaks, by name."""
+    default_profile: str
     store: CommandReader
     open_commands: Sized
     """Those whose home is this node."""

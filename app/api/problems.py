@@ -49,6 +49,7 @@ UNREADABLE_REQUEST: Final = ProblemType("unreadable-request", "The request is no
 ORIGIN_NOT_ALLOWED: Final = ProblemType("origin-not-allowed", "Pages of this origin may not call this node", 403)
 PASSED_ON: Final = ProblemType("passed-on", "This node is open to its own machine alone", 403)
 NOT_FOUND: Final = ProblemType("not-found", "There is nothing here", 404)
+NO_PROFILE: Final = ProblemType("profile-not-found", "There is no such profile", 404)
 METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", "This method is not allowed here", 405)
 SLOW_HEAD: Final = ProblemType("slow-head", "The head of the request did not arrive in time", 408, hang_up=True)
 SLOW_BODY: Final = ProblemType("slow-body", "The body did not arrive in time", 408, hang_up=True)

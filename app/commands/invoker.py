@@ -165,6 +165,7 @@ class Invoker:
     async def _invoke(self, request: CommandRequest, timeout: timedelta, *, park: bool) -> Invocation:
         """`timeout` is what is left of the request's."""
         profile = self._profile(request.profile)
+        profile.check(request.method, request.params)
         self._publisher.check_connected()
         registration = self._registration(request, profile, timeout)
         identity = registration.command_id

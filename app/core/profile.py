@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from app.core.callback import Correlation, Expectation
+from app.core.catalogue import Catalogue, no_method
 from app.core.conditions import Condition, Rule
 from app.core.device_events import EventSpec, PresenceSpec
 from app.core.errors import InvalidInputError
@@ -62,6 +63,8 @@ class ResponseSpec:
     wide: bool = False
     methods: frozenset[str] | None = None
     but_not: frozenset[str] = frozenset()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """What error codes mean."""
 
     @property
     def suffix(self) -> str:
@@ -115,6 +118,7 @@ class DeviceProfile:
     device: TopicTemplate | None = None
     events: tuple[EventSpec, ...] = ()
     presence: tuple[PresenceSpec, ...] = ()
+    catalogue: Catalogue = field(default_factory=Catalogue)
 
     @property
     def repeatable(self) -> frozenset[str]:
@@ -132,6 +136,10 @@ class DeviceProfile:
             for request in self.requests
             if not ids.isdisjoint(request.topic.names)
         ]
+
+    def check(self, method: str, params: JsonValue) -> None:
+        """InvalidInputError when the catalogue knows that devices have no such method, or take no such params."""
+        self.catalogue.check(self.name, method, params)
 
     def compose(self, facts: CommandFacts, trace: str | None = None) -> Publication:
         """The publication that carries this command, and the context of its trace, to its device.
@@ -172,8 +180,8 @@ class DeviceProfile:
         for request in self.requests:
             if request.methods is None or method in request.methods:
                 return request
-        known = sorted(frozenset().union(*(request.methods or () for request in self.requests)))
-        raise InvalidInputError("method", f"profile {self.name!r} has no such method; allowed: {', '.join(known)}")
+        known = frozenset().union(*(request.methods or () for request in self.requests))
+        raise no_method(self.name, method, known)
 
     def _with_parts(self, facts: CommandFacts) -> CommandFacts:
         if self.device is None:

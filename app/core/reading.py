@@ -165,7 +165,8 @@ def _error(spec: ResponseSpec, document: JsonValue) -> bytes:
         found = MISSING if path is None else first(document, path)
         return None if found is MISSING else found
 
-    message = at(spec.error_message)
+    code, message = at(spec.error_code), at(spec.error_message)
+    meaning = spec.texts.get(scalar_text(code) or "") if spec.texts else None
     return to_json(
-        {"code": at(spec.error_code), "message": message if isinstance(message, str) else "the device refused"}
+        {"code": code, "message": meaning or (message if isinstance(message, str) else "the device refused")}
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
 from app.core import templating
+from app.core.durations import format_duration, parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_method
 from app.core.topics import TopicTemplate
@@ -70,6 +73,22 @@ def _method(method: str) -> str:
         raise ValueError(error.reason) from None
 
 
+def duration_between(shortest: timedelta, longest: timedelta) -> Callable[[object], object]:
+    """A validator that reads text such as `90s`."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            raise ValueError("is not text: write a number and its unit, such as '90s'")  # noqa: TRY004 - pydantic's way
+        duration = parse_duration(value)
+        if not shortest <= duration <= longest:
+            raise ValueError(
+                f"{value} is out of range; allowed: {format_duration(shortest)} to {format_duration(longest)}"
+            )
+        return duration
+
+    return read
+
+
 def _methods(methods: list[str]) -> list[str]:
     twice = sorted({method for method in methods if methods.count(method) > 1})
     if twice:
@@ -96,8 +115,8 @@ def _telling(templates: list[str]) -> list[str]:
 
 Topic = Annotated[str, AfterValidator(_template)]
 Dotted = Annotated[str, AfterValidator(_dotted)]
-Method = Annotated[str, AfterValidator(_method)]
-Methods = Annotated[list[Method], AfterValidator(_methods)]
+MethodName = Annotated[str, AfterValidator(_method)]
+Methods = Annotated[list[MethodName], AfterValidator(_methods)]
 Values = Annotated[list[str], BeforeValidator(_texts), AfterValidator(_telling)]
 Codec = Literal["json", "text", "empty", "cbor", "msgpack", "raw"]
 Scalar = str | int | float | bool | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -100,7 +100,7 @@ class ResponseTable(HeardTable):
         """The placeholders of the topic that are read by name, without a path."""
         return {leaf.topic_level for one in self.sources for leaf in one.leaves() if leaf.topic_level is not None}
 
-    def build(self, form: str | None, but_not: frozenset[str]) -> ResponseSpec:
+    def build(self, form: str | None, but_not: frozenset[str], texts: Mapping[str, str]) -> ResponseSpec:
         """The kind of response that the table describes; `form` is how ids of devices are put together."""
         topic = template(self.topic)
         wide = bool(self.captures_used)
@@ -124,6 +124,7 @@ class ResponseTable(HeardTable):
             wide=wide,
             methods=None if self.methods is None else frozenset(self.methods),
             but_not=but_not if self.methods is None else frozenset(),
+            texts=texts,
         )
 
 

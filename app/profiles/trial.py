@@ -32,6 +32,7 @@ _REASONS = {
 def refusal(profile: DeviceProfile, facts: CommandFacts) -> str | None:
     """Why the profile has no such command; None when it has."""
     try:
+        profile.check(facts.method, facts.params)
         profile.compose(facts)
         profile.expectations(facts)
     except InvalidInputError as error:

@@ -9,20 +9,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from app.core.device_events import EventSpec, PresenceSpec
-from app.core.durations import parse_duration
 from app.profiles.codecs import CODECS
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import Dotted, template
+from app.profiles.fields import Dotted, duration_between, template
 from app.profiles.heard import ConditionTable, HeardTable, SourceTable, path_of
-
-
-def _duration(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("is not text: write a number and its unit, such as '90s'")  # noqa: TRY004 - pydantic's way
-    duration = parse_duration(value)
-    if not timedelta(seconds=1) <= duration <= timedelta(days=30):
-        raise ValueError(f"{value} is out of range; allowed: 1s to 720h")
-    return duration
 
 
 class EventTable(HeardTable):
@@ -83,7 +73,9 @@ class PresenceTable(HeardTable):
     """`[[presence]]`."""
 
     offline: list[ConditionTable] = Field(default_factory=list)
-    offline_after: Annotated[timedelta, BeforeValidator(_duration)] | None = None
+    offline_after: (
+        Annotated[timedelta, BeforeValidator(duration_between(timedelta(seconds=1), timedelta(days=30)))] | None
+    ) = None
 
     @model_validator(mode="after")
     def _makes_sense(self) -> PresenceTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -15,6 +15,7 @@ from app.core.profile import DeviceProfile
 from app.profiles.faults import Fault, refuse
 from app.profiles.fields import Table, Topic, template
 from app.profiles.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
+from app.profiles.methods import MethodTable, catalogue_faults, catalogue_of
 from app.profiles.rules import hears, unreachable
 from app.profiles.tables import RequestTable, ResponseTable, RuleTable
 from app.profiles.unasked import EventTable, PresenceTable
@@ -33,6 +34,9 @@ class ProfileTable(Table):
     device_id: Topic | None = None
     event: list[EventTable] = Field(default_factory=list)
     presence: list[PresenceTable] = Field(default_factory=list)
+    methods: Literal["closed", "guarded", "open"] = "open"
+    method: list[MethodTable] = Field(default_factory=list)
+    codes: dict[str, Annotated[str, Field(min_length=1, max_length=300)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _fits_together(self) -> ProfileTable:
@@ -53,6 +57,7 @@ class ProfileTable(Table):
         yield from self._device_faults()
         yield from self._request_faults()
         yield from self._response_faults()
+        yield from catalogue_faults(self.methods, self.method, self._methods())
         for key, tables in (("event", self.event), ("presence", self.presence)):
             for index, table in enumerate(tables):
                 for fault in table.faults_in(self.device_id):
@@ -170,10 +175,11 @@ class ProfileTable(Table):
             name=self.name,
             description=self.description,
             requests=tuple(request.build() for request in self.requests().values()),
-            responses=tuple(one.build(self.device_id, self._apart(one)) for one in self.response),
+            responses=tuple(one.build(self.device_id, self._apart(one), self.codes) for one in self.response),
             quarantine=timedelta(seconds=self.quarantine_seconds or 0),
             device=None if self.device_id is None else template(self.device_id),
             events=tuple(one.build(self.device_id) for one in self.event),
+            catalogue=catalogue_of(self.methods, self.method),
             presence=tuple(one.build(self.device_id) for one in self.presence),
         )
 
@@ -228,6 +234,7 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "request": RequestTable,
         "response": ResponseTable,
         "event": EventTable,
+        "method": MethodTable,
         "presence": PresenceTable,
         "sources": SourceTable,
         "id": SourceTable,

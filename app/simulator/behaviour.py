@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from app.core.catalogue import Catalogue
+from app.core.errors import InvalidInputError
 from app.core.messages import Publication, ReceivedMessage
 from app.simulator.families import FAMILIES, Request
 from app.simulator.options import FleetOptions, Range
@@ -54,8 +56,10 @@ GARBAGE: Final = (
 class Behaviour:
     """How the devices of a fleet react. Chance comes from `rng` alone, so one seed gives one history."""
 
-    def __init__(self, options: FleetOptions, rng: random.Random) -> None:
+    def __init__(self, options: FleetOptions, rng: random.Random, catalogue: Catalogue | None = None) -> None:
+        """With a `catalogue` devices refuse what it does not have."""
         self._options = options
+        self._catalogue = catalogue
         self._family = FAMILIES[options.profile]
         self._random = rng.random
         self._choice = rng.choice
@@ -74,8 +78,19 @@ class Behaviour:
             return Reaction(Kind.NOT_A_COMMAND)
         if request.method in self._options.silent_methods:
             return Reaction(Kind.SILENT, request.command_id)
+        if not self._knows(request):
+            return Reaction(Kind.REFUSED, request.command_id, self._spaced([self._family.unknown(request, now)]))
         kind = self._draw() if self._faults else Kind.ANSWERED
         return Reaction(kind, request.command_id, self._plan(kind, request, now))
+
+    def _knows(self, request: Request) -> bool:
+        if self._catalogue is None:
+            return True
+        try:
+            self._catalogue.check(self._options.profile, request.method, request.params)
+        except InvalidInputError:
+            return False
+        return True
 
     def _draw(self) -> Kind:
         drawn = self._random()

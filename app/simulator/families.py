@@ -46,6 +46,8 @@ class Family:
     read: Callable[[ReceivedMessage], Request]
     answers: Callable[[Request, float], list[Publication]]
     refusal: Callable[[Request, float], Publication]
+    unknown: Callable[[Request, float], Publication]
+    """What it says to what is no command of its profile's catalogue."""
 
 
 def _text(value: object) -> str:
@@ -111,7 +113,8 @@ def _echo(params: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
 
 DJI_BUSY: Final = 314000
 """A non-zero `data.result`: the device is busy with something else."""
-DJI_BAD_PARAMS: Final = 319001
+DJI_BAD_PARAMS: Final = 514171
+"""A parameter is wrong, or there is no such command."""
 _STEP_OF: Final = {
     "takeoff_to_point": ("flight_id", ("task_ready", "wayline_progress", "wayline_ok", "task_finish")),
     "fly_to_point": ("fly_to_id", ("wayline_progress", "wayline_progress", "wayline_ok")),
@@ -221,9 +224,18 @@ def _refuse_dji(request: Request, now: float) -> Publication:
     return _dji_reply(request, now, {"result": DJI_BUSY})
 
 
+def _unknown_to_homing(request: Request, _now: float) -> Publication:
+    error = {"code": "unknown_method", "message": "the simulated device has no such method, or other params"}
+    return request.publication({"id": request.command_id, "status": "error", "error": error})
+
+
+def _unknown_to_dji(request: Request, now: float) -> Publication:
+    return _dji_reply(request, now, {"result": DJI_BAD_PARAMS})
+
+
 FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
     {
-        "homing": Family(_homing_topic, _read_homing, _answer_homing, _refuse_homing),
-        "dji": Family(_dji_topic, _read_dji, _answer_dji, _refuse_dji),
+        "homing": Family(_homing_topic, _read_homing, _answer_homing, _refuse_homing, _unknown_to_homing),
+        "dji": Family(_dji_topic, _read_dji, _answer_dji, _refuse_dji, _unknown_to_dji),
     }
 )

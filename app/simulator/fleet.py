@@ -13,6 +13,7 @@ from app.core.clock import Clock
 from app.core.errors import BrokerUnavailableError, UnavailableError
 from app.core.messages import Publication, Receipt
 from app.mqtt.base import Delivery, MqttClient, Subscription
+from app.profiles.loader import load_profiles
 from app.simulator.behaviour import Behaviour
 from app.simulator.options import FleetOptions, device_ids
 
@@ -67,7 +68,8 @@ class Fleet:
         self.stats = stats if stats is not None else FleetStats()
         self._options = options
         self._clock = clock
-        self._behaviour = Behaviour(options, random.Random(options.seed))
+        catalogue = load_profiles(shipped=[options.profile])[options.profile].catalogue
+        self._behaviour = Behaviour(options, random.Random(options.seed), catalogue)
         self._devices = device_ids(options.first_device, options.devices)
         self._connect = connect
         self._clients: list[MqttClient] = []

@@ -154,10 +154,10 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
             for device in (OWN, OTHER):
                 command = await an_open_command(site, device)
                 await site.directory.apply([Put(Device(id=device, tenant_id="air" if device == OWN else "ground"))])
-                url = path.format(device_id=device, command_id=command)
+                url = path.format(device_id=device, command_id=command, name="dji")
                 headers = {"Authorization": "Bearer homing_x"} if who == "unknown" else site.headers(who)
                 response = await site.rig.http.request(method, url, headers=headers, json=BODIES.get(name))
-                expected = expectation(action, who, device, about_device="{" in path and name != LIST_OF_DEVICE)
+                expected = expectation(action, who, device, about_device="_id}" in path and name != LIST_OF_DEVICE)
                 assert response.status_code in expected, (name, who, device, response.text)
                 if response.status_code == 401:
                     assert response.headers["www-authenticate"] == 'Bearer realm="homing"'

@@ -66,6 +66,8 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "GET /v1/me": {*guarded, "200"},
         "POST /v1/login": {"201", "401", "408", "409", "413", "415", "422", "429", "500", "503"},
         "DELETE /v1/login": {*guarded, "204", "409", "503"},
+        "GET /v1/profiles": {*guarded, "200"},
+        "GET /v1/profiles/{name}/methods": {*guarded, "200", "404", "422"},
         "GET /": {"200"},
         "GET /healthz": {"200"},
         "GET /readyz": {"200", "500", "503"},

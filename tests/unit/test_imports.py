@@ -85,6 +85,7 @@ DRIVERS = {
     "fsspec": ("app/latency/*", "app/analysis/*"),
     "msgpack": ("app/profiles/codecs.py",),
     "jinja2": ("app/analysis/*",),
+    "jsonschema": ("app/profiles/schemas.py",),
     "joserfc": ("app/access/*",),
     "opentelemetry": ("app/tracing.py",),
     "prometheus_client": ("app/metrics.py", "app/api/*"),

@@ -39,6 +39,8 @@ def _answer(request: Request, _now: float) -> list[Publication]:
     return [request.publication({"state": {ECHO: request.params[ECHO]}})]
 
 
-ORDERED: Final = Family(
-    lambda device_id: f"ordered/{device_id}/set", read_ordered, _answer, lambda request, now: _answer(request, now)[0]
-)
+def _refuse(request: Request, now: float) -> Publication:
+    return _answer(request, now)[0]
+
+
+ORDERED: Final = Family(lambda device_id: f"ordered/{device_id}/set", read_ordered, _answer, _refuse, _refuse)

@@ -133,7 +133,7 @@ def test_a_device_can_be_played(homing: Homing, lamp: str, answers: list[str], s
 def test_a_command_that_would_be_refused_is_refused_in_play(homing: Homing, tmp_path: Path) -> None:
     file = tmp_path / "lamp.toml"
     file.write_text(LAMP.replace("[request]", '[request]\nmethods = ["on"]'))
-    said = "is refused with 422: method: profile 'lamp' has no such method; allowed: on\n"
+    said = "is refused with 422: method: 'off' is no method of lamp; allowed: on\n"
     assert homing("profile", "try", str(file), "--method", "off") == (1, said, "")
     assert said in homing("profile", "check", str(file), "--method", "off", "--message", "{}")[1]
     assert "\non to device-1:\n" in homing("profile", "check", str(file))[1]

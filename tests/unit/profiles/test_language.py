@@ -327,7 +327,7 @@ payload = { id = "{id}", to = "{params.level}" }
     )
     topics = [one.compose(facts({"level": 1}, method)).topic for method in ("on", "off", "dim")]
     assert topics == ["c/d/power", "c/d/power", "c/d/level"]
-    with pytest.raises(InvalidInputError, match="no such method; allowed: dim, off, on"):
+    with pytest.raises(InvalidInputError, match="'blink' is no method of p; allowed: dim, off, on"):
         one.expectations(facts(method="blink"))
 
 

@@ -217,3 +217,13 @@ def test_shares_are_kept_and_one_seed_gives_one_history() -> None:
     for kind in (Kind.DROPPED, Kind.DUPLICATED, Kind.LATE, Kind.GARBAGE, Kind.REFUSED):
         assert counts[kind] == pytest.approx(200, abs=60)
     assert counts[Kind.ANSWERED] == pytest.approx(1000, abs=120)
+
+
+def test_a_device_refuses_what_its_catalogue_does_not_have() -> None:
+    fleet = Behaviour(FleetOptions(profile="dji"), random.Random(1), PROFILES["dji"].catalogue)
+    for method, params in (("cover_opne", {}), ("takeoff_to_point", {"flight_id": "F1", "target_height": -5000})):
+        reaction = fleet.react(received(command("dji", method, params)), NOW)
+        assert reaction.kind is Kind.REFUSED
+        (answer,) = answers(reaction)
+        assert (answer.state, json.loads(answer.error or b"")["code"]) == (CommandState.FAILED, 514171)
+    assert fleet.react(received(command("dji", "cover_open")), NOW).kind is Kind.ANSWERED

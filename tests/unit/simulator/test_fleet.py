@@ -147,3 +147,10 @@ async def test_an_answer_is_given_up_when_the_broker_stays_away(monkeypatch: pyt
         bench.broker.disconnect("simulated-SN0001")
         await eventually(lambda: bench.fleet.stats.unsent == 1)
         assert bench.fleet.stats.waiting == 0
+
+
+async def test_what_a_catalogue_does_not_have_is_refused() -> None:
+    async with running(profile="dji") as bench:
+        body = {"tid": "t", "bid": "t", "method": "cover_opne", "data": {}}
+        bench.broker.publish(ReceivedMessage("thing/product/SN0001/services", json.dumps(body).encode()))
+        await eventually(lambda: bench.fleet.stats.refused == 1)

@@ -1,0 +1,116 @@
+"""How devices may speak, and what they can be asked to do, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter
+from fastapi import Response as Reply
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from app.api import problems
+from app.api.dependencies import NodePorts
+from app.api.http import BytesResponse
+from app.api.openapi import knows, problems_of
+from app.api.parameters import ProfileName
+from app.core.catalogue import Danger, Method, Openness
+from app.core.durations import format_duration
+from app.core.profile import DeviceProfile
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Profile(_Model):
+    """How a family of devices speaks."""
+
+    name: Annotated[str, Field(examples=["dji"])]
+    description: str
+    methods: Annotated[int, Field(description="How many methods its catalogue has.")]
+    unknown: Annotated[Openness, Field(description="What becomes of other methods: sent, or refused with 422.")]
+    events: Annotated[list[str], Field(description="What its devices tell without being asked.")]
+    presence: Annotated[bool, Field(description="Whether it says how devices show that they are there.")]
+
+
+class Profiles(_Model):
+    """All profiles of a node."""
+
+    profiles: list[Profile]
+    default: Annotated[str, Field(description="The one of commands that name none.", examples=["homing"])]
+
+
+class DescribedMethod(_Model):
+    """Something that devices can be asked to do."""
+
+    name: Annotated[str, Field(examples=["cover_open"])]
+    title: str
+    description: str
+    danger: Danger
+    usual: Annotated[str | None, Field(description="How long it usually takes.", examples=["30s"])]
+    params: Annotated[dict[str, JsonValue] | None, Field(description="JSON Schema; null: anything is sent.")]
+
+
+class Methods(_Model):
+    """The catalogue of a profile."""
+
+    profile: str
+    unknown: Openness
+    methods: list[DescribedMethod]
+
+
+router = APIRouter(prefix="/v1", tags=["profiles"])
+
+
+@router.get(
+    "/profiles",
+    summary="The device profiles that this node speaks",
+    response_model=Profiles,
+    response_description="All of them, by name.",
+    responses=problems_of(),
+    openapi_extra=knows(),
+)
+async def profiles(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+    shown = [_shown(one) for _, one in sorted(ports.profiles.items())]
+    return BytesResponse(orjson.dumps({"profiles": shown, "default": ports.default_profile}))
+
+
+@router.get(
+    "/profiles/{name}/methods",
+    summary="What devices of a profile can be asked to do",
+    response_model=Methods,
+    response_description="The catalogue of the profile, with the JSON Schema of each method's params.",
+    responses=problems_of(problems.NO_PROFILE, problems.INVALID),
+    openapi_extra=knows(),
+)
+async def methods(name: ProfileName, ports: NodePorts) -> Reply:
+    """A profile without a catalogue has none listed, and sends any method."""
+    found = ports.profiles.get(name)
+    if found is None:
+        known = ", ".join(sorted(ports.profiles))
+        return problems.problem(problems.NO_PROFILE, f"{name[:64]!a} is unknown; allowed: {known}")
+    listed = [_method(one) for one in found.catalogue.methods.values()]
+    return BytesResponse(orjson.dumps({"profile": name, "unknown": found.catalogue.openness, "methods": listed}))
+
+
+def _shown(profile: DeviceProfile) -> dict[str, Any]:
+    return {
+        "name": profile.name,
+        "description": profile.description,
+        "methods": len(profile.catalogue.methods),
+        "unknown": profile.catalogue.openness,
+        "events": [one.name for one in profile.events],
+        "presence": bool(profile.presence),
+    }
+
+
+def _method(method: Method) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "title": method.title,
+        "description": method.description,
+        "danger": method.danger,
+        "usual": None if method.usual is None else format_duration(method.usual),
+        "params": method.params,
+    }
