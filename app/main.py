@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -97,7 +97,7 @@ class Homing:
     ) -> None:
         self.parts: Final = compose(settings, adapters)
         guard = None if adapters.directory is None else self._guard(settings, adapters, adapters.directory)
-        self._services: Final = Services([*self.parts.services, *_services_of(guard)], on_failure)
+        self._services: Final = Services([*self.parts.services, *([] if guard is None else guard.services)], on_failure)
         self.node: Final = Node(self.parts.membership, self._services)
         ports = self._ports(outside or {}, guard)
         self.application: Final = Application(ports, settings, self._lifespan)
@@ -121,7 +121,13 @@ class Homing:
             raise
 
     def _guard(self, settings: Settings, adapters: Adapters, directory: AccessDirectory) -> _Guard:
-        clock = adapters.clock
+        clock, services = adapters.clock, []
+        tokens = None
+        if settings.oidc.issuer:
+            from app.access.oidc import open_issuer  # noqa: PLC0415 - its libraries are an extra
+
+            tokens, keys = open_issuer(settings.oidc, clock, adapters.counters)
+            services.append(Service("issuer", keys.run, close=keys.close))
         authority = Authority(
             directory,
             adapters.clock,
@@ -130,13 +136,14 @@ class Homing:
             stale=settings.access.stale.total_seconds(),
             nodes=lambda: len(self.parts.membership.cluster.leased or ()),
             changed=self._recheck,
+            counters=adapters.counters,
+            tokens=tokens,
         )
         administration = Administration(directory, authority)
-        return _Guard(
-            authority,
-            Devices(authority, administration, clock, settings.profile),
-            Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters),
-        )
+        logins = Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters)
+        services.append(Service("logins", close=logins.close))
+        services.append(Service("access", authority.run, close=authority.close, check=lambda: authority.health))
+        return _Guard(authority, Devices(authority, administration, clock, settings.profile), logins, services)
 
     def _recheck(self) -> None:
         self.application.parking.recheck()
@@ -183,16 +190,7 @@ class _Guard:
     authority: Authority
     devices: Devices
     logins: Logins
-
-
-def _services_of(guard: _Guard | None) -> list[Service]:
-    if guard is None:
-        return []
-    authority = guard.authority
-    return [
-        Service("access", authority.run, close=authority.close, check=lambda: authority.health),
-        Service("logins", close=guard.logins.close),
-    ]
+    services: Sequence[Service]
 
 
 def _passwords() -> Passwords:

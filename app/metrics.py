@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from app import __version__
+from app.core.access.callers import TokenFault
 from app.core.routing import Verdict
 from app.measures import Histogram
 from app.node import Health, NodeState
@@ -109,6 +110,14 @@ _COUNTED: Final = (
     (
         Family("homing_logins", "counter", "Attempts to log in with a password, and logouts", ("result",)),
         {f"login.{result}": result for result in ("accepted", "refused", "limited", "ended")},
+    ),
+    (
+        Family("homing_tokens_refused", "counter", "Tokens that count for nothing, by why", ("reason",)),
+        {f"token.{fault}": fault for fault in TokenFault},
+    ),
+    (
+        Family("homing_oidc_fetches", "counter", "Fetches of an OIDC issuer's keys", ("result",)),
+        {"oidc.fetched": "good", "oidc.failed": "failed"},
     ),
     (
         Family("homing_commands_joined", "counter", "Calls that joined a command by its idempotency key"),

@@ -135,6 +135,37 @@ class AccessSettings(_Part):
         return self
 
 
+class OidcSettings(_Part):
+    """Tokens of an OpenID Connect issuer, besides keys."""
+
+    issuer: str = ""
+    """Its URL, as tokens name it; no tokens are accepted when empty."""
+    audience: str = ""
+    """By what tokens say that they are for Homing."""
+    groups_claim: Annotated[str, Field(min_length=1, max_length=128)] = "groups"
+    """Where tokens name the groups of their subject."""
+    tenant_claim: Annotated[str, Field(max_length=128)] = ""
+    """Where tokens name the tenant of a subject that is not on record; they say nothing of tenants when empty."""
+
+    @field_validator("issuer")
+    @classmethod
+    def _https(cls, value: str) -> str:
+        if value:
+            _scheme_of(value, ("https", "http"))
+            parts = split_address(value)
+            if parts.query or parts.fragment or parts.username is not None or not parts.hostname:
+                raise ValueError("is no URL of an issuer; allowed: https://host/path")
+            if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+                raise ValueError("scheme 'http' would let others on the way sign tokens; allowed: https://")
+        return value
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if bool(self.issuer) != bool(self.audience):
+            raise ValueError("HOMING_OIDC_ISSUER and HOMING_OIDC_AUDIENCE belong together; one of them is empty")
+        return self
+
+
 class MqttSettings(_Part):
     """The broker."""
 
@@ -294,6 +325,7 @@ class Settings(BaseSettings):
     node: NodeSettings = NodeSettings()
     store: StoreSettings = StoreSettings()
     access: AccessSettings = AccessSettings()
+    oidc: OidcSettings = OidcSettings()
     mqtt: MqttSettings = MqttSettings()
     api: ApiSettings = ApiSettings()
     command: CommandSettings = CommandSettings()
@@ -303,6 +335,12 @@ class Settings(BaseSettings):
     latency: LatencySettings = LatencySettings()
     timeouts: TimeoutsSettings = TimeoutsSettings()
     tracing: TracingSettings = TracingSettings()
+
+    @model_validator(mode="after")
+    def _tokens_need_rules(self) -> Self:
+        if self.oidc.issuer and not self.access.url:
+            raise ValueError("HOMING_OIDC_ISSUER needs HOMING_ACCESS_URL: there it says what groups may do")
+        return self
 
 
 def variables() -> frozenset[str]:

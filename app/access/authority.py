@@ -14,9 +14,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from app.core.access.callers import EVER, Caller, Refusal
+from app.core.access.callers import EVER, Caller, Refusal, TokenFault
 from app.core.access.decide import decide
-from app.core.access.identify import identify_key, stand, standing_at
+from app.core.access.identify import identify_key, stand, standing_at, standing_of
+from app.core.access.keys import PREFIX
 from app.core.access.limits import Buckets
 from app.core.access.model import Document
 from app.core.access.questions import Decision, Reason
@@ -33,6 +34,7 @@ from app.core.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from app.observability import Counters
 from app.store.directory import AccessDirectory
 
 TOUCH_SECONDS: Final = 30.0
@@ -48,7 +50,29 @@ _WORTHLESS: Final[Mapping[Refusal, str]] = MappingProxyType(
         Refusal.DISABLED: "belongs to somebody who was disabled",
     }
 )
+_NO_TOKEN: Final[Mapping[TokenFault, str]] = MappingProxyType(
+    {
+        TokenFault.MALFORMED: "does not have the form of one",
+        TokenFault.ALGORITHM: "is signed in a way that is not allowed, or not with this key",
+        TokenFault.UNKNOWN_KEY: "is signed with a key that its issuer did not have when it was asked last",
+        TokenFault.NO_KEYS: "cannot be checked: the keys of its issuer are not known",
+        TokenFault.SIGNATURE: "has a wrong signature",
+        TokenFault.ISSUER: "is of another issuer than the one of HOMING_OIDC_ISSUER",
+        TokenFault.AUDIENCE: "is for somebody else: HOMING_OIDC_AUDIENCE is not in its aud",
+        TokenFault.EXPIRED: "has expired",
+        TokenFault.NOT_YET: "does not count yet",
+        TokenFault.LIFE: "is valid for longer than a day",
+        TokenFault.CLAIMS: "lacks a claim that is needed, or has one of a wrong form",
+    }
+)
 _NOT_ON_RECORD: Final = "send Authorization: Bearer with an API key; homing keys create makes one"
+
+
+class TokenCheck(Protocol):
+    """Knows tokens of an issuer."""
+
+    def verify(self, text: str) -> Caller | TokenFault:
+        """Who has shown the token, or why it counts for nothing."""
 
 
 class Access(Protocol):
@@ -151,6 +175,8 @@ class Authority:
         stale: float,
         nodes: Callable[[], int],
         changed: Callable[[], None],
+        counters: Counters,
+        tokens: TokenCheck | None = None,
     ) -> None:
         self._directory = directory
         self._prepare = prepare
@@ -159,6 +185,8 @@ class Authority:
         self._stale = stale
         self._nodes = nodes
         self._changed = changed
+        self._counters = counters
+        self._tokens = tokens
         self._buckets: Final = Buckets()
         self._view: View | None = None
         self._refreshing: Final = asyncio.Lock()
@@ -174,16 +202,32 @@ class Authority:
         return "ok" if self._view is not None and not self._is_stale() else self._trouble
 
     def caller(self, authorization: bytes | None) -> Caller:
-        """Whoever the key belongs to."""
-        scheme, _, key = (authorization or b"").decode("latin-1").partition(" ")
+        """Whoever the key belongs to, or the token is about."""
+        scheme, _, text = (authorization or b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer":
             raise UnauthenticatedError(_NOT_ON_RECORD)
+        text = text.strip()
+        if self._tokens is not None and not text.startswith(PREFIX):
+            return self._of_token(text, self._tokens)
         now_us = self._now_us()
-        found = identify_key(self._current(), key.strip(), now_us)
+        found = identify_key(self._current(), text, now_us)
         if isinstance(found, Refusal):
             raise UnauthenticatedError(f"the API key {_WORTHLESS[found]}")
         if found.credential_id is not None:
             self._used[found.credential_id] = now_us
+        return found
+
+    def _of_token(self, text: str, tokens: TokenCheck) -> Caller:
+        """Whoever the token is about, if the rules of this moment count them."""
+        found = tokens.verify(text)
+        if isinstance(found, TokenFault):
+            self._counters[f"token.{found}"] += 1
+            if found is TokenFault.NO_KEYS:
+                raise UnavailableError(f"the token {_NO_TOKEN[found]}")
+            raise UnauthenticatedError(f"the token {_NO_TOKEN[found]}")
+        standing = standing_of(self._current(), found)
+        if isinstance(standing, Refusal):
+            raise UnauthenticatedError(_worthless(found, standing))
         return found
 
     def check(
@@ -218,7 +262,7 @@ class Authority:
                 raise ForbiddenError(f"{decision.requires} people must want this, and this version lets nobody approve")
             return decision
         if isinstance(decision.reason, Refusal):
-            raise UnauthenticatedError(f"the API key {_WORTHLESS[decision.reason]}")
+            raise UnauthenticatedError(_worthless(caller, decision.reason))
         if device and not self.may_read(caller, device, profile, method):
             raise DeviceNotFoundError(f"there is no device {device!a} that this key may know of")
         raise ForbiddenError(
@@ -236,10 +280,10 @@ class Authority:
         snapshot, now_us = self._current(), self._now_us()
         standing = standing_at(now_us, stand(snapshot, caller or Caller()))
         if isinstance(standing, Refusal):
-            raise UnauthenticatedError(f"the API key {_WORTHLESS[standing]}")
+            raise UnauthenticatedError(_worthless(caller, standing))
         bindings = [grant.binding for subject in standing.subjects for grant in snapshot.grants.get(subject, ())]
         return Identity(
-            principal=standing.subjects[0],
+            principal=caller.subject or "" if caller and standing.principal is None else standing.subjects[0],
             tenant=standing.tenant_id,
             key=None if standing.credential is None else standing.credential.id,
             expires_us=None if standing.expires_us == EVER else standing.expires_us,
@@ -325,6 +369,11 @@ class Authority:
 
     def _now_us(self) -> int:
         return int(self._clock.wall() * 1_000_000)
+
+
+def _worthless(caller: Caller | None, refusal: Refusal) -> str:
+    what = "the API key" if caller is None or caller.issuer is None else "the token"
+    return f"{what} {_WORTHLESS[refusal]}"
 
 
 def _why(reason: Reason, action: Action, device: str, rule: str | None) -> str:

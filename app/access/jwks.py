@@ -14,6 +14,7 @@ import structlog
 from app.access.key_set import MAX_BYTES, KeySet, SigningKey, parse_key_set
 from app.core.clock import Clock
 from app.core.errors import InvalidInputError
+from app.observability import Counters
 
 REFRESH_SECONDS: Final = 3_600.0
 RETRY_SECONDS: Final = 60.0
@@ -24,21 +25,18 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"  # OpenID Connect Discov
 
 
 class IssuerKeys:
-    """The keys of `issuer`, refreshed by `run`. Callers wait `budget` seconds at most, and only for unknown keys."""
+    """The keys of `issuer`, refreshed by `run`. Nobody waits for them."""
 
-    def __init__(self, issuer: str, clock: Clock, *, budget: float = 1.0, fetch_seconds: float = 5.0) -> None:
+    def __init__(self, issuer: str, clock: Clock, counters: Counters, *, fetch_seconds: float = 5.0) -> None:
         self._issuer = issuer
         self._clock = clock
-        self._budget = budget
+        self._counters = counters
         self._fetch_seconds = fetch_seconds
         self._keys: KeySet = {}
         self._good_at = -KEPT_SECONDS
         self._begun_at = -EXTRA_SECONDS
         self._fetching: asyncio.Task[bool] | None = None
         self._log = structlog.get_logger()
-        self.fetches = 0
-        """Fetches that were begun, and of those, the ones that failed."""
-        self.failures = 0
 
     async def run(self) -> None:
         """Fetch now and every hour, and every minute after a failure, until it is cancelled."""
@@ -52,27 +50,23 @@ class IssuerKeys:
             self._fetching.cancel()
             await asyncio.wait({self._fetching})
 
-    async def find(self, kid: str) -> SigningKey | None:
-        """The key of this id, of the last good set; of an unknown one the issuer is asked, at most every 10 s."""
-        key = self._known(kid)
-        if key is None and self._may_ask():
-            await asyncio.wait({self._fetch()}, timeout=self._budget)
-            key = self._known(kid)
+    def find(self, kid: str) -> SigningKey | None:
+        """The key of this id, of the last good set. An unknown one begins a fetch, at most every 10 s."""
+        key = self._keys.get(kid) if self._is_fresh() else None
+        if key is None and self._clock.monotonic() - self._begun_at >= EXTRA_SECONDS:
+            _ = self._fetch()
         return key
 
-    def _known(self, kid: str) -> SigningKey | None:
-        is_fresh = self._clock.monotonic() - self._good_at < KEPT_SECONDS
-        return self._keys.get(kid) if is_fresh else None
+    def __len__(self) -> int:
+        return len(self._keys) if self._is_fresh() else 0
 
-    def _may_ask(self) -> bool:
-        under_way = self._fetching is not None and not self._fetching.done()
-        return under_way or self._clock.monotonic() - self._begun_at >= EXTRA_SECONDS
+    def _is_fresh(self) -> bool:
+        return self._clock.monotonic() - self._good_at < KEPT_SECONDS
 
     def _fetch(self) -> asyncio.Task[bool]:
         """The fetch that is under way, or a new one."""
         if self._fetching is None or self._fetching.done():
             self._begun_at = self._clock.monotonic()
-            self.fetches += 1
             self._fetching = asyncio.create_task(self._refresh(), name="issuer keys")
         return self._fetching
 
@@ -81,10 +75,11 @@ class IssuerKeys:
             async with asyncio.timeout(self._fetch_seconds):
                 keys = await self._load()
         except (aiohttp.ClientError, TimeoutError, InvalidInputError, ValueError) as error:
-            self.failures += 1
+            self._counters["oidc.failed"] += 1
             self._log.warning("issuer_keys_not_fetched", issuer=self._issuer, reason=str(error) or type(error).__name__)
             return False
         self._keys, self._good_at = keys, self._clock.monotonic()
+        self._counters["oidc.fetched"] += 1
         return True
 
     async def _load(self) -> KeySet:

@@ -6,7 +6,6 @@ import hashlib
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, TypeGuard
 
 import orjson
@@ -15,7 +14,7 @@ from joserfc.errors import JoseError, UnsupportedAlgorithmError
 from joserfc.jwa import JWSAlgModel
 
 from app.access.key_set import ALGORITHMS, SigningKey
-from app.core.access.callers import Caller
+from app.core.access.callers import Caller, TokenFault
 from app.core.access.memo import Memo
 from app.core.clock import Clock
 
@@ -44,23 +43,6 @@ class _Registry(jws.JWSRegistry):
 _REGISTRY: Final = _Registry(strict_check_header=False)
 
 
-class TokenFault(StrEnum):
-    """Why a token is not accepted."""
-
-    MALFORMED = "malformed"
-    ALGORITHM = "algorithm"
-    UNKNOWN_KEY = "unknown_key"
-    SIGNATURE = "signature"
-    ISSUER = "issuer"
-    AUDIENCE = "audience"
-    EXPIRED = "expired"
-    NOT_YET = "not_yet"
-    LIFE = "life"
-    """It is valid for longer than a day."""
-    CLAIMS = "claims"
-    """One that is needed is missing, or none of those that are allowed."""
-
-
 @dataclass(frozen=True, slots=True)
 class TokenRules:
     """Whose tokens are accepted, and where they say what."""
@@ -75,8 +57,11 @@ class TokenRules:
 class Keys(Protocol):
     """The issuer's keys."""
 
-    async def find(self, kid: str) -> SigningKey | None:
-        """The key of this id; None when the issuer has none, or cannot be asked now."""
+    def find(self, kid: str) -> SigningKey | None:
+        """The key of this id, as far as it is known; nobody waits for the issuer."""
+
+    def __len__(self) -> int:
+        """How many keys count."""
 
 
 class _Remembered(NamedTuple):
@@ -94,29 +79,29 @@ class Tokens:
         self._clock = clock
         self._remembered: Final[Memo[bytes, _Remembered]] = Memo(_REMEMBERED)
 
-    async def verify(self, text: str) -> Caller | TokenFault:
+    def verify(self, text: str) -> Caller | TokenFault:
         """Who has shown the token, or why it counts for nothing."""
         seen = hashlib.sha256(text.encode("utf-8", "replace")).digest()
         now = self._clock.wall()
         known = self._remembered.get(seen)
         if known is not None and now < known.until:
             return known.caller
-        payload = await self._signed(text)
+        payload = self._signed(text)
         caller = payload if isinstance(payload, TokenFault) else self._judge(payload, self._clock.wall())
         if isinstance(caller, Caller):
             until = min(now + REMEMBERED_SECONDS, (caller.expires_us or 0) / 1_000_000)
             self._remembered.put(seen, _Remembered(caller, until))
         return caller
 
-    async def _signed(self, text: str) -> bytes | TokenFault:
+    def _signed(self, text: str) -> bytes | TokenFault:
         """The payload of a token with a good signature."""
         header = _header(text)
         if isinstance(header, TokenFault):
             return header
         algorithm, kid = header
-        key = await self._keys.find(kid)
+        key = self._keys.find(kid)
         if key is None:
-            return TokenFault.UNKNOWN_KEY
+            return TokenFault.UNKNOWN_KEY if len(self._keys) else TokenFault.NO_KEYS
         if algorithm not in key.algorithms:
             return TokenFault.ALGORITHM
         try:

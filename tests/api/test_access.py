@@ -109,14 +109,15 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def guarded(folder: Path, **access: Any) -> AsyncIterator[Site]:
+async def guarded(folder: Path, oidc: dict[str, str] | None = None, **access: Any) -> AsyncIterator[Site]:
     """A node that asks who calls, with two tenants and one service for each role."""
-    opened = open_directory(f"sqlite:///{folder / 'access.db'}", new_cluster_id=new_secret)
+    url = f"sqlite:///{folder / 'access.db'}"
+    opened = open_directory(url, new_cluster_id=new_secret)
     assert isinstance(opened, SqlDirectory)
     opened.__class__ = Directory
     directory: Any = opened
     await directory.migrate()
-    async with running(directory, access={"refresh": "10ms", **access}) as rig:
+    async with running(directory, access={"refresh": "10ms", "url": url, **access}, oidc=oidc or {}) as rig:
         site = Site(rig, directory)
         await site.change(
             Put(Tenant(id="air", name="air", devices=("drone-*",), created_us=0)),

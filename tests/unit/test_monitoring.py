@@ -104,7 +104,13 @@ def test_every_family_is_in_the_dashboard_or_a_rule_or_is_plainly_informative() 
         *("homing_build_info", "homing_canary_total", "homing_commands_joined_total"),
         *("homing_commands_repeated_total", "homing_lease_renewals_failed_total"),
         *("homing_mqtt_connections_total", "homing_mqtt_reading_paused_total", "homing_node_state"),
-        *("homing_store_scripts_reloaded_total", "homing_http_connections_opened_total", "homing_logins_total"),
+        *(
+            "homing_store_scripts_reloaded_total",
+            "homing_http_connections_opened_total",
+            "homing_logins_total",
+            "homing_oidc_fetches_total",
+            "homing_tokens_refused_total",
+        ),
     }
 
 

@@ -72,6 +72,25 @@ class Refusal(StrEnum):
     """The principal is."""
 
 
+class TokenFault(StrEnum):
+    """Why a token is not accepted."""
+
+    MALFORMED = "malformed"
+    ALGORITHM = "algorithm"
+    UNKNOWN_KEY = "unknown_key"
+    NO_KEYS = "no_keys"
+    """Those of the issuer were not fetched yet, or too long ago."""
+    SIGNATURE = "signature"
+    ISSUER = "issuer"
+    AUDIENCE = "audience"
+    EXPIRED = "expired"
+    NOT_YET = "not_yet"
+    LIFE = "life"
+    """It is valid for longer than a day."""
+    CLAIMS = "claims"
+    """One that is needed is missing, or none of those that are allowed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What a caller is worth, until it expires."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from app.core.access.callers import EVER, Caller, Refusal, Standing
-from app.core.access.identify import stand, standing_at
+from app.core.access.identify import standing_at, standing_of
 from app.core.access.model import Device
 from app.core.access.questions import Answer, Decision, Question, Reason
 from app.core.access.rules import OF_METHODS, Action, Rule
@@ -35,10 +35,7 @@ def decide(
     found = snapshot.answers.get(key)
     if found is not None and found.since_us <= now_us < found.until_us:
         return found.decision
-    standing = snapshot.standings.get(caller)
-    if standing is None:
-        standing = stand(snapshot, caller)
-        snapshot.standings.put(caller, standing)
+    standing = standing_of(snapshot, caller)
     decision = _judge(snapshot, standing_at(now_us, standing), key[1], now_us)
     snapshot.answers.put(key, Answer(decision, *_span(standing, now_us)))
     return decision
@@ -51,7 +48,7 @@ def readable(
 
     Nothing is remembered: there may be more devices than the memory has places, which those in use need.
     """
-    standing = standing_at(now_us, stand(snapshot, caller))
+    standing = standing_at(now_us, standing_of(snapshot, caller))
     for one in devices:
         if _judge(snapshot, standing, Question(Action.READ, one.id, one.profile or profile), now_us).allowed:
             yield one

@@ -31,6 +31,15 @@ def identify_key(snapshot: Snapshot, text: str, now_us: int) -> Caller | Refusal
     return caller if now_us < standing.expires_us else Refusal.EXPIRED
 
 
+def standing_of(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
+    """As `stand`, remembered."""
+    standing = snapshot.standings.get(caller)
+    if standing is None:
+        standing = stand(snapshot, caller)
+        snapshot.standings.put(caller, standing)
+    return standing
+
+
 def standing_at(now_us: int, standing: Standing | Refusal) -> Standing | Refusal:
     """The standing as it is at an instant."""
     if isinstance(standing, Standing) and standing.expires_us <= now_us:

@@ -27,7 +27,9 @@ _SECRET_LENGTH: Final = 43
 _CHECKSUM_LENGTH: Final = 6
 _ID_BYTES: Final = 5  # 40 bits: 8 characters of 5
 
-PATTERN: Final = f"homing_[{_BASE32}]{{8}}_[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9A-Za-z]{{{_CHECKSUM_LENGTH}}}"
+PREFIX: Final = "homing_"
+"""With what all keys begin, and no token of an issuer does."""
+PATTERN: Final = f"{PREFIX}[{_BASE32}]{{8}}_[0-9A-Za-z]{{{_SECRET_LENGTH}}}_[0-9A-Za-z]{{{_CHECKSUM_LENGTH}}}"
 """What a key looks like, as a regular expression for scanners."""
 _PATTERN: Final = re.compile(PATTERN)
 

@@ -2,55 +2,26 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
 from app.access.jwks import EXTRA_SECONDS, KEPT_SECONDS, IssuerKeys
-from app.access.key_set import MAX_BYTES
+from app.access.key_set import MAX_BYTES, SigningKey
 from app.access.tokens import TokenRules, Tokens
-from app.core.access.callers import Caller
+from app.core.access.callers import Caller, TokenFault
+from tests.unit.access.issuer import Answer, Issuer, serving
 from tests.unit.access.signing import AUDIENCE, EC, ED, RSA, claims, public_set, signed
 from tests.unit.assembly import ManualClock
-
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class Issuer:
-    """A real HTTP server; what it answers with can be changed while it runs."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.asked = 0
-        self.keys: Answer = self.good
-        self.described: dict[str, object] = {}
-        self.body = public_set(EC)
-
-    async def good(self, _request: web.Request) -> web.StreamResponse:
-        return web.Response(body=self.body)
-
-    async def describe(self, _request: web.Request) -> web.StreamResponse:
-        self.asked += 1
-        return web.json_response({"issuer": self.url, "jwks_uri": f"{self.url}/keys", **self.described})
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        return await self.keys(request)
 
 
 @pytest.fixture
 async def issuer() -> AsyncIterator[Issuer]:
-    one = Issuer()
-    application = web.Application()
-    application.router.add_get("/.well-known/openid-configuration", one.describe)
-    application.router.add_get("/keys", one.answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    one.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield one
-    await runner.cleanup()
+    async with serving() as one:
+        yield one
 
 
 async def stall(_request: web.Request) -> web.StreamResponse:
@@ -99,44 +70,58 @@ async def nonsense(_request: web.Request) -> web.StreamResponse:
 
 
 def keys_of(issuer: Issuer, clock: ManualClock | None = None) -> IssuerKeys:
-    return IssuerKeys(issuer.url, clock or ManualClock(), budget=60.0, fetch_seconds=60.0)
+    return IssuerKeys(issuer.url, clock or ManualClock(), Counter(), fetch_seconds=60.0)
 
 
-async def test_the_first_caller_waits_for_the_first_fetch(issuer: Issuer) -> None:
+async def found(keys: IssuerKeys, kid: str) -> SigningKey | None:
+    """What is found of a key once the fetch has ended that it began, if any."""
+    keys.find(kid)
+    if keys._fetching is not None:
+        await asyncio.wait({keys._fetching})
+    return keys.find(kid)
+
+
+async def test_many_who_ask_at_first_cause_one_fetch_and_wait_for_nothing(issuer: Issuer) -> None:
     keys = keys_of(issuer)
-    found = await asyncio.gather(*[keys.find("ec") for _ in range(20)])
-    assert all(found)
+    assert [keys.find("ec") for _ in range(20)] == [None] * 20
+    assert len(keys) == 0
+    assert await found(keys, "ec")
+    assert len(keys) == 1
     assert issuer.asked == 1
 
 
 async def test_a_token_is_verified_with_the_keys_of_a_real_issuer(issuer: Issuer) -> None:
-    tokens = Tokens(TokenRules(issuer.url, AUDIENCE), keys_of(issuer), ManualClock())
-    assert isinstance(await tokens.verify(signed(claims(iss=issuer.url))), Caller)
+    keys = keys_of(issuer)
+    tokens = Tokens(TokenRules(issuer.url, AUDIENCE), keys, ManualClock())
+    text = signed(claims(iss=issuer.url))
+    assert tokens.verify(text) is TokenFault.NO_KEYS
+    assert await found(keys, "ec")
+    assert isinstance(tokens.verify(text), Caller)
 
 
 async def test_unknown_keys_cause_one_fetch_in_ten_seconds(issuer: Issuer) -> None:
     clock = ManualClock()
     keys = keys_of(issuer, clock)
-    assert await keys.find("ec")
+    assert await found(keys, "ec")
     for _ in range(50):
         for number in range(20):
-            assert await keys.find(f"unknown-{number}") is None
+            assert await found(keys, f"unknown-{number}") is None
         clock.advance(EXTRA_SECONDS / 50 - 0.001)
     assert issuer.asked == 1
     issuer.body = public_set(EC, RSA)
     clock.advance(0.1)
-    assert await keys.find("rsa")
+    assert await found(keys, "rsa")
     assert issuer.asked == 2
 
 
 async def test_a_key_that_the_issuer_withdrew_counts_no_more(issuer: Issuer) -> None:
     clock = ManualClock()
     keys = keys_of(issuer, clock)
-    assert await keys.find("ec")
+    assert await found(keys, "ec")
     issuer.body = public_set(RSA)
     clock.advance(EXTRA_SECONDS)
-    assert await keys.find("rsa")
-    assert await keys.find("ec") is None
+    assert await found(keys, "rsa")
+    assert await found(keys, "ec") is None
 
 
 @pytest.mark.parametrize(
@@ -156,23 +141,23 @@ async def test_a_key_that_the_issuer_withdrew_counts_no_more(issuer: Issuer) -> 
 async def test_a_bad_answer_leaves_the_last_good_keys_for_a_day(issuer: Issuer, answer: Answer, reason: str) -> None:
     clock = ManualClock()
     keys = keys_of(issuer, clock)
-    assert await keys.find("ec")
+    assert await found(keys, "ec")
     issuer.keys = answer
     clock.advance(EXTRA_SECONDS)
     if reason == "TimeoutError":
         keys._fetch_seconds = 0.1
     with capture_logs() as logs:
-        assert await keys.find("unknown") is None
+        assert await found(keys, "unknown") is None
     assert [str(log["reason"]).startswith(reason) for log in logs] == [True]
-    assert (keys.fetches, keys.failures) == (2, 1)
-    assert await keys.find("ec")
+    assert (keys._counters["oidc.fetched"], keys._counters["oidc.failed"]) == (1, 1)
+    assert await found(keys, "ec")
     clock.advance(KEPT_SECONDS - EXTRA_SECONDS - 1)
-    assert await keys.find("ec")
+    assert await found(keys, "ec")
     clock.advance(1)
-    assert await keys.find("ec") is None
+    assert await found(keys, "ec") is None
     issuer.keys, keys._fetch_seconds = issuer.good, 60.0
     clock.advance(EXTRA_SECONDS)
-    assert await keys.find("ec")
+    assert await found(keys, "ec")
 
 
 @pytest.mark.parametrize(
@@ -190,50 +175,27 @@ async def test_an_issuer_that_describes_another_one_is_not_believed(
 ) -> None:
     issuer.described = described
     keys = keys_of(issuer)
-    assert await keys.find("ec") is None
-    assert keys.failures == 1
+    assert await found(keys, "ec") is None
+    assert keys._counters["oidc.failed"] == 1
 
 
-async def test_a_caller_waits_no_longer_than_the_budget_and_the_fetch_goes_on(issuer: Issuer) -> None:
-    release = asyncio.Event()
-
-    async def slow(request: web.Request) -> web.StreamResponse:
-        await release.wait()
-        return await issuer.good(request)
-
-    issuer.keys = slow
-    keys = IssuerKeys(issuer.url, ManualClock(), budget=0.05, fetch_seconds=60.0)
-    assert await keys.find("ec") is None
-    impatient = asyncio.ensure_future(keys.find("ec"))
-    await asyncio.sleep(0)
-    impatient.cancel()
-    release.set()
-    await asyncio.wait({keys._fetch()})
-    assert await keys.find("ec")
-    assert issuer.asked == 1
-
-
-async def test_known_keys_never_wait_for_the_issuer(issuer: Issuer) -> None:
+async def test_known_keys_count_while_the_issuer_is_asked(issuer: Issuer) -> None:
     clock = ManualClock()
     keys = keys_of(issuer, clock)
-    assert await keys.find("ec")
+    assert await found(keys, "ec")
     issuer.keys = stall
     clock.advance(EXTRA_SECONDS)
-    waiting = asyncio.ensure_future(keys.find("unknown"))
-    await asyncio.sleep(0)
-    known = asyncio.ensure_future(keys.find("ec"))
-    await asyncio.sleep(0)
-    assert known.done()
+    assert keys.find("unknown") is None
+    assert keys.find("ec")
     await keys.close()
-    assert await waiting is None
+    assert keys.find("ec")
 
 
 async def test_it_is_fetched_at_once_and_ends_with_its_task(issuer: Issuer) -> None:
     keys = keys_of(issuer)
     running = asyncio.create_task(keys.run())
     await asyncio.sleep(0)  # it begins
-    assert keys.fetches == 1
-    assert await keys.find("ec")
+    assert await found(keys, "ec")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
