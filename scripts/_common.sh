@@ -49,14 +49,14 @@ make_venv() {
 
 fingerprint() {
   # The path is part of it, because the programs in .venv/bin name their interpreter by its full path.
-  { pwd && cat "requirements/$1.txt" requirements/spark.txt pyproject.toml; } | sha256sum | cut -d ' ' -f 1
+  { pwd && cat "requirements/$1.txt" requirements/spark.txt pyproject.toml client/pyproject.toml; } | sha256sum | cut -d ' ' -f 1
 }
 
 installed() {
   [[ -x $PYTHON && -f .venv/stamp && $(<.venv/stamp) == "$1 $(fingerprint "$1")" ]]
 }
 
-# Makes .venv hold the locked dependencies ("runtime", "analysis" or "dev"; each has what those before it have) and Homing. At once when it does already.
+# Makes .venv hold the locked dependencies ("runtime", "analysis" or "dev"; each has what those before it have), Homing and its client. At once when it does already.
 install_locked() {
   # Two scripts started together must not install into one folder at the same time.
   (
@@ -70,7 +70,7 @@ install_locked() {
     if [[ $1 != runtime ]]; then
       "${pip[@]}" --require-hashes --no-deps --no-build-isolation --no-binary pyspark -r requirements/spark.txt
     fi
-    "${pip[@]}" --no-index --no-deps --no-build-isolation -e .
+    "${pip[@]}" --no-index --no-deps --no-build-isolation -e ./client -e .
     printf '%s %s\n' "$1" "$(fingerprint "$1")" >.venv/stamp
   ) 9<.
 }

@@ -77,6 +77,7 @@ DRIVERS = {
     "amqtt": ("app/mqtt/embedded.py",),
     "cbor2": ("app/profiles/codecs.py",),
     "fastapi": ("app/api/*", "app/main.py", "app/rig/bench/*"),
+    "homing_client": CLI,
     "hiredis": ("app/store/redis/*",),
     "paho": ("app/mqtt/paho*.py", "app/rig/bench/*"),
     "psycopg": SQL,
@@ -106,6 +107,7 @@ DRIVERS = {
     "duckdb": (),
     "playwright": (),
     "httpx": (),
+    "httpx2": (),  # nodes have no use for it: it is the client's
     "hypothesis": (),
     "pytest": (),
     "testcontainers": (),

@@ -1,0 +1,278 @@
+"""The client that people see."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+from homing_client import _operations as operations
+from homing_client import _system
+from homing_client._async.session import AsyncSession
+from homing_client._errors import BY_STATE
+from homing_client._models import Cluster, Command, Me, Readiness
+from homing_client._operations import IfOffline, JsonObject
+from homing_client._retry import Retry
+from homing_client._version import __version__
+from homing_client._wire import AsyncTransport, Request
+from homing_client.contexts import addresses, resolve
+
+PATIENCE: Final = timedelta(seconds=30)
+
+
+class AsyncHoming:
+    """A cluster of Homing nodes, seen from outside.
+
+    `url` says where, `key` who asks; what is left out comes from `HOMING_URL` and `HOMING_KEY`, else from the context
+    (see `homing_client.contexts`), else it is http://127.0.0.1:8080. Several URLs, with commas between them, are nodes
+    of one cluster: when one is away, the next is asked. `patience`: how long an ordinary answer may take. `transport`:
+    what carries the requests, in place of the HTTP library.
+
+    It is meant to be kept, and to be used by many at a time. Raises ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        context: str | None = None,
+        patience: timedelta = PATIENCE,
+        retry: Retry = Retry(),  # noqa: B008 - it is frozen
+        transport: AsyncTransport | None = None,
+        agent: str = f"homing-client/{__version__}",
+    ) -> None:
+        found = resolve(url, key, context)
+        urls = addresses(found.url)
+        if transport is None:
+            from homing_client._http import AsyncHttp  # noqa: PLC0415 - the library is imported when it is needed
+
+            transport = AsyncHttp(secure=any(one.startswith("https:") for one in urls))
+        self._session = AsyncSession(
+            transport, urls, key=found.key, agent=agent, retry=retry, patience=patience.total_seconds()
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let go of all connections."""
+        await self._session.aclose()
+
+    @property
+    def url(self) -> str:
+        """The node that is asked at present."""
+        return self._session.url
+
+    def device(self, device_id: str, *, profile: str | None = None) -> AsyncDevice:
+        """A device, to be talked to by name."""
+        return AsyncDevice(self, device_id, profile)
+
+    async def send(
+        self,
+        device_id: str,
+        method: str,
+        params: Any = None,  # noqa: ANN401 - any JSON value
+        *,
+        profile: str | None = None,
+        timeout: timedelta | str | None = None,
+        one_way: bool = False,
+        if_offline: IfOffline | None = None,
+        wait: bool | timedelta = True,
+        idempotency_key: str | None = None,
+        on_sent: Callable[[Command], None] | None = None,
+    ) -> Command:
+        """Send a command, and wait for its outcome, whatever that is.
+
+        `wait`: False does not, and a timedelta waits that long at most. `timeout` is how long the device may take; the
+        node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
+        it is the same command. `on_sent` is told of a command that is under way, as soon as its id is known; with it,
+        that is after a second at most.
+
+        Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
+        """
+        first: bool | timedelta = timedelta(seconds=1) if on_sent is not None and wait is True else wait
+        request = operations.send(
+            device_id,
+            method,
+            params,
+            key=idempotency_key or _system.new_key(),
+            wait=first,
+            profile=profile,
+            timeout=timeout,
+            one_way=one_way,
+            if_offline=if_offline,
+        )
+        command = operations.command_sent(await self._session.exchange(request))
+        if command.is_final or wait is not True:
+            return command
+        if on_sent is not None:
+            on_sent(command)
+        return await self.wait(command.id)
+
+    async def call(
+        self,
+        device_id: str,
+        method: str,
+        params: Any = None,  # noqa: ANN401 - any JSON value
+        *,
+        profile: str | None = None,
+        timeout: timedelta | str | None = None,
+        one_way: bool = False,
+        if_offline: IfOffline | None = None,
+        idempotency_key: str | None = None,
+    ) -> Command:
+        """Send a command, and return it when it has succeeded.
+
+        Raises CommandError (DeviceRefusedError, TimedOutError, CancelledError, NotSentError) for every other outcome,
+        and what `send` raises.
+        """
+        command = await self.send(
+            device_id,
+            method,
+            params,
+            profile=profile,
+            timeout=timeout,
+            one_way=one_way,
+            if_offline=if_offline,
+            idempotency_key=idempotency_key,
+        )
+        if command.state in BY_STATE:
+            raise BY_STATE[command.state](command)
+        return command
+
+    async def get(self, command_id: str) -> Command:
+        """A command as it stands. Raises NotFoundError."""
+        return operations.command_of(await self._session.exchange(operations.get(command_id)))
+
+    async def wait(self, command_id: str) -> Command:
+        """A command with its outcome; waits until there is one. Raises NotFoundError."""
+        between = 0.1
+        while True:
+            command = await self.get(command_id)
+            if command.is_final:
+                return command
+            await _system.async_sleep(between)
+            between = min(1.0, between * 1.5)
+
+    async def cancel(self, command_id: str) -> Command:
+        """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""
+        return operations.command_of(await self._session.exchange(operations.cancel(command_id)))
+
+    async def commands(
+        self, *, device: str | None = None, state: str | None = None, page_size: int | None = None
+    ) -> AsyncIterator[Command]:
+        """All commands that the caller may read, newest first. They are read a page at a time."""
+        cursor: str | None = None
+        while True:
+            reply = await self._session.exchange(operations.page(device, state, cursor, page_size))
+            commands, cursor = operations.commands_of(reply)
+            for command in commands:
+                yield command
+            if cursor is None:
+                return
+
+    async def commands_of(
+        self, device_id: str, *, state: str | None = None, page_size: int | None = None
+    ) -> AsyncIterator[Command]:
+        """As `commands`, of one device."""
+        cursor: str | None = None
+        while True:
+            reply = await self._session.exchange(operations.page_of_device(device_id, state, cursor, page_size))
+            commands, cursor = operations.commands_of(reply)
+            for command in commands:
+                yield command
+            if cursor is None:
+                return
+
+    async def nodes(self) -> Cluster:
+        """The live nodes of the cluster."""
+        return operations.cluster_of(await self._session.exchange(operations.NODES))
+
+    async def me(self) -> Me:
+        """Who the node takes the caller for."""
+        return operations.me_of(await self._session.exchange(operations.ME))
+
+    async def index(self) -> JsonObject:
+        """What answers there: its name, version, node id and links."""
+        return await self._object(operations.INDEX)
+
+    async def alive(self) -> JsonObject:
+        """Whether the process of the node runs; raises when it does not."""
+        return await self._object(operations.HEALTH)
+
+    async def ready(self) -> Readiness:
+        """Whether the node can serve, and why not. It is asked once: no is an answer."""
+        return operations.readiness_of(await self._session.once(operations.READY))
+
+    async def metrics(self) -> str:
+        """The metrics of the node, as Prometheus reads them."""
+        return operations.text_of(await self._session.exchange(operations.METRICS))
+
+    async def _object(self, request: Request) -> JsonObject:
+        return operations.body_of(await self._session.exchange(request))
+
+
+class AsyncDevice:
+    """A device, and the profile by which it speaks (where that is not left to the node)."""
+
+    def __init__(self, homing: AsyncHoming, device_id: str, profile: str | None) -> None:
+        self._homing = homing
+        self.id: Final = device_id
+        self.profile: Final = profile
+
+    async def send(
+        self,
+        method: str,
+        params: Any = None,  # noqa: ANN401 - any JSON value
+        *,
+        timeout: timedelta | str | None = None,
+        one_way: bool = False,
+        if_offline: IfOffline | None = None,
+        wait: bool | timedelta = True,
+        idempotency_key: str | None = None,
+    ) -> Command:
+        """As AsyncHoming.send."""
+        return await self._homing.send(
+            self.id,
+            method,
+            params,
+            profile=self.profile,
+            timeout=timeout,
+            one_way=one_way,
+            if_offline=if_offline,
+            wait=wait,
+            idempotency_key=idempotency_key,
+        )
+
+    async def call(
+        self,
+        method: str,
+        params: Any = None,  # noqa: ANN401 - any JSON value
+        *,
+        timeout: timedelta | str | None = None,
+        one_way: bool = False,
+        if_offline: IfOffline | None = None,
+        idempotency_key: str | None = None,
+    ) -> Command:
+        """As AsyncHoming.call."""
+        return await self._homing.call(
+            self.id,
+            method,
+            params,
+            profile=self.profile,
+            timeout=timeout,
+            one_way=one_way,
+            if_offline=if_offline,
+            idempotency_key=idempotency_key,
+        )
+
+    def commands(self, *, state: str | None = None) -> AsyncIterator[Command]:
+        """What it was sent, newest first."""
+        return self._homing.commands_of(self.id, state=state)

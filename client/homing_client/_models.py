@@ -1,0 +1,210 @@
+"""What nodes tell, as values. Members that this version does not know are in `raw`, and do no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Self
+
+OUTCOMES: Final = frozenset({"succeeded", "failed", "timed_out", "cancelled", "unsent"})
+"""The states that stay."""
+
+
+def instant(text: Any) -> datetime | None:  # noqa: ANN401 - any JSON value
+    """The moment that RFC 3339 text names; None for anything else."""
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401 - any JSON value
+    return value if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """How far a command is known to have come when it timed out. None is what is not known."""
+
+    published: bool | None = None
+    acknowledged: bool | None = None
+    acknowledged_at: datetime | None = None
+    subscribers: str = "unknown"
+
+    @classmethod
+    def of(cls, body: Any) -> Self | None:  # noqa: ANN401 - any JSON value
+        """Read it from JSON; None where there is none."""
+        if not isinstance(body, Mapping):
+            return None
+        return cls(
+            body.get("published"),
+            body.get("acknowledged"),
+            instant(body.get("acknowledged_at")),
+            str(body.get("subscribers") or "unknown"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a command did not succeed: a word of Homing, or the device's code; and a sentence."""
+
+    code: Any
+    message: str
+    known: Known | None = None
+
+    @classmethod
+    def of(cls, body: Any) -> Self | None:  # noqa: ANN401 - any JSON value
+        """Read it from JSON; None where there is none."""
+        if not isinstance(body, Mapping):
+            return None
+        return cls(body.get("code"), str(body.get("message") or ""), Known.of(body.get("known")))
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What a device said after the outcome. It changed nothing."""
+
+    state: str
+    result: Any
+    error: Fault | None
+    received_at: datetime | None
+
+    @classmethod
+    def of(cls, body: Any) -> Self | None:  # noqa: ANN401 - any JSON value
+        """Read it from JSON; None where there is none."""
+        if not isinstance(body, Mapping):
+            return None
+        return cls(
+            str(body.get("state")), body.get("result"), Fault.of(body.get("error")), instant(body.get("received_at"))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command as it stood when the node was asked."""
+
+    id: str
+    device_id: str
+    method: str
+    state: str
+    params: Any = None
+    result: Any = None
+    error: Fault | None = None
+    created_at: datetime | None = None
+    finished_at: datetime | None = None
+    deadline: datetime | None = None
+    home_node: str | None = None
+    received_by: str | None = None
+    forwarded: bool = False
+    late: Late | None = None
+    progress: Any = None
+    last_progress: Any = None
+    profile: str | None = None
+    if_offline: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has an outcome."""
+        return self.state in OUTCOMES
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its outcome is success."""
+        return self.state == "succeeded"
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """Read it from JSON."""
+        return cls(
+            id=str(body.get("id")),
+            device_id=str(body.get("device_id")),
+            method=str(body.get("method")),
+            state=str(body.get("state")),
+            params=body.get("params"),
+            result=body.get("result"),
+            error=Fault.of(body.get("error")),
+            created_at=instant(body.get("created_at")),
+            finished_at=instant(body.get("finished_at")),
+            deadline=instant(body.get("deadline")),
+            home_node=_text(body.get("home_node")),
+            received_by=_text(body.get("received_by")),
+            forwarded=body.get("forwarded") is True,
+            late=Late.of(body.get("late")),
+            progress=body.get("progress"),
+            last_progress=body.get("last_progress"),
+            profile=_text(body.get("profile")),
+            if_offline=_text(body.get("if_offline")),
+            raw=body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A live node of the cluster. `is_self`: the one that answered."""
+
+    node_id: str
+    incarnation: str
+    started_at: datetime | None
+    is_self: bool
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """Read it from JSON."""
+        return cls(
+            str(body.get("node_id")),
+            str(body.get("incarnation")),
+            instant(body.get("started_at")),
+            body.get("self") is True,
+            body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The live nodes, and what the one that answered says of itself (its state, queues and counters)."""
+
+    nodes: tuple[Node, ...]
+    answered_by: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """Read it from JSON."""
+        return cls(tuple(map(Node.of, body.get("nodes") or ())), body.get("self") or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """Who the node takes the caller for. `open`: it asks nobody who they are."""
+
+    open: bool
+    principal: str | None = None
+    tenant: str | None = None
+    key: str | None = None
+    expires_at: datetime | None = None
+    roles: tuple[str, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """Read it from JSON."""
+        return cls(
+            open=body.get("open") is True,
+            principal=_text(body.get("principal")),
+            tenant=_text(body.get("tenant")),
+            key=_text(body.get("key")),
+            expires_at=instant(body.get("expires_at")),
+            roles=tuple(map(str, body.get("roles") or ())),
+            raw=body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a node can serve, and what each part that it needs says."""
+
+    ready: bool
+    state: str
+    checks: Mapping[str, str]

@@ -1,0 +1,168 @@
+"""The operations of the API as requests, and their answers as values: no I/O, the same for both twins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from math import ceil
+from typing import Any, Final, Literal
+
+from homing_client._errors import UnexpectedAnswerError, error_of
+from homing_client._models import OUTCOMES, Cluster, Command, Me, Readiness
+from homing_client._retry import retry_after
+from homing_client._wire import Reply, Request
+
+JsonObject = dict[str, Any]
+IfOffline = Literal["fail", "send"]
+
+WAIT: Final = timedelta(seconds=20)
+"""How long one call waits for an outcome. A caller who waits longer asks again, so that a connection that died
+unnoticed is noticed."""
+MARGIN: Final = timedelta(seconds=10)
+"""How much longer than it was asked to wait a node may take to answer."""
+
+_UNITS: Final = (("h", 3_600_000), ("m", 60_000), ("s", 1000))
+_NOT_READY: Final = 503
+
+
+def duration(value: timedelta | str) -> str:
+    """As the API writes it: `500ms`, `10s`, `1.5m`. Text is left as it is; the node says what is wrong with it."""
+    if isinstance(value, str):
+        return value
+    milliseconds = round(value / timedelta(milliseconds=1))
+    for unit, size in _UNITS:
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds}ms"
+
+
+def send(
+    device_id: str,
+    method: str,
+    params: Any,  # noqa: ANN401 - any JSON value
+    *,
+    key: str,
+    wait: bool | timedelta,
+    profile: str | None,
+    timeout: timedelta | str | None,
+    one_way: bool,
+    if_offline: IfOffline | None,
+) -> Request:
+    """Send a command. The key makes it safe to send this again."""
+    body: JsonObject = {"method": method}
+    if params is not None:
+        body["params"] = params
+    if profile is not None:
+        body["profile"] = profile
+    if timeout is not None:
+        body["timeout"] = duration(timeout)
+    if one_way:
+        body["one_way"] = True
+    if if_offline is not None:
+        body["if_offline"] = if_offline
+    most = {True: WAIT, False: timedelta()}[wait] if isinstance(wait, bool) else max(wait, timedelta())
+    return Request(
+        "POST",
+        "/v1/devices/{device_id}/commands",
+        path={"device_id": device_id},
+        body=body,
+        headers={"Idempotency-Key": key, "Prefer": f"wait={ceil(most.total_seconds())}" if most else "respond-async"},
+        patience=(most + MARGIN).total_seconds(),
+    )
+
+
+def command_sent(reply: Reply) -> Command:
+    """The command that the answer to `send` tells of. Outcomes are values: also those that are problems in HTTP."""
+    if reply.status < 400:  # noqa: PLR2004 - RFC 9110
+        return Command.of(reply.json())
+    command = reply.json().get("command") if reply.is_json else None
+    if isinstance(command, Mapping) and command.get("state") in OUTCOMES:
+        return Command.of(command)
+    raise problem_of(reply)
+
+
+def get(command_id: str) -> Request:
+    """Read a command."""
+    return Request("GET", "/v1/commands/{command_id}", path={"command_id": command_id})
+
+
+def cancel(command_id: str) -> Request:
+    """Cancel a command. Sent twice, the second finds it cancelled, which is an error; so it is sent once."""
+    return Request("DELETE", "/v1/commands/{command_id}", path={"command_id": command_id}, repeatable=False)
+
+
+def page(device: str | None, state: str | None, cursor: str | None, limit: int | None) -> Request:
+    """A page of commands, newest first."""
+    query = {"device": device, "state": state, "limit": _number(limit), "cursor": cursor}
+    return Request("GET", "/v1/commands", query=query)
+
+
+def page_of_device(device_id: str, state: str | None, cursor: str | None, limit: int | None) -> Request:
+    """A page of the commands of a device, newest first."""
+    query = {"state": state, "limit": _number(limit), "cursor": cursor}
+    return Request("GET", "/v1/devices/{device_id}/commands", path={"device_id": device_id}, query=query)
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def commands_of(reply: Reply) -> tuple[list[Command], str | None]:
+    """The commands of a page, and the cursor of the next one; None when it was the last."""
+    body = body_of(reply)
+    return [Command.of(one) for one in body.get("commands") or ()], body.get("cursor")
+
+
+NODES: Final = Request("GET", "/v1/nodes")
+ME: Final = Request("GET", "/v1/me")
+INDEX: Final = Request("GET", "/")
+HEALTH: Final = Request("GET", "/healthz")
+READY: Final = Request("GET", "/readyz")
+METRICS: Final = Request("GET", "/metrics", headers={"Accept": "text/plain"})
+
+
+def command_of(reply: Reply) -> Command:
+    """The command in an answer."""
+    return Command.of(body_of(reply))
+
+
+def cluster_of(reply: Reply) -> Cluster:
+    """The cluster in an answer."""
+    return Cluster.of(body_of(reply))
+
+
+def me_of(reply: Reply) -> Me:
+    """Who the caller is."""
+    return Me.of(body_of(reply))
+
+
+def readiness_of(reply: Reply) -> Readiness:
+    """Whether a node can serve: an answer of 503 says that it cannot, and why."""
+    if reply.status >= 400 and not (reply.status == _NOT_READY and reply.is_json):  # noqa: PLR2004 - RFC 9110
+        raise problem_of(reply)
+    body = reply.json()
+    return Readiness(reply.status < 400, str(body.get("state")), body.get("checks") or {})  # noqa: PLR2004 - RFC 9110
+
+
+def body_of(reply: Reply) -> JsonObject:
+    """The object in an answer; the error that it is."""
+    if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
+        raise problem_of(reply)
+    return reply.json()
+
+
+def text_of(reply: Reply) -> str:
+    """The text of an answer; the error that it is."""
+    if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
+        raise problem_of(reply)
+    return reply.content.decode("utf-8", "replace")
+
+
+def problem_of(reply: Reply) -> Exception:
+    """The error that an answer is."""
+    after = retry_after(reply.headers)
+    if reply.is_json:
+        return error_of(reply.status, reply.json(), after)
+    if reply.status >= 500:  # noqa: PLR2004 - RFC 9110; a proxy answers for nodes that are away
+        return error_of(reply.status, {"title": "something between here and the nodes answered"}, after)
+    return UnexpectedAnswerError(f"HTTP {reply.status} without a problem in JSON: that is no Homing node")

@@ -1,0 +1,1 @@
+# Made by scripts/unasync.py from _async/__init__.py. Do not edit.

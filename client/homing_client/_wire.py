@@ -1,0 +1,129 @@
+"""What goes to a node and comes back, as data; and the port that carries it. No HTTP library is seen here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlencode
+
+from homing_client._errors import UnexpectedAnswerError
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of an operation.
+
+    `repeatable`: sent twice, it does what it does when it is sent once. `patience`: how long its answer may take, in
+    seconds; None for as long as the client waits by default.
+    """
+
+    method: str
+    template: str
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | None] = field(default_factory=dict)
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+    patience: float | None = None
+
+    @property
+    def operation(self) -> str:
+        """As /openapi.json names it: `GET /v1/commands/{command_id}`."""
+        return f"{self.method} {self.template}"
+
+    @property
+    def target(self) -> str:
+        """Path and query. A parameter can never become another part of the path: ValueError where it would."""
+        path = self.template.format(**{name: _segment(name, value) for name, value in self.path.items()})
+        query = urlencode({name: value for name, value in self.query.items() if value is not None})
+        return f"{path}?{query}" if query else path
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as it is sent; ValueError when it is no JSON."""
+        return None if self.body is None else json.dumps(self.body, allow_nan=False).encode()
+
+
+def _segment(name: str, value: str) -> str:
+    if value in ("", ".", ".."):
+        raise ValueError(f"{name}: {value!a} cannot be part of a path")
+    return quote(value, safe=":")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer; the names of its headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it says that it is JSON, or a problem in JSON."""
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return kind == JSON or kind.endswith("+json")
+
+    def json(self) -> dict[str, Any]:
+        """The object in the body; UnexpectedAnswerError where there is none."""
+        try:
+            body = json.loads(self.content)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            raise UnexpectedAnswerError(f"HTTP {self.status} without a JSON object: that is no Homing node")
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One server-sent event."""
+
+    event: str
+    data: str
+    id: str
+    retry: int | None = None
+    """Milliseconds after which to connect again."""
+
+
+class AsyncTransport(Protocol):
+    """Carries requests to nodes. A connection that fails is an UnreachableError, whatever library it comes from."""
+
+    async def exchange(
+        self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
+    ) -> Reply:
+        """Send one request and read its whole answer within `patience` seconds."""
+
+    def stream(
+        self, url: str, headers: Mapping[str, str], patience: float
+    ) -> AbstractAsyncContextManager[tuple[Reply, AsyncIterator[ServerEvent]]]:
+        """GET server-sent events. Of an answer that is none, the Reply has the content and there are no events.
+
+        `patience`: how many seconds may pass without a byte.
+        """
+
+    async def aclose(self) -> None:
+        """Let go of all connections."""
+
+
+class Transport(Protocol):
+    """As AsyncTransport, for callers that block."""
+
+    def exchange(
+        self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
+    ) -> Reply:
+        """Send one request and read its whole answer within `patience` seconds."""
+
+    def stream(
+        self, url: str, headers: Mapping[str, str], patience: float
+    ) -> AbstractContextManager[tuple[Reply, Iterator[ServerEvent]]]:
+        """GET server-sent events. Of an answer that is none, the Reply has the content and there are no events."""
+
+    def close(self) -> None:
+        """Let go of all connections."""

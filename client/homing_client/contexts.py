@@ -1,0 +1,159 @@
+"""Which node to ask and by which key: named contexts in a file of the user, as `homing login` leaves them.
+
+The file is `homing/config.toml` in `$XDG_CONFIG_HOME` (else `~/.config`), for its owner alone:
+
+    current = "production"
+
+    [contexts.production]
+    url = "https://homing.example"
+    key = "homing_…"
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from homing_client._errors import ConfigurationError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+DEFAULT_NAME: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where nodes are, and the key to show them. Several URLs, by commas, are nodes of one cluster."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """All contexts of a user; `current` is the one that counts when nobody names another."""
+
+    current: str | None = None
+    known: Mapping[str, Context] = field(default_factory=dict)
+
+    def get(self, name: str) -> Context:
+        """The context of this name; ConfigurationError."""
+        if name not in self.known:
+            allowed = ", ".join(sorted(self.known)) or "none yet; homing login makes one"
+            raise ConfigurationError(f"there is no context {name[:64]!a}; known: {allowed}")
+        return self.known[name]
+
+    def with_one(self, name: str, context: Context) -> Self:
+        """The same with this context, as the current one."""
+        return replace(self, current=name, known={**self.known, name: context})
+
+    def without(self, name: str) -> Self:
+        """The same without this context; ConfigurationError when there is none."""
+        self.get(name)
+        known = {one: context for one, context in self.known.items() if one != name}
+        return replace(self, current=None if self.current == name else self.current, known=known)
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Self:
+        """Read the file; without one there are no contexts. ConfigurationError says what is wrong with it."""
+        path = path or default_path()
+        try:
+            with path.open("rb") as file:
+                if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                    raise ConfigurationError(f"{path} holds keys, and others may read it: chmod 600 {path}")
+                tables = tomllib.load(file)
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{path} cannot be read: {error}") from None
+        try:
+            return cls(tables.get("current"), {name: _context(one) for name, one in tables.get("contexts", {}).items()})
+        except (AttributeError, KeyError, TypeError):
+            raise ConfigurationError(f"{path}: every [contexts.NAME] needs a url, and may have a key") from None
+
+    def save(self, path: Path | None = None) -> Path:
+        """Replace the file, for its owner alone, as a whole or not at all."""
+        path = path or default_path()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 from its first moment
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self._text())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        return path
+
+    def _text(self) -> str:
+        # A string of JSON in ASCII is a basic string of TOML.
+        lines = ["# Written by homing login and homing context."]
+        if self.current is not None:
+            lines.append(f"current = {json.dumps(self.current)}")
+        for name, one in sorted(self.known.items()):
+            lines += ["", f"[contexts.{json.dumps(name)}]", f"url = {json.dumps(one.url)}"]
+            if one.key is not None:
+                lines.append(f"key = {json.dumps(one.key)}")
+        return "\n".join([*lines, ""])
+
+
+def _context(table: Mapping[str, Any]) -> Context:
+    url, key = table["url"], table.get("key")
+    if not isinstance(url, str) or not isinstance(key, str | None):
+        raise TypeError
+    return Context(url, key)
+
+
+def default_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the contexts of this user are."""
+    folder = environment.get("XDG_CONFIG_HOME")
+    base = Path(folder) if folder and Path(folder).is_absolute() else Path.home() / ".config"
+    return base / "homing" / "config.toml"
+
+
+def resolve(
+    url: str | None = None,
+    key: str | None = None,
+    context: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Context:
+    """Where to ask, and by which key. What is given counts, then `HOMING_URL` and `HOMING_KEY`, then the context.
+
+    A context is the one that is given, or `HOMING_CONTEXT`, or the current one. Its key is for its own URL alone: it is
+    not shown to whoever is at another one.
+    """
+    url = url or (None if context else environment.get("HOMING_URL")) or None
+    key = key or environment.get("HOMING_KEY") or None
+    if url and key:
+        return Context(url, key)
+    name = context or environment.get("HOMING_CONTEXT")
+    contexts = Contexts.load(default_path(environment))
+    name = name or contexts.current
+    found = contexts.get(name) if name is not None else Context(DEFAULT_URL)
+    if url is None or set(addresses(url)) <= set(addresses(found.url)):
+        return Context(url or found.url, key or found.key)
+    return Context(url, key)
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """The URLs in a text, without a slash at their ends; ConfigurationError when one is none."""
+    found = tuple(one.strip().rstrip("/") for one in text.split(",") if one.strip())
+    if not found:
+        raise ConfigurationError("there is no URL; write http://host:port")
+    for one in found:
+        try:
+            parts = urlsplit(one)
+            port = parts.port
+        except ValueError as error:
+            raise ConfigurationError(f"{one[:64]!a}: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+            raise ConfigurationError(f"{one[:64]!a} is not a URL; write http://host:port")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ConfigurationError(f"{parts.hostname!a}: a URL of a node has no user, query or fragment")
+    return found

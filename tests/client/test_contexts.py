@@ -1,0 +1,88 @@
+"""Where a client asks, and which key it shows to whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from homing_client import ConfigurationError, Homing
+from homing_client.contexts import DEFAULT_URL, Context, Contexts, addresses, default_path, resolve
+
+HERE = Context("https://homing.example", "homing_KEY")
+
+
+@pytest.fixture
+def saved() -> Path:
+    return Contexts().with_one("here", HERE).with_one("other", Context("http://b:1")).save()
+
+
+def test_what_was_saved_is_read_again_and_is_for_its_owner_alone(saved: Path) -> None:
+    assert saved == default_path()
+    assert saved.stat().st_mode & 0o777 == 0o600
+    contexts = Contexts.load()
+    assert contexts.current == "other"
+    assert contexts.known == {"here": HERE, "other": Context("http://b:1")}
+    strange = 'a.b "c" \\ é\n'
+    Contexts().with_one(strange, Context("http://x", '"\\')).save()
+    assert Contexts.load().get(strange) == Context("http://x", '"\\')
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_a_file_that_others_may_read_is_not_used(saved: Path) -> None:
+    saved.chmod(0o640)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        Contexts.load()
+
+
+@pytest.mark.parametrize(
+    "text", ["current = ", "contexts = 1", "[contexts]\na = 1", "[contexts.a]", "[contexts.a]\nurl=1"]
+)
+def test_a_file_that_makes_no_sense_gets_a_sentence(text: str) -> None:
+    path = Contexts().save()
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"config\.toml"):
+        Contexts.load()
+
+
+def test_what_is_given_counts_first_then_the_environment_then_the_context(saved: Path) -> None:
+    def found(url: str | None = None, key: str | None = None, context: str | None = None, **env: str) -> Context:
+        return resolve(url, key, context, {"XDG_CONFIG_HOME": str(saved.parents[1])} | env)
+
+    assert found() == Context("http://b:1")
+    assert found(context="here") == HERE
+    assert found(HOMING_CONTEXT="here") == HERE
+    assert found(HOMING_URL="http://c:1") == Context("http://c:1")
+    assert found("http://a:1", HOMING_URL="http://c:1") == Context("http://a:1")
+    assert found(context="here", HOMING_URL="http://c:1") == HERE
+    assert found(HOMING_KEY="k") == Context("http://b:1", "k")
+    assert found(key="own", HOMING_KEY="k") == Context("http://b:1", "own")
+    with pytest.raises(ConfigurationError, match="known: here, other"):
+        found(context="nowhere")
+
+
+def test_without_anything_it_is_this_machine() -> None:
+    assert resolve(environment={"XDG_CONFIG_HOME": "/nowhere"}) == Context(DEFAULT_URL)
+
+
+def test_the_key_of_a_context_is_not_shown_to_somebody_else(saved: Path) -> None:
+    place = {"XDG_CONFIG_HOME": str(saved.parents[1]), "HOMING_CONTEXT": "here"}
+    assert resolve("https://evil.example", environment=place).key is None
+    assert resolve(environment=place | {"HOMING_URL": "http://homing.example"}).key is None
+    assert resolve("https://homing.example/", environment=place).key == "homing_KEY"
+    assert "homing_KEY" not in repr(HERE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ",", "localhost:8080", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://x?y", "http://[x"],
+)
+def test_what_is_no_url_gets_a_sentence(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        addresses(text)
+
+
+def test_a_client_finds_the_current_context(saved: Path) -> None:
+    with Homing() as homing:
+        assert homing.url == "http://b:1"
+    assert addresses("http://a/, https://b:2/x/") == ("http://a", "https://b:2/x")

@@ -1,0 +1,222 @@
+"""What the distribution is: its twins, its imports, its public face, its wheel, and that it has every operation."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import subprocess
+import sys
+import zipfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import homing_client
+from app import __version__
+from homing_client import AsyncHoming, Command, Homing, Reply, ServerEvent
+from homing_client._models import Fault, Known, Late, Me
+from tests.api.rig import running
+from tests.client.twins import all_of, done
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "client" / "homing_client"
+C, D = "000-01J00000000000000000000001", "dock-1"
+
+CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
+    "POST /v1/devices/{device_id}/commands": lambda homing: done(homing.send, D, "m"),
+    "GET /v1/devices/{device_id}/commands": lambda homing: all_of(homing.commands_of, D),
+    "GET /v1/commands/{command_id}": lambda homing: done(homing.get, C),
+    "GET /v1/commands": lambda homing: all_of(homing.commands),
+    "DELETE /v1/commands/{command_id}": lambda homing: done(homing.cancel, C),
+    "GET /v1/nodes": lambda homing: done(homing.nodes),
+    "GET /v1/me": lambda homing: done(homing.me),
+    "GET /": lambda homing: done(homing.index),
+    "GET /healthz": lambda homing: done(homing.alive),
+    "GET /readyz": lambda homing: done(homing.ready),
+    "GET /metrics": lambda homing: done(homing.metrics),
+}
+"""The call of a client that each operation is."""
+
+NOT_YET: Final[Mapping[str, str]] = {}
+"""Operations without a call, and why."""
+
+
+async def document() -> dict[str, Any]:
+    async with running() as rig:
+        found: dict[str, Any] = (await rig.http.get("/openapi.json")).json()
+        return found
+
+
+async def test_every_operation_has_a_call_in_both_twins() -> None:
+    found = await document()
+    there = {f"{method.upper()} {path}" for path, methods in found["paths"].items() for method in methods}
+    assert there == CALLS.keys() | NOT_YET.keys()
+    for operation, call in CALLS.items():
+        for open_homing in (_async_recorded, _recorded):
+            asked: list[str] = []
+            await call(open_homing(asked))
+            method, _, path = operation.partition(" ")
+            assert asked == [f"{method} http://node{path.format(device_id=D, command_id=C)}"]
+
+
+class _Recorder:
+    """A transport that writes down what is asked."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+
+    def exchange(
+        self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
+    ) -> Reply:
+        self.asked.append(f"{method} {url}")
+        return Reply(200, {"content-type": "application/json"}, b'{"state":"succeeded"}')
+
+    def stream(
+        self, url: str, headers: Mapping[str, str], patience: float
+    ) -> AbstractContextManager[tuple[Reply, Iterator[ServerEvent]]]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class _AsyncRecorder:
+    def __init__(self, asked: list[str]) -> None:
+        self._recorder = _Recorder(asked)
+
+    async def exchange(
+        self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
+    ) -> Reply:
+        return self._recorder.exchange(url, method, content, headers, patience)
+
+    def stream(
+        self, url: str, headers: Mapping[str, str], patience: float
+    ) -> AbstractAsyncContextManager[tuple[Reply, Any]]:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        pass
+
+
+def _recorded(asked: list[str]) -> Homing:
+    return Homing("http://node", transport=_Recorder(asked))
+
+
+def _async_recorded(asked: list[str]) -> AsyncHoming:
+    return AsyncHoming("http://node", transport=_AsyncRecorder(asked))
+
+
+async def test_every_member_of_an_answer_is_known() -> None:
+    schemas = (await document())["components"]["schemas"]
+    for name, model in {
+        "Command": Command,
+        "CommandError": Fault,
+        "Known": Known,
+        "LateResponse": Late,
+        "Me": Me,
+    }.items():
+        assert schemas[name]["properties"].keys() == {one.name for one in fields(model)} - {"raw"}, name
+
+
+async def test_a_command_is_read_as_it_is() -> None:
+    example = (await document())["components"]["schemas"]["Command"]["examples"][0]
+    command = Command.of(example | {"of_a_later_version": 1})
+    assert command.raw["of_a_later_version"] == 1
+    for one in fields(Command):
+        if one.name not in ("raw", "error", "late") and not one.name.endswith("_at") and one.name != "deadline":
+            assert getattr(command, one.name) == example[one.name]
+    assert Command.of({}).state == "None"
+
+
+def test_the_blocking_twin_is_made_from_the_async_one() -> None:
+    subprocess.run([sys.executable, ROOT / "scripts" / "unasync.py", "check"], check=True)
+    for one, other in ((AsyncHoming, Homing), (homing_client.AsyncDevice, homing_client.Device)):
+        names = [{name for name in dir(twin) if not name.startswith("_")} for twin in (one, other)]
+        assert {name.replace("aclose", "close") for name in names[0]} == names[1]
+        for name in names[1] - {"close"}:
+            assert inspect.getdoc(getattr(one, name)) == (inspect.getdoc(getattr(other, name)) or "").replace(
+                "As Homing", "As AsyncHoming"
+            )
+
+
+def test_only_one_module_knows_the_http_library() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [one.name for one in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            else:
+                continue
+            for name in names:
+                top = name.partition(".")[0]
+                allowed = {"homing_client", *sys.stdlib_module_names} | (
+                    {"httpx2"} if path.name == "_http.py" else set()
+                )
+                assert top in allowed, f"{path.name} imports {name}"
+
+
+def test_the_http_library_is_in_no_public_signature() -> None:
+    for name in homing_client.__all__:
+        public = getattr(homing_client, name)
+        members = [public, *(getattr(public, one) for one in dir(public) if not one.startswith("_"))]
+        for member in members:
+            assert "httpx" not in str(getattr(member, "__annotations__", "")), name
+        assert not any("httpx" in base.__module__ for base in getattr(public, "__mro__", ())), name
+
+
+def test_importing_it_does_not_load_the_http_library() -> None:
+    code = "import sys, homing_client; assert not {'httpx2', 'ssl', 'app'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT / "client")
+
+
+def test_its_version_is_that_of_homing() -> None:
+    assert homing_client.__version__ == __version__
+    for path in ("pyproject.toml", "client/pyproject.toml"):
+        text = (ROOT / path).read_text("utf-8")
+        assert f'version = "{__version__}"' in text
+    assert f'"homing-client=={__version__}"' in (ROOT / "pyproject.toml").read_text("utf-8")
+    assert (ROOT / "LICENSE").read_bytes() == (ROOT / "client" / "LICENSE").read_bytes()
+
+
+def test_the_wheel_has_the_package_its_types_and_one_dependency(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, check=True, cwd=ROOT / "client", capture_output=True)
+    (path,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(path) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        (metadata,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith("/METADATA"))
+        wheel.extractall(tmp_path / "there")
+    sources = {
+        one.relative_to(ROOT / "client").as_posix() for one in PACKAGE.rglob("*") if one.suffix in (".py", ".typed")
+    }
+    assert names == sources >= {"homing_client/py.typed"}
+    assert [line for line in metadata.splitlines() if line.startswith("Requires-Dist")] == [
+        "Requires-Dist: httpx2<3,>=2.16"
+    ]
+    code = "import homing_client; print(homing_client.__file__); homing_client.Homing('http://127.0.0.1:1').close()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "there", check=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("device", ["", ".", ".."])
+def test_F93_a_device_cannot_become_another_path(device: str) -> None:
+    asked: list[str] = []
+    with pytest.raises(ValueError, match="device_id"):
+        _recorded(asked).send(device, "m")
+    _recorded(asked).send("a/b?c#d é", "m")
+    assert asked == ["POST http://node/v1/devices/a%2Fb%3Fc%23d%20%C3%A9/commands"]
+
+
+async def test_many_use_one_client_at_a_time() -> None:
+    asked: list[str] = []
+    async with _async_recorded(asked) as homing:
+        await asyncio.gather(*(homing.send(f"d{number}", "m") for number in range(100)))
+    assert len(set(asked)) == 100
