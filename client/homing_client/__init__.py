@@ -27,7 +27,7 @@ from homing_client._errors import (
     UnexpectedAnswerError,
     UnreachableError,
 )
-from homing_client._models import Cluster, Command, Fault, Known, Late, Me, Node, Readiness
+from homing_client._models import Cluster, Command, DeviceRecord, Fault, Known, Late, Me, Node, Readiness
 from homing_client._retry import NO_RETRY, Retry
 from homing_client._sync.client import Device, Homing
 from homing_client._version import __version__
@@ -45,6 +45,7 @@ __all__ = [
     "ConfigurationError",
     "ConflictError",
     "Device",
+    "DeviceRecord",
     "DeviceRefusedError",
     "Fault",
     "Homing",

@@ -202,6 +202,32 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceRecord:
+    """What is on record about a device. `tag` names this state of it, for `if_match`."""
+
+    id: str
+    tenant: str | None = None
+    profile: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    tag: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], tag: str | None = None) -> Self:
+        """Read it from JSON."""
+        return cls(
+            str(body.get("id")),
+            _text(body.get("tenant")),
+            _text(body.get("profile")),
+            dict(body.get("labels") or {}),
+            str(body.get("note") or ""),
+            tag,
+            body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Readiness:
     """Whether a node can serve, and what each part that it needs says."""
 

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, Final, Literal
 
 from homing_client._errors import UnexpectedAnswerError, error_of
-from homing_client._models import OUTCOMES, Cluster, Command, Me, Readiness
+from homing_client._models import OUTCOMES, Cluster, Command, DeviceRecord, Me, Readiness
 from homing_client._retry import retry_after
 from homing_client._wire import Reply, Request
 
@@ -103,14 +103,37 @@ def page_of_device(device_id: str, state: str | None, cursor: str | None, limit:
     return Request("GET", "/v1/devices/{device_id}/commands", path={"device_id": device_id}, query=query)
 
 
+def devices(
+    pattern: str | None, tenant: str | None, profile: str | None, labels: Mapping[str, str], cursor: str | None
+) -> Request:
+    """A page of the devices that are on record."""
+    query = {"id": pattern, "tenant": tenant, "profile": profile, "cursor": cursor}
+    return Request("GET", "/v1/devices", query=query, repeated=[("label", f"{k}={v}") for k, v in labels.items()])
+
+
+def device(method: str, device_id: str, body: JsonObject | None = None, if_match: str | None = None) -> Request:
+    """Read, put on record, or remove from it, what is known of a device."""
+    return Request(
+        method,
+        "/v1/devices/{device_id}",
+        path={"device_id": device_id},
+        body=body,
+        headers=_condition(if_match),
+        repeatable=method == "GET" or (method == "PUT" and if_match is None),
+    )
+
+
+def device_of(reply: Reply) -> DeviceRecord:
+    """The device in an answer."""
+    return DeviceRecord.of(body_of(reply), reply.headers.get("etag"))
+
+
+def _condition(if_match: str | None) -> dict[str, str]:
+    return {} if if_match is None else {"If-Match": if_match}
+
+
 def _number(value: int | None) -> str | None:
     return None if value is None else str(value)
-
-
-def commands_of(reply: Reply) -> tuple[list[Command], str | None]:
-    """The commands of a page, and the cursor of the next one; None when it was the last."""
-    body = body_of(reply)
-    return [Command.of(one) for one in body.get("commands") or ()], body.get("cursor")
 
 
 NODES: Final = Request("GET", "/v1/nodes")
@@ -156,6 +179,12 @@ def text_of(reply: Reply) -> str:
     if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
         raise problem_of(reply)
     return reply.content.decode("utf-8", "replace")
+
+
+def nothing_of(reply: Reply) -> None:
+    """An answer that says no more than that it is done; the error that it is."""
+    if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
+        raise problem_of(reply)
 
 
 def problem_of(reply: Reply) -> Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -19,14 +19,16 @@ EVENTS: Final = "text/event-stream"
 class Request:
     """One call of an operation.
 
-    `repeatable`: sent twice, it does what it does when it is sent once. `patience`: how long its answer may take, in
-    seconds; None for as long as the client waits by default.
+    `query` leaves out what is None; `repeated` are parameters that may come several times. `repeatable`: sent twice, it
+    does what it does when it is sent once. `patience`: how long its answer may take, in seconds; None for as long as
+    the client waits by default.
     """
 
     method: str
     template: str
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str | None] = field(default_factory=dict)
+    repeated: Sequence[tuple[str, str]] = ()
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
@@ -41,7 +43,7 @@ class Request:
     def target(self) -> str:
         """Path and query. A parameter can never become another part of the path: ValueError where it would."""
         path = self.template.format(**{name: _segment(name, value) for name, value in self.path.items()})
-        query = urlencode({name: value for name, value in self.query.items() if value is not None})
+        query = urlencode([*((name, one) for name, one in self.query.items() if one is not None), *self.repeated])
         return f"{path}?{query}" if query else path
 
     @property

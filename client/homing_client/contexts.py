@@ -129,7 +129,7 @@ def resolve(
     not shown to whoever is at another one.
     """
     url = url or (None if context else environment.get("HOMING_URL")) or None
-    key = key or environment.get("HOMING_KEY") or None
+    key = _checked(key or environment.get("HOMING_KEY", "").strip() or None)
     if url and key:
         return Context(url, key)
     name = context or environment.get("HOMING_CONTEXT")
@@ -139,6 +139,13 @@ def resolve(
     if url is None or set(addresses(url)) <= set(addresses(found.url)):
         return Context(url or found.url, key or found.key)
     return Context(url, key)
+
+
+def _checked(key: str | None) -> str | None:
+    """The key; ConfigurationError, which does not repeat it, when no header can carry it."""
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise ConfigurationError("the key has characters that no key has")
+    return key
 
 
 def addresses(text: str) -> tuple[str, ...]:

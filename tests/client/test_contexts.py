@@ -61,6 +61,14 @@ def test_what_is_given_counts_first_then_the_environment_then_the_context(saved:
         found(context="nowhere")
 
 
+@pytest.mark.parametrize("key", ["a b", "a\nb", "clé"])
+def test_what_is_no_key_is_not_repeated(key: str) -> None:
+    with pytest.raises(ConfigurationError) as wrong:
+        resolve("http://x", environment={"HOMING_KEY": key})
+    assert key not in str(wrong.value)
+    assert resolve("http://x", environment={"HOMING_KEY": "k\n"}).key == "k"
+
+
 def test_without_anything_it_is_this_machine() -> None:
     assert resolve(environment={"XDG_CONFIG_HOME": "/nowhere"}) == Context(DEFAULT_URL)
 

@@ -18,7 +18,7 @@ import pytest
 
 import homing_client
 from app import __version__
-from homing_client import AsyncHoming, Command, Homing, Reply, ServerEvent
+from homing_client import AsyncHoming, Command, DeviceRecord, Homing, Reply, ServerEvent
 from homing_client._models import Fault, Known, Late, Me
 from tests.api.rig import running
 from tests.client.twins import all_of, done
@@ -33,6 +33,10 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "GET /v1/commands/{command_id}": lambda homing: done(homing.get, C),
     "GET /v1/commands": lambda homing: all_of(homing.commands),
     "DELETE /v1/commands/{command_id}": lambda homing: done(homing.cancel, C),
+    "GET /v1/devices": lambda homing: all_of(homing.devices),
+    "GET /v1/devices/{device_id}": lambda homing: done(homing.device_record, D),
+    "PUT /v1/devices/{device_id}": lambda homing: done(homing.put_device, D),
+    "DELETE /v1/devices/{device_id}": lambda homing: done(homing.remove_device, D),
     "GET /v1/nodes": lambda homing: done(homing.nodes),
     "GET /v1/me": lambda homing: done(homing.me),
     "GET /": lambda homing: done(homing.index),
@@ -111,16 +115,20 @@ def _async_recorded(asked: list[str]) -> AsyncHoming:
     return AsyncHoming("http://node", transport=_AsyncRecorder(asked))
 
 
+MODELS: Final = {
+    "Command": Command,
+    "CommandError": Fault,
+    "Device": DeviceRecord,
+    "Known": Known,
+    "LateResponse": Late,
+    "Me": Me,
+}
+
+
 async def test_every_member_of_an_answer_is_known() -> None:
     schemas = (await document())["components"]["schemas"]
-    for name, model in {
-        "Command": Command,
-        "CommandError": Fault,
-        "Known": Known,
-        "LateResponse": Late,
-        "Me": Me,
-    }.items():
-        assert schemas[name]["properties"].keys() == {one.name for one in fields(model)} - {"raw"}, name
+    for name, model in MODELS.items():
+        assert schemas[name]["properties"].keys() == {one.name for one in fields(model)} - {"raw", "tag"}, name
 
 
 async def test_a_command_is_read_as_it_is() -> None:

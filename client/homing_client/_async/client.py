@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import timedelta
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from homing_client import _operations as operations
 from homing_client import _system
 from homing_client._async.session import AsyncSession
 from homing_client._errors import BY_STATE
-from homing_client._models import Cluster, Command, Me, Readiness
+from homing_client._models import Cluster, Command, DeviceRecord, Me, Readiness
 from homing_client._operations import IfOffline, JsonObject
 from homing_client._retry import Retry
 from homing_client._version import __version__
@@ -169,27 +169,66 @@ class AsyncHoming:
         self, *, device: str | None = None, state: str | None = None, page_size: int | None = None
     ) -> AsyncIterator[Command]:
         """All commands that the caller may read, newest first. They are read a page at a time."""
-        cursor: str | None = None
-        while True:
-            reply = await self._session.exchange(operations.page(device, state, cursor, page_size))
-            commands, cursor = operations.commands_of(reply)
-            for command in commands:
-                yield command
-            if cursor is None:
-                return
+
+        def page(cursor: str | None) -> Request:
+            return operations.page(device, state, cursor, page_size)
+
+        async for one in self._pages(page, "commands"):
+            yield Command.of(one)
 
     async def commands_of(
         self, device_id: str, *, state: str | None = None, page_size: int | None = None
     ) -> AsyncIterator[Command]:
         """As `commands`, of one device."""
-        cursor: str | None = None
-        while True:
-            reply = await self._session.exchange(operations.page_of_device(device_id, state, cursor, page_size))
-            commands, cursor = operations.commands_of(reply)
-            for command in commands:
-                yield command
-            if cursor is None:
-                return
+
+        def page(cursor: str | None) -> Request:
+            return operations.page_of_device(device_id, state, cursor, page_size)
+
+        async for one in self._pages(page, "commands"):
+            yield Command.of(one)
+
+    async def devices(
+        self,
+        pattern: str | None = None,
+        *,
+        tenant: str | None = None,
+        profile: str | None = None,
+        labels: Mapping[str, str] = MappingProxyType({}),
+    ) -> AsyncIterator[DeviceRecord]:
+        """The devices on record that the caller may read, by id. `pattern`: only ids that fit, such as `dock-*`."""
+
+        def page(cursor: str | None) -> Request:
+            return operations.devices(pattern, tenant, profile, labels, cursor)
+
+        async for one in self._pages(page, "devices"):
+            yield DeviceRecord.of(one)
+
+    async def device_record(self, device_id: str) -> DeviceRecord:
+        """What is on record about a device. Raises NotFoundError."""
+        return operations.device_of(await self._session.exchange(operations.device("GET", device_id)))
+
+    async def put_device(
+        self,
+        device_id: str,
+        *,
+        profile: str | None = None,
+        labels: Mapping[str, str] = MappingProxyType({}),
+        note: str = "",
+        tenant: str | None = None,
+        if_match: str | None = None,
+    ) -> DeviceRecord:
+        """Put a device on record, in place of what was there. With `if_match`, only in place of that state of it.
+
+        Raises ConflictError when it is in another state.
+        """
+        body = {"profile": profile, "labels": dict(labels), "note": note, "tenant": tenant}
+        asked = operations.device("PUT", device_id, {k: v for k, v in body.items() if v is not None}, if_match)
+        return operations.device_of(await self._session.exchange(asked))
+
+    async def remove_device(self, device_id: str, *, if_match: str | None = None) -> None:
+        """Take a device from the record. Raises NotFoundError, ConflictError."""
+        asked = operations.device("DELETE", device_id, None, if_match)
+        operations.nothing_of(await self._session.exchange(asked))
 
     async def nodes(self) -> Cluster:
         """The live nodes of the cluster."""
@@ -214,6 +253,16 @@ class AsyncHoming:
     async def metrics(self) -> str:
         """The metrics of the node, as Prometheus reads them."""
         return operations.text_of(await self._session.exchange(operations.METRICS))
+
+    async def _pages(self, page: Callable[[str | None], Request], member: str) -> AsyncIterator[JsonObject]:
+        cursor: str | None = None
+        while True:
+            body = await self._object(page(cursor))
+            for one in body.get(member) or ():
+                yield one
+            cursor = body.get("cursor")
+            if cursor is None:
+                return
 
     async def _object(self, request: Request) -> JsonObject:
         return operations.body_of(await self._session.exchange(request))
