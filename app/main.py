@@ -20,6 +20,8 @@ from app.cluster.engine import open_cluster
 from app.core.access.keys import Key, KeyFault, parse_key
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
+from app.core.profile import DeviceProfile
+from app.events.plane import EventPlane, open_plane
 from app.measures import StoreMeasures
 from app.metrics import Exposition, NodeMetrics
 from app.mqtt.options import MqttOptions
@@ -31,7 +33,7 @@ from app.parts import Adapters, compose
 from app.services import Service, Services
 from app.settings import AccessSettings, Settings
 from app.store.directory import AccessDirectory
-from app.store.engine import open_directory, open_engine
+from app.store.engine import open_directory, open_engine, open_events
 from app.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key, random_bytes
 
 if TYPE_CHECKING:
@@ -72,6 +74,12 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         store_measures=store_measures,
         wake_key=wake_key,
         directory=_directory(settings),
+        open_events=(lambda databases: open_events(settings.events.url, databases, clock))
+        if settings.events.url
+        else None,
+        open_intake=lambda role: PahoMqttClient(
+            intake_options(settings), counters, still_ours=lambda _client_id: role.still_held()
+        ),
     )
 
 
@@ -96,8 +104,12 @@ class Homing:
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
         self.parts: Final = compose(settings, adapters)
+        self._clock = adapters.clock
+        self.events: Final = _events(settings, adapters, self.parts.profiles)
+        planes = [] if self.events is None else self.events.services()
         guard = None if adapters.directory is None else self._guard(settings, adapters, adapters.directory)
-        self._services: Final = Services([*self.parts.services, *([] if guard is None else guard.services)], on_failure)
+        own = [] if guard is None else guard.services
+        self._services: Final = Services([*self.parts.services, *own, *planes], on_failure)
         self.node: Final = Node(self.parts.membership, self._services)
         ports = self._ports(outside or {}, guard)
         self.application: Final = Application(ports, settings, self._lifespan)
@@ -180,6 +192,8 @@ class Homing:
                 )
             ),
             tracing=parts.tracing,
+            now_us=lambda: round(self._clock.wall() * 1_000_000),
+            events=self.events,
         )
 
 
@@ -197,6 +211,22 @@ def _passwords() -> Passwords:
     from app.access.passwords import Passwords  # noqa: PLC0415 - its library is an extra
 
     return Passwords()
+
+
+def _events(settings: Settings, adapters: Adapters, profiles: Mapping[str, DeviceProfile]) -> EventPlane | None:
+    """What keeps events; None where nobody has said where."""
+    if adapters.open_events is None or adapters.open_intake is None:
+        return None
+    role, open_intake = adapters.events_role, adapters.open_intake
+    return open_plane(
+        settings.events,
+        profiles=profiles.values(),
+        open_store=adapters.open_events,
+        role=role,
+        open_mqtt=lambda: open_intake(role),
+        clock=adapters.clock,
+        counters=adapters.counters,
+    )
 
 
 def _preparation(settings: Settings, directory: AccessDirectory, clock: Clock) -> Callable[[], Awaitable[None]]:
@@ -221,6 +251,12 @@ def bootstrap_key(access: AccessSettings) -> Key | None:
     if isinstance(key, KeyFault):
         raise ConfigurationError(f"{variable}: the key is {key}; homing keys new makes one")
     return key
+
+
+def intake_options(settings: Settings) -> MqttOptions:
+    """The same for the client that brings events in: its id is fixed, so that the next node takes its session over."""
+    options = mqtt_options(settings, f"{settings.mqtt.share_group}-intake")
+    return replace(options, receive_maximum=settings.events.receive_maximum, user_properties=False)
 
 
 def mqtt_options(settings: Settings, client_id: str) -> MqttOptions:

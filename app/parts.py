@@ -29,6 +29,7 @@ from app.commands.sweeper import Sweeper
 from app.core.callback import Answer
 from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError
+from app.core.eventlog.event import Database
 from app.core.notices import Notice
 from app.core.profile import DeviceProfile
 from app.core.reading import ResponseReader
@@ -49,6 +50,8 @@ from app.services import Service
 from app.settings import Settings
 from app.store.directory import AccessDirectory
 from app.store.engine import kind_of
+from app.store.eventlog import EventStore
+from app.store.roles import OnlyOne, Role
 from app.store.state import StateStore
 from app.system import new_secret, new_wake_key
 
@@ -76,6 +79,11 @@ class Adapters:
     """The same as the store's, or no wake-up is believed."""
     directory: AccessDirectory | None = None
     """Who may do what; None: everybody may do everything."""
+    open_events: Callable[[Sequence[Database]], EventStore] | None = None
+    """Makes the event log with these databases; None: no events are kept."""
+    open_intake: Callable[[Role], MqttClient] | None = None
+    """Makes the client of the session that brings events in, which is that of who has the role."""
+    events_role: Role = field(default_factory=OnlyOne)
     observers: Sequence[Observer] = ()
     """Who wants to know what happens to commands, besides metrics, log and traces."""
 

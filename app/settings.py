@@ -25,9 +25,10 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from app.core.addresses import check_access_url, check_store_url, split_address
+from app.core.addresses import check_access_url, check_store_url, engine_kind, events_kind, split_address
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
+from app.core.eventlog.plan import Kept, parse_databases
 from app.core.identifiers import validate_node_id
 from app.core.topics import share
 
@@ -281,6 +282,49 @@ class TimeoutsSettings(_Part):
     """Its timeouts.toml, for commands whose caller gives no timeout; read at the start. None when empty."""
 
 
+class EventsSettings(_Part):
+    """The event log: what devices say without being asked."""
+
+    url: str = ""
+    """Where it is kept: `rocks:///folder`, or `memory://`; no events are kept when empty."""
+    databases: str = "events=720h,telemetry=24h"
+    """Its databases with their retentions; the first one has what no profile puts elsewhere."""
+    shards: Annotated[int, Field(ge=1, le=256)] = 4
+    """How many parts a database has when it is made. It cannot be changed afterwards."""
+    flush_interval: Annotated[_Duration, Field(ge=timedelta(milliseconds=1), le=timedelta(seconds=1))] = timedelta(
+        milliseconds=5
+    )
+    """How long an event may wait for others that are written with it."""
+    max_items: Annotated[int, Field(ge=1, le=512)] = 64
+    """How many events are written together at most."""
+    receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 1024
+    """How many events the broker may send ahead of our acknowledgements."""
+    generation_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = 64 * 1024 * 1024
+    """At which size a generation ends; it ends sooner after a 24th of the retention."""
+    quota_bytes: Annotated[int, Field(ge=10_000_000, le=2**50)] = 2 * 1024 * 1024 * 1024
+    """How much all events may take, as they were said."""
+    discard: Literal["new", "old"] = "new"
+    """What happens then: `new` events are refused and wait at the broker, or the `old` generations go."""
+
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """The databases in `databases`."""
+        return parse_databases(self.databases)
+
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, value: str) -> str:
+        if value:
+            events_kind(value)
+        return value
+
+    @field_validator("databases")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        parse_databases(value)
+        return value
+
+
 class LatencySettings(_Part):
     """The latency log: a record of every command that ended."""
 
@@ -332,6 +376,7 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = ClusterSettings()
     profiles: ProfilesSettings = ProfilesSettings()
     log: LogSettings = LogSettings()
+    events: EventsSettings = EventsSettings()
     latency: LatencySettings = LatencySettings()
     timeouts: TimeoutsSettings = TimeoutsSettings()
     tracing: TracingSettings = TracingSettings()
@@ -340,6 +385,15 @@ class Settings(BaseSettings):
     def _tokens_need_rules(self) -> Self:
         if self.oidc.issuer and not self.access.url:
             raise ValueError("HOMING_OIDC_ISSUER needs HOMING_ACCESS_URL: there it says what groups may do")
+        return self
+
+    @model_validator(mode="after")
+    def _events_of_one(self) -> Self:
+        if self.events.url and engine_kind(self.store.url).shared:
+            raise ValueError(
+                "HOMING_EVENTS_URL is the log of one node, and HOMING_STORE_URL that of a cluster; "
+                "allowed with such a log: HOMING_STORE_URL=memory://"
+            )
         return self
 
 

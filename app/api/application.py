@@ -21,7 +21,7 @@ from app.api.openapi import SECURITY
 from app.api.parking import Parking
 from app.api.ports import Ports
 from app.api.turns import Turns
-from app.api.v1 import commands, devices, login, me, nodes, profiles
+from app.api.v1 import commands, devices, events, login, me, nodes, profiles, state
 from app.profiles.timeouts import load_timeouts
 from app.settings import Settings
 
@@ -37,7 +37,16 @@ DESCRIPTION: Final = (
 
 
 DOCUMENT: Final = "/openapi.json"
-GUARDED: Final = (commands.router, devices.router, nodes.router, me.router, login.guarded, profiles.router)
+GUARDED: Final = (
+    commands.router,
+    devices.router,
+    nodes.router,
+    events.router,
+    state.router,
+    me.router,
+    login.guarded,
+    profiles.router,
+)
 """Of these, no route answers a caller whom nobody knows."""
 ROUTERS: Final = (*GUARDED, login.router, front.router, health.router)
 

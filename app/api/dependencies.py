@@ -16,6 +16,8 @@ from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.command import Command
 from app.core.errors import NoDirectoryError
+from app.core.eventlog.event import Entry
+from app.events.plane import EventPlane, needed
 
 
 class Asker:
@@ -33,6 +35,14 @@ class Asker:
         """Return when they may do this with the command."""
         self._access.check(self.caller, action, command.device_id, command.profile, command.method)
 
+    def check_topic(self, action: Action, device: str, kind: str = "") -> None:
+        """Return when they may do this with events of a device; of no device, where it is empty."""
+        self._access.check(self.caller, action, device, *_named(kind))
+
+    def may_read_event(self, entry: Entry) -> bool:
+        """Whether they may know of the event."""
+        return self._access.may_read(self.caller, entry.device, *_named(entry.kind))
+
     def identity(self) -> Identity | None:
         """Who they are; None where nobody is asked."""
         return self._access.identity(self.caller)
@@ -40,6 +50,11 @@ class Asker:
     def may_read(self, command: Command) -> bool:
         """Whether they may know of the command."""
         return self._access.may_read(self.caller, command.device_id, command.profile, command.method)
+
+
+def _named(kind: str) -> tuple[str, str]:
+    profile, _, name = kind.partition(":")
+    return profile, name
 
 
 class Front(Protocol):
@@ -82,6 +97,13 @@ async def asker(request: Request) -> Asker:
     return Asker(access, access.caller(headers_of(request.scope).get(b"authorization")))
 
 
+async def _events(request: Request) -> EventPlane:
+    front: Front = request.app
+    return needed(front.ports.events)
+
+
+Events = Annotated[EventPlane, Depends(_events)]
+"""The event plane; EventsOffError where there is none."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
 Records = Annotated[Devices, Depends(_devices)]

@@ -13,6 +13,7 @@ from app.cluster.directory import NodeInfo
 from app.commands.invoker import Invoker
 from app.core.command import IfOffline
 from app.core.profile import DeviceProfile
+from app.events.plane import EventPlane
 from app.metrics import Exposition
 from app.node import Health, NodeState
 from app.observability import Counters, Fill
@@ -69,3 +70,7 @@ class Ports:
     counters: Counters
     exposition: Exposition
     tracing: Tracing | None = None
+    now_us: Callable[[], int] = lambda: 0
+    """Microseconds since 1970, as this machine believes."""
+    events: EventPlane | None = None
+    """What devices say unasked; None where it is not kept."""

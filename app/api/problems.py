@@ -65,6 +65,7 @@ TOO_MANY_CONNECTIONS: Final = ProblemType(
 NOT_SENT: Final = ProblemType("not-sent", "The command was not sent", 503, retry_after=1)
 NO_OUTCOME: Final = ProblemType("outcome-unknown", "The outcome could not be learned in time", 503, retry_after=1)
 NOT_READY: Final = ProblemType("not-ready", "This node cannot serve now", 503, retry_after=1)
+CONFLICT: Final = ProblemType("conflict", "A condition of the transaction does not hold", 409)
 NOT_LISTENING: Final = ProblemType("device-not-listening", "Nobody is subscribed to the device's command topic", 409)
 NOTHING_TO_LOG_IN_TO: Final = ProblemType("nothing-to-log-in-to", "This node asks nobody who they are", 409)
 TIMED_OUT: Final = ProblemType("timed-out", "No answer came before the deadline", 504)
@@ -110,7 +111,8 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.EventLogError: INTERNAL,
         errors.EventsOffError: ProblemType("no-events", "This node keeps no events", 404),
         errors.DatabaseNotFoundError: ProblemType("database-not-found", "There is no such database of events", 404),
-        errors.PreconditionError: ProblemType("precondition-failed", "The value has changed meanwhile", 412),
+        errors.ValueNotFoundError: ProblemType("value-not-found", "The topic has no value", 404),
+        errors.ValueChangedError: ProblemType("value-changed", "The value has changed meanwhile", 412),
         errors.QuotaError: ProblemType("quota-exceeded", "The events take as much room as they may", 507),
         errors.FencedError: INTERNAL,
         errors.DamagedEventsError: INTERNAL,

@@ -67,7 +67,7 @@ class NodeClient:
         method: str,
         path: str,
         timeout: float,
-        body: JsonObject | None = None,
+        body: JsonObject | list[JsonValue] | None = None,
         headers: dict[str, str] | None = None,
     ) -> Answer:
         """One request and its JSON answer; NodeUnreachableError says why there is none."""

@@ -103,7 +103,7 @@ def send(  # noqa: PLR0913 - each is something that people type
     if idempotency_key is not None:
         headers["Idempotency-Key"] = _header(idempotency_key)
     patience = ((_duration(timeout) if timeout else timedelta(hours=1)) + MARGIN).total_seconds()
-    url = node or _default_node()
+    url = node or default_node()
     identity: str | None = None
     try:
         client = NodeClient(url, os.environ.get(KEY))
@@ -176,7 +176,8 @@ def _header(key: str) -> str:
         raise Stop(f"--idempotency-key: {error.reason}", Exit.USAGE) from None
 
 
-def _default_node() -> str:
+def default_node() -> str:
+    """The node of this machine, as the settings have it."""
     from app.settings import load_settings
 
     return f"http://127.0.0.1:{load_settings().api.port}"

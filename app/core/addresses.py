@@ -90,6 +90,25 @@ def check_redis_url(url: str) -> None:
             raise ValueError(f"has {shown} behind its '?', which is not allowed; allowed: {allowed}")
 
 
+class EventsKind(StrEnum):
+    """What keeps the events."""
+
+    MEMORY = "memory"
+    ROCKS = "rocks"
+
+
+def events_kind(url: str) -> EventsKind:
+    """What the URL of an event log chooses; ValueError when it names none that can be opened."""
+    parts = split_address(url)
+    if parts.scheme == EventsKind.MEMORY and url == "memory://":
+        return EventsKind.MEMORY
+    if parts.scheme == EventsKind.ROCKS:
+        if parts.netloc or parts.query or parts.fragment or not parts.path.strip("/"):
+            raise ValueError("names no folder; allowed: rocks:///absolute/path")
+        return EventsKind.ROCKS
+    raise ValueError(f"scheme {parts.scheme!a} is unknown; allowed: memory://, rocks:///absolute/path")
+
+
 def check_access_url(url: str) -> None:
     """ValueError when it names no database that can hold the access directory."""
     parts = split_address(url)

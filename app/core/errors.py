@@ -29,7 +29,8 @@ HomingError
 ├── EventLogError               about the event log; nothing was written
 │   ├── EventsOffError          this node keeps no events
 │   ├── DatabaseNotFoundError
-│   ├── PreconditionError       the last value of a topic is another one than expected
+│   ├── ValueNotFoundError      a topic has no last value
+│   ├── ValueChangedError       the last value of a topic is another one than expected
 │   ├── QuotaError              the events take as much room as they may
 │   ├── FencedError             somebody with a later right to write has taken over
 │   └── DamagedEventsError      a piece of what was written cannot be read any more
@@ -212,7 +213,11 @@ class DatabaseNotFoundError(EventLogError):
     """There is no such database of events."""
 
 
-class PreconditionError(EventLogError):
+class ValueNotFoundError(EventLogError):
+    """The topic has no last value, or none that whoever asks may know of."""
+
+
+class ValueChangedError(EventLogError):
     """The last value of a topic is another one than the caller takes it to be."""
 
     def __init__(self, topic: str, expected: int | None, found: int | None) -> None:

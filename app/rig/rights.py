@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from app.core.listening import EventReader
 from app.core.notices import NOTICES
 from app.core.topics import canary_topics
 from app.profiles.loader import load_profiles
@@ -40,6 +41,9 @@ def mosquitto_acl(own_profiles: Path | None = None) -> str:
         for requests in sorted({request.topic.filter() for request in profile.requests}):
             nodes.append(f"topic write {requests}")
             devices.append(f"topic read {requests}")
+        for events in EventReader([profile]).filters():
+            nodes.append(f"topic read {events}")
+            devices.append(f"topic write {events}")
         for responses in sorted({response.topic.filter() for response in profile.responses}):
             nodes += [f"topic read {responses}", *(f"topic write {one}" for one in canary_topics([responses]))]
             devices.append(f"topic write {responses}")

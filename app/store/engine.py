@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from app.core.addresses import EngineKind, engine_kind
+from app.core.addresses import EngineKind, EventsKind, engine_kind, events_kind, split_address
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
+from app.core.eventlog.event import Database
 from app.core.wakekey import WakeKey
 from app.measures import StoreMeasures
 from app.store.directory import AccessDirectory
+from app.store.eventlog import EventStore
+from app.store.memory.eventlog import MemoryEventLog
 from app.store.memory.store import MemoryStateStore
 from app.store.state import StateStore
 
@@ -88,3 +93,20 @@ def open_directory(
     from app.store.sql.directory import SqlDirectory  # noqa: PLC0415 - SQLAlchemy costs a second
 
     return SqlDirectory(url, budget=budget, new_cluster_id=new_cluster_id)
+
+
+def open_events(url: str, databases: Sequence[Database], clock: Clock) -> EventStore:
+    """The event log of this URL, not started yet; ConfigurationError when the URL cannot be used."""
+    try:
+        kind = events_kind(url)
+    except ValueError as error:
+        raise ConfigurationError(f"HOMING_EVENTS_URL {error}") from None
+    if kind is EventsKind.MEMORY:
+        return MemoryEventLog(databases, clock)
+    try:
+        from app.store.rocks.eventlog import RocksEventLog  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"HOMING_EVENTS_URL: {error.name} is not installed; rocks:// needs the extra homing[embedded]"
+        ) from None
+    return RocksEventLog(Path(unquote(split_address(url).path)), databases, clock)

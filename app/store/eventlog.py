@@ -38,7 +38,7 @@ class EventLog(Protocol):
         """
 
     async def commit(self, transaction: Transaction) -> Position:
-        """`append` if all conditions hold, else PreconditionError and nothing is written."""
+        """`append` if all conditions hold, else ValueChangedError and nothing is written."""
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         """At most `limit` events that are durable, in order. What is in a damaged generation is left out."""

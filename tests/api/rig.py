@@ -33,6 +33,7 @@ from app.parts import Adapters
 from app.settings import Settings, load_settings
 from app.store.commands import Finished, Joined, Page, Query, Registered
 from app.store.directory import AccessDirectory
+from app.store.engine import open_events
 from app.store.memory.store import MemoryStateStore
 from app.system import SystemClock, new_charter, new_ulid
 
@@ -201,6 +202,10 @@ def build(
         open_mqtt=lambda _client_id, _still_ours: mqtt,
         open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
         directory=directory,
+        open_events=(lambda databases: open_events(settings.events.url, databases, SystemClock()))
+        if settings.events.url
+        else None,
+        open_intake=lambda _role: LoopbackMqttClient(broker, "homing-intake", counters),
     )
     return Homing(settings, adapters, failures.append), store, mqtt, broker
 

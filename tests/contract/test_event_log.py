@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.errors import DatabaseNotFoundError, FencedError, PreconditionError, StoreUnavailableError
+from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailableError, ValueChangedError
 from app.core.eventlog.event import END, Database, Entry, Event, Shard
 from app.core.eventlog.generation import GenerationState
 from app.core.eventlog.reading import Reading, Slice
@@ -100,6 +100,7 @@ async def test_a_database_that_is_not_there_is_named(log: EventStore) -> None:
     ("topic_filter", "expected"),
     [
         ("#", "123457"),
+        ("", "1234567"),
         ("thing/product/+/osd", "14"),
         ("thing/product/SN1/osd", "1"),
         ("thing/product/SN1/#", "12"),
@@ -176,10 +177,10 @@ async def test_a_transaction_is_all_or_nothing(log: EventStore) -> None:
     change = Transaction(SHARD, (Condition("x", first), Condition("y", None)), (*said("x", "2"), *said("y", "1")))
     position = await log.commit(change)
     assert position >= first + 2
-    with pytest.raises(PreconditionError, match=f"topic 'x' has a value at position {position - 1}") as refused:
+    with pytest.raises(ValueChangedError, match=f"topic 'x' has a value at position {position - 1}") as refused:
         await log.commit(change)
     assert (refused.value.topic, refused.value.expected, refused.value.found) == ("x", first, position - 1)
-    with pytest.raises(PreconditionError, match="topic 'z' has no value, and the change was made for a value at"):
+    with pytest.raises(ValueChangedError, match="topic 'z' has no value, and the change was made for a value at"):
         await log.commit(Transaction(SHARD, (Condition("z", 17),), (*said("z", "1"),)))
     assert values_of(await everything(log)) == ["1", "2", "1"]
 
@@ -188,7 +189,7 @@ async def test_of_changes_made_at_once_for_the_same_value_one_wins(log: EventSto
     first = await log.append(SHARD, said("x", "0"))
     changes = [Transaction(SHARD, (Condition("x", first),), (*said("x", str(one)),)) for one in range(8)]
     ended = await asyncio.gather(*(log.commit(one) for one in changes), return_exceptions=True)
-    assert sum(isinstance(one, PreconditionError) for one in ended) == 7
+    assert sum(isinstance(one, ValueChangedError) for one in ended) == 7
     assert len(await everything(log)) == 2
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from app.core.errors import FencedError, HomingError, PreconditionError
+from app.core.errors import FencedError, HomingError, ValueChangedError
 from app.core.eventlog.event import END, Database, Entry, Shard
 from app.core.eventlog.reading import Reading
 from app.core.eventlog.transaction import Condition, Transaction
@@ -25,7 +25,7 @@ from tests.contract.test_event_log import PLACES
 T = TypeVar("T")
 DATABASE = Database("events", 2, ("taught/+/x",))
 TOPICS = ("taught/1/x", "taught/2/x", "a", "a/b", "$s/a", *(f"many/{number}" for number in range(13)))
-FILTERS = ("#", "taught/+/x", "taught/1/x", "taught/#", "a", "a/#", "many/+", "many/12", "+", "$s/#", "nothing")
+FILTERS = ("#", "", "taught/+/x", "taught/1/x", "taught/#", "a", "a/#", "many/+", "many/12", "+", "$s/#", "nothing")
 
 shards = st.integers(0, 1)
 entries = st.lists(
@@ -68,7 +68,7 @@ class Model:
             if one.shard == shard
             and after < number <= until
             and one.generation not in self.gone
-            and matches(topic_filter, one.entry.topic)
+            and (not topic_filter or matches(topic_filter, one.entry.topic))
         ]
 
 
@@ -159,7 +159,7 @@ class Histories(RuleBasedStateMachine):
             ]
             return side.log.commit(Transaction(Shard("events", shard), tuple(conditions), tuple(added)))
 
-        self.every(step, None if holds else PreconditionError, len(added))
+        self.every(step, None if holds else ValueChangedError, len(added))
 
     @rule()
     def rotate(self) -> None:
@@ -212,7 +212,7 @@ class Histories(RuleBasedStateMachine):
             expected = None if number is None else (side.positions[number], self.model.said[number].entry)
             assert (None if found is None else (found.position, found.entry)) == expected, side.name
 
-    @rule(shard=shards, topic_filter=st.sampled_from(FILTERS), after=st.sampled_from(["", *TOPICS]))
+    @rule(shard=shards, topic_filter=st.sampled_from(FILTERS[:1] + FILTERS[2:]), after=st.sampled_from(["", *TOPICS]))
     def values(self, shard: int, topic_filter: str, after: str) -> None:
         expected = sorted(
             topic

@@ -12,6 +12,7 @@ from itertools import count
 import pytest
 
 from app.core.errors import BrokerUnavailableError
+from app.core.listening import EventReader
 from app.core.messages import Publication
 from app.core.notices import NOTICES
 from app.core.topics import canary_topics, matches, share
@@ -35,7 +36,9 @@ PROFILES = list(load_profiles().values())
 REQUESTS = [request.topic for one in PROFILES for request in one.requests]
 WRITTEN = [topic.render(device_id=DEVICE, method="m", id="i") for topic in REQUESTS]
 READ = sorted({response.topic.filter() for one in PROFILES for response in one.responses})
-ANSWERED = [one.replace("+", DEVICE) for one in READ]
+SAID = [one for one in sorted(EventReader(PROFILES).filters()) if one not in READ]
+"""Topics of events and presence that are no topics of answers."""
+ANSWERED = [one.replace("+", DEVICE) for one in [*READ, *SAID]]
 CANARIES = canary_topics(READ)
 NOTICE = f"{NOTICES}/x"
 OWN = [*CANARIES, NOTICE]
@@ -84,7 +87,7 @@ async def parties(broker: MosquittoProcess, *subscriptions: tuple[str, Sequence[
 
 async def what_works(broker: MosquittoProcess) -> set[tuple[str, str]]:
     """(`written` or `read`, topic) for all that a node and a device do with each other, and a node with itself."""
-    shared = [*(share("homing", one) for one in READ), NOTICE]
+    shared = [*(share("homing", one) for one in READ), *SAID, NOTICE]
     seen = set()
     async with parties(broker, (NODE_USER, shared), (DEVICE, WRITTEN)) as (node, device):
         for writer, reader, topics in ((node, device, WRITTEN), (device, node, ANSWERED), (node, node, OWN)):
@@ -104,9 +107,9 @@ def deployed(broker: MosquittoProcess, without: str) -> None:
 
 def test_each_shipped_profile_has_its_rules_and_there_are_no_others() -> None:
     requests = [topic.filter() for topic in REQUESTS]
-    nodes = [f"topic write {one}" for one in [*requests, *CANARIES]] + [f"topic read {one}" for one in READ]
+    nodes = [f"topic write {one}" for one in [*requests, *CANARIES]] + [f"topic read {one}" for one in [*READ, *SAID]]
     nodes.append(f"topic readwrite {NOTICES}/#")
-    devices = [f"pattern read {one}" for one in requests] + [f"pattern write {one}" for one in READ]
+    devices = [f"pattern read {one}" for one in requests] + [f"pattern write {one}" for one in [*READ, *SAID]]
     assert sorted(RULES) == sorted(nodes + [one.replace("+", "%u", 1) for one in devices])
 
 

@@ -20,7 +20,7 @@ LAYERS = (
     {"store", "mqtt", "profiles", "latency"},
     {"cluster", "access"},
     {"callbacks"},
-    {"commands", "observers"},
+    {"commands", "events", "observers"},
     {"node"},
     {"metrics", "parts"},
     {"api"},
@@ -43,13 +43,13 @@ SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
-    "store": {"commands", "directory", "eventlog", "state", "rules"},
+    "store": {"commands", "directory", "eventlog", "roles", "rules", "state"},
     "cluster": {"cluster", "directory", "membership", "orphans", "wakeups"},
     "mqtt": {"base", "inbox"},
 }
 """What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
 
-PORT_USERS = {"callbacks", "commands", "node", "metrics", "api"}
+PORT_USERS = {"callbacks", "commands", "events", "node", "metrics", "api"}
 """Who knows ports only: an engine or an adapter reaches them through the constructor."""
 
 ENGINES = {

@@ -33,6 +33,7 @@ class Action(StrEnum):
     OVERRIDE = "override"
     FLEET = "fleet"
     STREAM = "stream"
+    PUBLISH = "publish"
     WEBHOOKS = "webhooks"
     ACCESS = "access"
     AUDIT = "audit"
@@ -206,7 +207,13 @@ _VIEWER: Final = ("allow read *:* on *", "allow stream *:* on *", "allow nodes *
 BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "viewer": _VIEWER,
-        "operator": (*_VIEWER, "allow send *:* on *", "allow cancel *:* on *", "allow fleet *:* on *"),
+        "operator": (
+            *_VIEWER,
+            "allow send *:* on *",
+            "allow cancel *:* on *",
+            "allow fleet *:* on *",
+            "allow publish *:* on *",
+        ),
         "approver": (*_VIEWER, "allow approve *:* on *"),
         "admin": ("allow * *:* on *",),
     }

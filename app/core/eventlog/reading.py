@@ -13,11 +13,16 @@ from typing import Final, NamedTuple
 
 from app.core.errors import InvalidInputError
 from app.core.eventlog.event import BEGINNING, END, Event, Position
+from app.core.topics import matches
 
+EVERYTHING: Final = ""
+"""In the place of a filter: also topics that begin with `$`, which `#` does not mean."""
 MOST_SCANNED: Final = 20_000
 """Events that one reading looks at, whether they fit or not: it bounds how long it takes."""
 
-_CURSOR: Final = re.compile(r"1(?:-[0-9a-z]{1,13}){1,256}")
+CURSOR: Final = "1(?:-[0-9a-z]{1,13}){1,256}"
+"""What one looks like, for documentation."""
+_CURSOR: Final = re.compile(CURSOR)
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -28,6 +33,10 @@ class Reading:
     topic_filter: str = "#"
     after: Position = BEGINNING
     until: Position = END
+
+    def fits(self, topic: str) -> bool:
+        """Whether events of the topic are read."""
+        return not self.topic_filter or matches(self.topic_filter, topic)
 
 
 class Slice(NamedTuple):

@@ -81,7 +81,9 @@ class Structures:
         return self._all[structure]
 
     def meeting(self, topic_filter: str) -> list[str]:
-        """The structures that have, or may have, topics that fit the filter."""
+        """The structures that have, or may have, topics that fit the filter; all of them without one."""
+        if not topic_filter:
+            return list(self._all)
         return [one for one in self._all if meets(one, topic_filter)]
 
     def _learn(self, topic: str) -> str:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from app.core.clock import Clock
-from app.core.errors import DatabaseNotFoundError, FencedError, PreconditionError, StoreUnavailableError
+from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailableError, ValueChangedError
 from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
 from app.core.eventlog.generation import Generation, GenerationState
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
@@ -74,7 +74,7 @@ class MemoryEventLog:
             found = state.values.get(condition.topic)
             position = None if found is None else found.position
             if position != condition.position:
-                raise PreconditionError(condition.topic, condition.position, position)
+                raise ValueChangedError(condition.topic, condition.position, position)
         return self._put(database, state, transaction.shard.number, transaction.entries)
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
@@ -84,7 +84,7 @@ class MemoryEventLog:
         end = bisect_right(events, reading.until, lo=start, key=_position)
         found: list[Event] = []
         for index in range(start, min(end, start + MOST_SCANNED)):
-            if matches(reading.topic_filter, events[index].entry.topic):
+            if reading.fits(events[index].entry.topic):
                 found.append(events[index])
                 if len(found) == limit:
                     return Slice(found, events[index].position, more=index + 1 < end)

@@ -49,7 +49,7 @@ def scan(
                     # The row that follows shows that there is more.
                     return Slice(found, row.position - 1, more=True)
                 scanned += 1
-                if matches(reading.topic_filter, topic_of(row.record)):
+                if reading.fits(topic_of(row.record)):
                     found.append(Event(row.position, shard.number, unpack_entry(row.record)))
         except DamagedEventsError as error:
             raise DamagedGenerationError(number, str(error)) from None

@@ -10,7 +10,7 @@ import structlog
 from rocksdict import Rdict, WriteBatch
 
 from app.core.clock import Clock
-from app.core.errors import FencedError, HomingError, PreconditionError, StoreUnavailableError
+from app.core.errors import FencedError, HomingError, StoreUnavailableError, ValueChangedError
 from app.core.eventlog.event import Entry, Position, Shard, size_of
 from app.core.eventlog.generation import GenerationState
 from app.core.eventlog.record import pack_entry
@@ -116,7 +116,7 @@ class Pen:
         for condition in one.conditions:
             found = self._position_of(batch, one.shard, condition.topic)
             if found != condition.position:
-                raise PreconditionError(condition.topic, condition.position, found)
+                raise ValueChangedError(condition.topic, condition.position, found)
         position = max(head.position, round(self._clock.wall() * 1_000_000) - 1)
         cut = book.current
         first, size = position + 1, 0

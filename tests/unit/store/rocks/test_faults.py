@@ -14,7 +14,7 @@ import pytest
 from rocksdict import Rdict
 from structlog.testing import capture_logs
 
-from app.core.errors import ConfigurationError, PreconditionError, StoreUnavailableError
+from app.core.errors import ConfigurationError, StoreUnavailableError, ValueChangedError
 from app.core.eventlog.event import Database, Entry, Shard
 from app.core.eventlog.generation import GenerationState
 from app.core.eventlog.reading import Reading
@@ -148,7 +148,7 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         assert await numbers(log, 0, "site/17/up") == [17]
         assert await log.structures("events") == structures
         assert [one.count for one in await log.generations("events")] == [30, 1]
-        with pytest.raises(PreconditionError):
+        with pytest.raises(ValueChangedError):
             await log.commit(Transaction(SHARD, (Condition("x", last - 1),), (Entry("x", b"1"),)))
         assert await log.append(SHARD, [Entry("x", b"100")]) > last
 

@@ -1,0 +1,272 @@
+"""Events over HTTP: read, publish, and what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import orjson
+from fastapi import APIRouter, Body, Depends, Query, Request
+from fastapi import Response as Reply
+from pydantic import AfterValidator, BeforeValidator
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api import event_schemas, problems
+from app.api.dependencies import Events, NodePorts, WhoAsks
+from app.api.event_json import about, entry_of, events_json
+from app.api.http import BytesResponse
+from app.api.openapi import acts, problems_of
+from app.api.parameters import check_names
+from app.api.problems import BY_ERROR
+from app.api.representation import instant
+from app.core import errors
+from app.core.access.rules import Action
+from app.core.durations import format_duration
+from app.core.errors import InvalidInputError
+from app.core.eventlog.event import END, Position, validate_database, validate_reading_filter
+from app.core.eventlog.generation import Generation
+from app.core.eventlog.instants import PATTERN, parse_position
+from app.core.eventlog.plan import Kept
+from app.core.eventlog.reading import CURSOR, Cursor
+from app.events.plane import EventPlane
+from app.events.reader import MAX_PAGE
+
+DEFAULT_LIMIT: Final = 100
+
+GONE: Final = (BY_ERROR[errors.EventsOffError], BY_ERROR[errors.DatabaseNotFoundError])
+AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+
+def _limit(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_PAGE)) and 1 <= int(text) <= MAX_PAGE:
+        return int(text)
+    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MAX_PAGE}")
+
+
+TopicFilter = Annotated[
+    str,
+    AfterValidator(validate_reading_filter),
+    Query(
+        description="Only events whose topics fit this topic filter.",
+        json_schema_extra={"pattern": "^.{1,1024}$"},
+        examples=["thing/product/+/events"],
+    ),
+]
+DatabaseName = Annotated[
+    str | SkipJsonSchema[None],
+    AfterValidator(lambda name: None if name is None else validate_database(name)),
+    Query(
+        description="The database; the first one when left out.",
+        json_schema_extra={"pattern": "^[a-z][a-z0-9_-]{0,31}$"},
+        examples=["telemetry"],
+    ),
+]
+Since = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        alias="from",
+        description="Not before this instant.",
+        json_schema_extra={"pattern": f"^({PATTERN})$"},
+        examples=["-10m"],
+    ),
+]
+EventCursor = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="What an answer gave: read on from there.",
+        json_schema_extra={"pattern": f"^{CURSOR}$"},
+        examples=["1-hg8v9o0zk0-0-0-0"],
+    ),
+]
+_Until = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        alias="to",
+        description="Not behind this instant.",
+        json_schema_extra={"pattern": f"^({PATTERN})$"},
+        examples=["2026-11-21T10:00:00Z"],
+    ),
+]
+_Limit = Annotated[
+    int,
+    BeforeValidator(_limit),
+    Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MAX_PAGE}, examples=[100]),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    database: str
+    topic_filter: str
+    cursor: Cursor
+    until: Position
+    limit: int
+
+
+def name_of(plane: EventPlane, database: str | None) -> str:
+    """The database that is meant."""
+    return database or plane.plan.kept[0].name
+
+
+async def _asked(
+    request: Request,
+    events: Events,
+    ports: NodePorts,
+    topic: TopicFilter = "#",
+    database: DatabaseName = None,
+    since: Since = None,
+    until: _Until = None,
+    cursor: EventCursor = None,
+    limit: _Limit = DEFAULT_LIMIT,
+) -> _Asked:
+    """What a caller reads."""
+    check_names(request, ("topic", "database", "from", "to", "cursor", "limit"))
+    now = ports.now_us()
+    name = name_of(events, database)
+    begin = None if since is None else parse_position("from", since, now)
+    end = END if until is None else parse_position("to", until, now)
+    return _Asked(name, topic, events.start_of(name, cursor, begin), end, limit)
+
+
+@router.get(
+    "/events",
+    summary="Read events, the oldest first",
+    response_model=event_schemas.EventPage,
+    response_description="A page of events, and where to read on.",
+    responses=problems_of(*GONE, problems.INVALID, AWAY),
+    openapi_extra=acts(Action.READ),
+)
+async def read_events(asked: Annotated[_Asked, Depends(_asked)], events: Events, asker: WhoAsks) -> Reply:
+    """Of those that the caller may read. A page may be short, or empty, though `more` is true."""
+    page = await events.page(asked.database, asked.topic_filter, asked.cursor, asked.limit, asked.until)
+    shown = [event for event in page.events if asker.may_read_event(event.entry)]
+    body = b'{"events":%b,"cursor":"%b","more":%b}' % (
+        events_json(shown),
+        str(page.cursor).encode(),
+        b"true" if page.more else b"false",
+    )
+    return BytesResponse(body)
+
+
+@router.post(
+    "/events",
+    summary="Publish events of your own",
+    response_model=event_schemas.Published,
+    response_description="They are durable, and these are their positions.",
+    responses=problems_of(
+        *GONE,
+        BY_ERROR[errors.PayloadTooLargeError],
+        problems.INVALID,
+        BY_ERROR[errors.DeviceNotFoundError],
+        BY_ERROR[errors.QuotaError],
+        AWAY,
+    ),
+    openapi_extra=acts(Action.PUBLISH),
+)
+async def publish_events(
+    request: Request,
+    events: Events,
+    asker: WhoAsks,
+    said: Annotated[list[event_schemas.Said], Body(min_length=1, max_length=event_schemas.MOST_PUBLISHED)],
+    database: DatabaseName = None,
+) -> Reply:
+    """They go into the log and nowhere else: no device hears of them. Those of one shard are appended together.
+
+    Sent again after a `503` they may be there twice.
+    """
+    check_names(request, ("database",))
+    entries = []
+    for number, one in enumerate(said):
+        device = events.plan.device_of(one.topic)
+        asker.check_topic(Action.PUBLISH, device)
+        entries.append(entry_of(one, f"body.{number}", device))
+    positions = await events.publish(name_of(events, database), entries)
+    return BytesResponse(orjson.dumps({"positions": positions}))
+
+
+@router.get(
+    "/topics",
+    summary="List the topics that have a last value",
+    response_model=event_schemas.TopicPage,
+    response_description="A page of topics.",
+    responses=problems_of(*GONE, problems.INVALID, AWAY),
+    openapi_extra=acts(Action.READ),
+)
+async def list_topics(
+    request: Request,
+    events: Events,
+    asker: WhoAsks,
+    topic: TopicFilter = "#",
+    database: DatabaseName = None,
+    after: Annotated[
+        str,
+        Query(
+            description="Behind this topic: the `cursor` of the page before.",
+            json_schema_extra={"pattern": "^.{0,1024}$"},
+            examples=["thing/product/dock-1/osd"],
+        ),
+    ] = "",
+    limit: _Limit = DEFAULT_LIMIT,
+) -> Reply:
+    """Of those whose last value the caller may read."""
+    check_names(request, ("topic", "database", "after", "limit"))
+    found = await events.topics(name_of(events, database), topic, after, limit)
+    shown = [about(event) for event in found if asker.may_read_event(event.entry)]
+    cursor = found[-1].entry.topic if len(found) == limit else None
+    return BytesResponse(orjson.dumps({"topics": shown, "cursor": cursor}))
+
+
+@router.get(
+    "/streams",
+    summary="Read the structures that topics have in common",
+    response_model=event_schemas.Streams,
+    response_description="Taught by profiles, and learned.",
+    responses=problems_of(*GONE, problems.INVALID, AWAY),
+    openapi_extra=acts(Action.STREAM),
+)
+async def list_streams(request: Request, events: Events, asker: WhoAsks, database: DatabaseName = None) -> Reply:
+    """Events of one structure lie together."""
+    check_names(request, ("database",))
+    asker.check(Action.STREAM)
+    name = name_of(events, database)
+    found = await events.structures(name)
+    return BytesResponse(orjson.dumps({"database": name, "streams": [{"structure": one} for one in found]}))
+
+
+@router.get(
+    "/databases",
+    summary="Read which databases of events there are",
+    response_model=event_schemas.Databases,
+    response_description="With their generations.",
+    responses=problems_of(*GONE, AWAY),
+    openapi_extra=acts(Action.STREAM),
+)
+async def list_databases(events: Events, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    asker.check(Action.STREAM)
+    shown = [_database(one, found, events) for one, found in await events.generations()]
+    return BytesResponse(orjson.dumps({"databases": shown}))
+
+
+def _database(kept: Kept, generations: Sequence[Generation], plane: EventPlane) -> dict[str, object]:
+    database = plane.plan.database(kept.name)
+    return {
+        "name": kept.name,
+        "retention": format_duration(kept.retention),
+        "shards": 0 if database is None else database.shards,
+        "generations": [_generation(one) for one in generations],
+    }
+
+
+def _generation(one: Generation) -> dict[str, object]:
+    return {
+        "number": one.number,
+        "state": one.state,
+        "first": instant(one.first) if one.count else None,
+        "last": instant(one.last) if one.count else None,
+        "events": one.count,
+        "bytes": one.size,
+        "note": one.note or None,
+    }

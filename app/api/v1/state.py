@@ -1,0 +1,219 @@
+"""Last values over HTTP: read, and changed only if nobody else has."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+import orjson
+from fastapi import APIRouter, Header, Path, Request
+from fastapi import Response as Reply
+from pydantic import AfterValidator
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api import event_schemas, problems
+from app.api.dependencies import Asker, Events, WhoAsks
+from app.api.event_json import entry_of, event_json, events_json
+from app.api.http import BytesResponse, headers_of, read_body
+from app.api.openapi import acts, header, problems_of
+from app.api.parameters import DeviceId, check_names
+from app.api.problems import BY_ERROR, problem
+from app.api.v1.events import AWAY, GONE, DatabaseName, name_of
+from app.core import errors
+from app.core.access.rules import Action
+from app.core.errors import InvalidInputError, ValueChangedError, ValueNotFoundError
+from app.core.eventlog.event import Entry, Shard
+from app.core.eventlog.transaction import Condition, Transaction
+from app.core.payload import decode_json
+from app.core.topics import validate_topic
+from app.events.plane import EventPlane
+
+_TAG: Final = {"ETag": header("The position of the value, for `If-Match`.")}
+_ETAG: Final = re.compile('"([0-9]{1,19})"')
+_CHANGED: Final = BY_ERROR[errors.ValueChangedError]
+_NONE: Final = BY_ERROR[errors.ValueNotFoundError]
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+_Topic = Annotated[
+    str,
+    AfterValidator(validate_topic),
+    Path(
+        description="A topic name; its levels are levels of the path.",
+        json_schema_extra={"pattern": "^.{1,1024}$"},
+        examples=["fleet/config"],
+    ),
+]
+
+
+@router.get(
+    "/state/{topic:path}",
+    summary="Read the last value of a topic",
+    response_model=event_schemas.Event,
+    response_description="The last event of the topic.",
+    responses={200: {"headers": _TAG}, **problems_of(*GONE, _NONE, problems.INVALID, AWAY)},
+    openapi_extra=acts(Action.READ),
+)
+async def read_state(
+    request: Request, topic: _Topic, events: Events, asker: WhoAsks, database: DatabaseName = None
+) -> Reply:
+    """It outlives the retention of events."""
+    check_names(request, ("database",))
+    found = await events.value(name_of(events, database), topic)
+    if found is None or not asker.may_read_event(found.entry):
+        raise ValueNotFoundError(f"topic {topic[:128]!a} has no value")
+    return BytesResponse(event_json(found), headers=[_etag(found.position)])
+
+
+@router.put(
+    "/state/{topic:path}",
+    summary="Set the last value of a topic",
+    response_model=event_schemas.Stated,
+    response_description="It is durable.",
+    responses={
+        200: {"headers": _TAG},
+        **problems_of(
+            *GONE,
+            BY_ERROR[errors.DeviceNotFoundError],
+            problems.SLOW_BODY,
+            _CHANGED,
+            BY_ERROR[errors.PayloadTooLargeError],
+            problems.INVALID,
+            BY_ERROR[errors.UndecodableMessageError],
+            BY_ERROR[errors.QuotaError],
+            AWAY,
+        ),
+    },
+    openapi_extra={
+        "requestBody": {"required": True, "content": {"application/json": {"schema": {}}}},
+        **acts(Action.PUBLISH),
+    },
+)
+async def put_state(
+    request: Request,
+    topic: _Topic,
+    events: Events,
+    asker: WhoAsks,
+    database: DatabaseName = None,
+    if_match: Annotated[
+        str | SkipJsonSchema[None],
+        Header(
+            alias="If-Match",
+            description="Only if the value stands at this position still: an `ETag` that was read.",
+            json_schema_extra={"pattern": '^"[0-9]{1,19}"$'},
+            examples=['"1772352000000000"'],
+        ),
+    ] = None,
+    if_none_match: Annotated[
+        str | SkipJsonSchema[None],
+        Header(
+            alias="If-None-Match",
+            description="`*`: only if there is no value.",
+            json_schema_extra={"pattern": "^\\*$"},
+            examples=["*"],
+        ),
+    ] = None,
+) -> Reply:
+    """The body is any JSON. It is an event of the topic like any other, and no device hears of it."""
+    check_names(request, ("database",))
+    device = events.plan.device_of(topic)
+    asker.check_topic(Action.PUBLISH, device)
+    conditions = _conditions(topic, if_match, if_none_match)
+    body = await read_body(request.receive, headers_of(request.scope))
+    decode_json(body)
+    position = await events.put_value(name_of(events, database), Entry(topic, body, device), conditions)
+    return BytesResponse(orjson.dumps({"position": position}), headers=[_etag(position)])
+
+
+def _conditions(topic: str, if_match: str | None, if_none_match: str | None) -> list[Condition]:
+    conditions = []
+    if if_match is not None:
+        found = _ETAG.fullmatch(if_match)
+        if found is None:
+            raise InvalidInputError("If-Match", f"{if_match[:64]!a} is none; allowed: an ETag that was read")
+        conditions.append(Condition(topic, int(found[1])))
+    if if_none_match is not None:
+        if if_none_match != "*":
+            raise InvalidInputError("If-None-Match", f"{if_none_match[:64]!a} is not allowed; allowed: *")
+        conditions.append(Condition(topic, None))
+    return conditions
+
+
+@router.get(
+    "/devices/{device_id}/state",
+    summary="Read the last values of a device",
+    response_model=event_schemas.StateOf,
+    response_description="By topic, as its profiles name them.",
+    responses=problems_of(*GONE, problems.INVALID, AWAY),
+    openapi_extra=acts(Action.READ),
+)
+async def read_device_state(device_id: DeviceId, events: Events, asker: WhoAsks) -> Reply:
+    """Of those that the caller may read."""
+    values = [one for one in await events.values_of(device_id) if asker.may_read_event(one.entry)]
+    return BytesResponse(b'{"device_id":%b,"values":%b}' % (orjson.dumps(device_id), events_json(values)))
+
+
+@router.post(
+    "/transactions",
+    summary="Change several last values, all or none",
+    response_model=event_schemas.Stated,
+    response_description="All of it is durable; the position is that of the last one.",
+    responses=problems_of(
+        *GONE,
+        BY_ERROR[errors.DeviceNotFoundError],
+        problems.CONFLICT,
+        BY_ERROR[errors.PayloadTooLargeError],
+        problems.INVALID,
+        BY_ERROR[errors.QuotaError],
+        AWAY,
+    ),
+    openapi_extra=acts(Action.PUBLISH),
+)
+async def transact(
+    request: Request,
+    body: event_schemas.TransactionBody,
+    events: Events,
+    asker: WhoAsks,
+    database: DatabaseName = None,
+) -> Reply:
+    """If all conditions hold when it is written. All topics are of one shard, as those of one device are."""
+    check_names(request, ("database",))
+    name = name_of(events, database)
+    try:
+        position = await events.commit(_transaction(body, name, events, asker))
+    except ValueChangedError as error:
+        return problem(problems.CONFLICT, str(error), topic=error.topic, position=error.found)
+    return BytesResponse(orjson.dumps({"position": position}))
+
+
+def _transaction(body: event_schemas.TransactionBody, database: str, plane: EventPlane, asker: Asker) -> Transaction:
+    conditions = []
+    for number, one in enumerate(body.when):
+        if (one.position is None) == (one.absent is None):
+            raise InvalidInputError(f"if.{number}", "says not what must hold; allowed: a position, or absent: true")
+        conditions.append(Condition(validate_topic(one.topic), one.position))
+    entries = []
+    for number, said in enumerate(body.write):
+        entries.append(entry_of(said, f"write.{number}", plane.plan.device_of(said.topic)))
+    entries += [Entry(validate_topic(topic), b"", plane.plan.device_of(topic)) for topic in body.delete]
+    for entry in entries:
+        asker.check_topic(Action.PUBLISH, entry.device)
+    topics = [one.topic for one in conditions] + [one.topic for one in entries]
+    for topic in topics:
+        asker.check_topic(Action.PUBLISH, plane.plan.device_of(topic))
+    return Transaction(_one_shard(database, topics, plane), tuple(conditions), tuple(entries))
+
+
+def _one_shard(database: str, topics: list[str], plane: EventPlane) -> Shard:
+    shards = {plane.plan.shard(database, topic): topic for topic in topics}
+    if len(shards) > 1:
+        one, other = list(shards.values())[:2]
+        raise InvalidInputError(
+            "topic",
+            f"{one[:128]!a} and {other[:128]!a} are of two shards; allowed: topics of one device, or of one shard",
+        )
+    return next(iter(shards), Shard(database, 0))
+
+
+def _etag(position: int) -> tuple[bytes, bytes]:
+    return b"etag", b'"%d"' % position

@@ -1,0 +1,129 @@
+"""`homing events`: what devices say unasked, over the HTTP API of a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import StrEnum
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
+
+import typer
+
+from app.cli.output import Exit, Stop, out, tell
+from app.cli.send import KEY, default_node
+
+if TYPE_CHECKING:
+    from app.cli.client import NodeClient
+
+application = typer.Typer(help="What devices say unasked: read and publish it.", no_args_is_help=True)
+
+SECONDS = 30.0
+"""How long one answer may take."""
+PAGE = 500
+
+Node = Annotated[str | None, typer.Option(metavar="URL", help="[default: port HOMING_API_PORT of this machine]")]
+Database = Annotated[str | None, typer.Option(help="Of events; the node's first one if absent.")]
+Topic = Annotated[str, typer.Argument(help="A topic filter, such as thing/product/+/events.")]
+
+
+class Output(StrEnum):
+    """How events are printed."""
+
+    HUMAN = "human"
+    JSON = "json"
+
+
+As = Annotated[Output, typer.Option("--output", help="For people, or a JSON object a line for programs.")]
+
+
+@application.command()
+def read(
+    topic: Topic = "#",
+    *,
+    since: Annotated[str | None, typer.Option("--from", help="As -10m, or an instant: 2026-11-21T10:00:00Z.")] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Likewise.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+    database: Database = None,
+    node: Node = None,
+    output: As = Output.HUMAN,
+) -> None:
+    """Print events, the oldest first. HOMING_KEY holds the API key, where the node asks for one.
+
+    Exit code: 0 all is printed, 1 the node refused, 2 wrong input, 6 no node there, 7 the node answered strangely.
+    """
+    client = _client(node)
+    asked = _without_none(topic=topic, to=until, database=database) | {"from": since or "1970-01-01T00:00:00Z"}
+    left, more = limit, True
+    while more and left:
+        page = _get(client, "/v1/events", asked | {"limit": str(min(left, PAGE))})
+        for event in page["events"]:
+            _show(event, output)
+        left -= len(page["events"])
+        more = page["more"]
+        asked.pop("from", None)
+        asked["cursor"] = page["cursor"]
+
+
+@application.command()
+def publish(
+    topic: Annotated[str, typer.Argument(help="A topic name, such as fleet/note.", show_default=False)],
+    data: Annotated[str, typer.Argument(help="JSON; - reads it from standard input.", show_default=False)],
+    *,
+    database: Database = None,
+    node: Node = None,
+) -> None:
+    """Put an event into the log, and print its position. No device hears of it.
+
+    Exit code: 0 it is durable, 1 the node refused, 2 wrong input, 6 no node there, 7 the node answered strangely.
+    """
+    try:
+        value = json.loads(sys.stdin.read() if data == "-" else data)
+    except ValueError as error:
+        raise Stop(f"DATA: not JSON: {error}", Exit.USAGE) from None
+    path = "/v1/events" + (f"?{urlencode({'database': database})}" if database else "")
+    answer = _ask(_client(node), "POST", path, [{"topic": topic, "data": value}])
+    out.print(answer["positions"][0], markup=False)
+
+
+def _client(node: str | None) -> NodeClient:
+    from app.cli.client import NodeClient
+    from app.core.errors import InvalidInputError
+
+    try:
+        return NodeClient(node or default_node(), os.environ.get(KEY))
+    except InvalidInputError as error:
+        raise Stop(str(error), Exit.USAGE) from None
+
+
+def _get(client: NodeClient, path: str, parameters: dict[str, str]) -> dict[str, Any]:
+    return _ask(client, "GET", f"{path}?{urlencode(parameters)}")
+
+
+def _ask(client: NodeClient, method: str, path: str, body: Any = None) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    from app.cli.client import NodeUnreachableError
+
+    try:
+        answer = client.call(method, path, SECONDS, body)
+    except NodeUnreachableError as error:
+        raise Stop(str(error), Exit.UNREACHABLE) from None
+    if answer.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        raise Stop(answer.problem, Exit.USAGE)
+    if answer.status >= HTTPStatus.BAD_REQUEST:
+        raise Stop(answer.problem, Exit.FAILED)
+    return answer.body
+
+
+def _show(event: dict[str, Any], output: Output) -> None:
+    if output is Output.JSON:
+        line = json.dumps(event, ensure_ascii=False)
+    else:
+        said = event["data_base64"] if "data_base64" in event else json.dumps(event.get("data"), ensure_ascii=False)
+        line = f"{event['at']} {event['topic']} {said}"
+    tell(out, line)
+
+
+def _without_none(**given: str | None) -> dict[str, str]:
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,100 @@
+"""Which databases of events there are, how long each keeps what it has, and which topics lie where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from app.core.durations import parse_duration
+from app.core.errors import InvalidInputError
+from app.core.eventlog.event import Database, Shard, validate_database
+from app.core.profile import DeviceProfile
+from app.core.topics import TopicTemplate
+from app.core.topictree import TopicTree
+
+LEAST_RETENTION: Final = timedelta(minutes=1)
+MOST_DATABASES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A database, as settings name it."""
+
+    name: str
+    retention: timedelta
+
+    @property
+    def retention_us(self) -> int:
+        """How long events stay, in microseconds."""
+        return self.retention // timedelta(microseconds=1)
+
+
+def parse_databases(text: str) -> tuple[Kept, ...]:
+    """`events=720h,telemetry=24h`; ValueError names what is wrong and what is allowed."""
+    kept: dict[str, Kept] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, retention = (one.strip() for one in part.partition("="))
+        if not equals:
+            raise ValueError(f"{part[:64]!a} has no retention; allowed: name=duration, such as events=720h")
+        try:
+            validate_database(name)
+        except InvalidInputError as error:
+            raise ValueError(error.reason) from None
+        if name in kept:
+            raise ValueError(f"{name!a} is given twice; allowed: once")
+        kept[name] = Kept(name, parse_duration(retention))
+        if kept[name].retention < LEAST_RETENTION:
+            raise ValueError(f"{part[:64]!a} is too short; allowed: a retention of at least 1m")
+    if not 1 <= len(kept) <= MOST_DATABASES:
+        raise ValueError(f"names {len(kept)} databases; allowed are 1 to {MOST_DATABASES}")
+    return tuple(kept.values())
+
+
+class Plan:
+    """The databases of a node. Where a profile proposes one that is not there, or none, the first one is taken."""
+
+    def __init__(self, kept: Sequence[Kept], profiles: Iterable[DeviceProfile], shards: int) -> None:
+        self.kept: Final = tuple(kept)
+        self._names: Final = frozenset(one.name for one in kept)
+        self._topics: Final = TopicTree[TopicTemplate]()
+        self._of_devices: Final[list[tuple[str, TopicTemplate]]] = []
+        taught: dict[str, list[str]] = {one.name: [] for one in kept}
+        for profile in profiles:
+            for spec in profile.events:
+                if "device_id" in spec.topic.names:
+                    self._topics.enter(spec.topic, spec.topic)
+                if spec.topic.names == ("device_id",):
+                    self._of_devices.append((self.name(spec.database), spec.topic))
+                if not spec.topic.open_ended:
+                    taught[self.name(spec.database)].append(spec.topic.filter())
+        self.databases: Final = tuple(
+            Database(one.name, shards, tuple(dict.fromkeys(taught[one.name]))) for one in kept
+        )
+        self._by_name: Final = {one.name: one for one in self.databases}
+
+    def name(self, proposed: str | None) -> str:
+        """The database for events for which a profile proposes this one."""
+        return proposed if proposed in self._names else self.kept[0].name
+
+    def database(self, name: str) -> Database | None:
+        """The one of this name."""
+        return self._by_name.get(name)
+
+    def shard(self, database: str, topic: str) -> Shard:
+        """Where all events of a topic are: with all others of its device, where the topic names one."""
+        return self._by_name[database].shard(self.device_of(topic) or topic)
+
+    def topics_of(self, device_id: str) -> list[tuple[str, str]]:
+        """Topics on which a device speaks, each with its database; without those that vary further."""
+        return [(database, one.render(device_id=device_id)) for database, one in self._of_devices]
+
+    def device_of(self, topic: str) -> str:
+        """The device that the topic names, as profiles say; empty where none does."""
+        levels = topic.split("/")
+        for template in self._topics.find(levels):
+            values = template.match(levels)
+            if values is not None:
+                return values["device_id"]
+        return ""

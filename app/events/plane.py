@@ -1,0 +1,241 @@
+"""The event plane of a node: all its parts, as one life, and what the API asks of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from app.core.clock import Clock
+from app.core.errors import EventsOffError, StoreUnavailableError
+from app.core.eventlog.event import END, Database, Entry, Event, Position, Shard, validate_entry
+from app.core.eventlog.generation import Generation
+from app.core.eventlog.plan import Kept, Plan
+from app.core.eventlog.reading import Cursor
+from app.core.eventlog.transaction import Condition, Transaction
+from app.core.listening import EventReader
+from app.core.profile import DeviceProfile
+from app.events.intake import Intake, OpenMqtt
+from app.events.keeper import Keeper
+from app.events.reader import EventPage, EventsReader
+from app.events.tail import Batch, Tails
+from app.events.writer import EventWriter
+from app.observability import Counters, Fill
+from app.services import Service
+from app.settings import EventsSettings
+from app.store.eventlog import EventStore
+from app.store.roles import Role
+
+BOUND: Final = 8
+"""How many times Receive Maximum may wait to be appended, as QoS 0 is not bounded by it."""
+CALL_SECONDS: Final = 5.0
+"""The budget of a call of the API."""
+
+
+class EventPlane:
+    """Calls raise StoreUnavailableError before the log is open, and DatabaseNotFoundError."""
+
+    def __init__(
+        self, store: EventStore, plan: Plan, reader: EventsReader, intake: Intake, keeper: Keeper, tails: Tails
+    ) -> None:
+        self.plan: Final = plan
+        self._store = store
+        self._reader = reader
+        self._intake = intake
+        self._keeper = keeper
+        self._tails = tails
+        self._open = False
+
+    def services(self) -> Sequence[Service]:
+        """What lives as long as the node, in the order in which it starts."""
+        return [
+            Service("events", self._run, close=self._close, check=self._health, queues=self._queues),
+        ]
+
+    async def page(
+        self, database: str, topic_filter: str, cursor: Cursor, limit: int, until: Position = END
+    ) -> EventPage:
+        """See `EventsReader.page`."""
+        self._check()
+        async with _budget():
+            return await self._reader.page(database, topic_filter, cursor, limit, until)
+
+    def start_of(self, database: str, cursor: str | None, since: Position | None) -> Cursor:
+        """See `EventsReader.start`."""
+        self._check()
+        return self._reader.start(database, cursor, since)
+
+    async def end_of(self, database: str) -> Cursor:
+        """Behind the last event that is there now."""
+        self._check()
+        return await self._reader.heads(database)
+
+    async def gap(self, database: str, cursor: Cursor) -> Position | None:
+        """See `EventsReader.gap`."""
+        self._check()
+        return await self._reader.gap(database, cursor)
+
+    def follow(self, database: str, topic_filter: str, cursor: Cursor) -> AsyncIterator[Batch]:
+        """See `Tails.follow`."""
+        self._check()
+        return self._tails.follow(database, topic_filter, cursor)
+
+    async def publish(self, database: str, entries: Iterable[Entry]) -> list[Position]:
+        """Append what a backend says, in its order, and return the positions.
+
+        All entries of one shard are appended together; when one fails, those of other shards may be there.
+        """
+        self._check()
+        self._reader.database(database)
+        self._keeper.admit()
+        given = [validate_entry(one) for one in entries]
+        shards: dict[Shard, list[int]] = {}
+        for number, one in enumerate(given):
+            shards.setdefault(self.plan.shard(database, one.topic), []).append(number)
+        positions = [0] * len(given)
+        async with _budget():
+            for shard, numbers in shards.items():
+                last = await self._store.append(shard, [given[number] for number in numbers])
+                for place, number in enumerate(reversed(numbers)):
+                    positions[number] = last - place
+        return positions
+
+    async def value(self, database: str, topic: str) -> Event | None:
+        """The last value of a topic."""
+        self._check()
+        found = await asyncio.gather(
+            *(self._store.value(shard, topic) for shard in self._reader.database(database).all_shards())
+        )
+        # A topic has one shard, but may have had another one under other profiles.
+        return max((one for one in found if one is not None), default=None)
+
+    async def values_of(self, device_id: str) -> list[Event]:
+        """The last values on the topics of a device, in the order of the topics."""
+        self._check()
+        topics = dict.fromkeys(self.plan.topics_of(device_id))
+        found = await asyncio.gather(*(self.value(database, topic) for database, topic in topics))
+        return sorted((one for one in found if one is not None), key=lambda event: event.entry.topic)
+
+    async def commit(self, transaction: Transaction) -> Position:
+        """See `EventLog.commit`."""
+        self._check()
+        self._reader.database(transaction.shard.database)
+        self._keeper.admit()
+        for one in transaction.entries:
+            validate_entry(one)
+        async with _budget():
+            return await self._store.commit(transaction)
+
+    async def put_value(self, database: str, entry: Entry, conditions: Sequence[Condition]) -> Position:
+        """Make it the last value if the conditions hold, which are about its topic; ValueChangedError."""
+        self._check()
+        there = await self.value(database, entry.topic)
+        shard = self.plan.shard(database, entry.topic) if there is None else Shard(database, there.shard)
+        return await self.commit(Transaction(shard, tuple(conditions), (entry,)))
+
+    async def topics(self, database: str, topic_filter: str, after: str, limit: int) -> list[Event]:
+        """Last values by topic, behind this topic."""
+        self._check()
+        shards = self._reader.database(database).all_shards()
+        found = await asyncio.gather(*(self._store.values(shard, topic_filter, after, limit) for shard in shards))
+        latest: dict[str, Event] = {}
+        for event in sorted(one for part in found for one in part):
+            latest[event.entry.topic] = event
+        return [latest[topic] for topic in sorted(latest, key=str.encode)[:limit]]
+
+    async def structures(self, database: str) -> Sequence[str]:
+        """The structures of its topics."""
+        self._check()
+        return await self._store.structures(database)
+
+    async def generations(self) -> list[tuple[Kept, Sequence[Generation]]]:
+        """All databases with their generations."""
+        self._check()
+        return [(one, await self._store.generations(one.name)) for one in self.plan.kept]
+
+    async def _run(self) -> None:
+        await self._store.start()
+        self._open = True
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keeper.run(), name="events keeper")
+            group.create_task(self._intake.run(), name="events intake")
+
+    async def _close(self) -> None:
+        self._open = False
+        await self._tails.close()
+        await self._intake.close()
+        await self._store.close()
+
+    def _health(self) -> str:
+        return self._intake.health if self._open else "the event log is not open yet"
+
+    def _queues(self) -> dict[str, Fill]:
+        return {
+            "followers": self._tails.fill(),
+            **self._intake.queues(),
+            **(self._store.queues() if self._open else {}),
+        }
+
+    def _check(self) -> None:
+        if not self._open:
+            raise StoreUnavailableError("the event log is not open yet")
+
+
+@asynccontextmanager
+async def _budget() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(CALL_SECONDS):
+            yield
+    except TimeoutError:
+        raise StoreUnavailableError(f"the event log did not answer within {CALL_SECONDS:g} s") from None
+
+
+def needed(plane: EventPlane | None) -> EventPlane:
+    """The event plane; EventsOffError where there is none."""
+    if plane is None:
+        raise EventsOffError("this node keeps no events: HOMING_EVENTS_URL is empty")
+    return plane
+
+
+def open_plane(
+    settings: EventsSettings,
+    *,
+    profiles: Collection[DeviceProfile],
+    open_store: Callable[[Sequence[Database]], EventStore],
+    role: Role,
+    open_mqtt: OpenMqtt,
+    clock: Clock,
+    counters: Counters,
+) -> EventPlane:
+    """The event plane as the settings say; nothing is open yet."""
+    plan = Plan(settings.kept, profiles, settings.shards)
+    store = open_store(plan.databases)
+    keeper = Keeper(
+        store,
+        plan.kept,
+        generation_bytes=settings.generation_bytes,
+        quota_bytes=settings.quota_bytes,
+        discard=settings.discard,
+        clock=clock,
+        counters=counters,
+    )
+    writer = EventWriter(
+        store,
+        flush_interval=settings.flush_interval,
+        max_items=settings.max_items,
+        bound=settings.receive_maximum * BOUND,
+        admit=keeper.admit,
+        counters=counters,
+    )
+    intake = Intake(
+        role=role,
+        open_mqtt=open_mqtt,
+        reader=EventReader(profiles),
+        plan=plan,
+        writer=writer,
+        clock=clock,
+        counters=counters,
+    )
+    events = EventsReader(store, plan)
+    return EventPlane(store, plan, events, intake, keeper, Tails(store, events, counters))

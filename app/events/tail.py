@@ -1,0 +1,187 @@
+"""Live readers: all of a database stand behind one tail, which reads every event once, whoever wants it.
+
+A follower first reads what there was, then takes what comes. One that reads too slowly loses its place at the tail and
+nothing else: it goes on reading from the log where it is, until it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple
+
+from app.core.errors import CapacityError
+from app.core.eventlog.event import Event, Position, size_of
+from app.core.eventlog.reading import EVERYTHING, Cursor, Reading
+from app.core.topics import matches
+from app.events.reader import EventsReader
+from app.observability import Counters, Fill
+from app.store.eventlog import EventStore
+from app.tasks import end
+
+STEP: Final = 500
+"""Events that are read at once."""
+MOST_FOLLOWERS: Final = 256
+MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
+"""What may wait for one follower."""
+AGAIN_SECONDS: Final = 0.5
+
+
+class Batch(NamedTuple):
+    """Events in order, and the cursor behind them."""
+
+    events: Sequence[Event]
+    cursor: Cursor
+
+
+class Tails:
+    """The tails of a node: one for each database that somebody follows, as long as somebody does."""
+
+    def __init__(self, store: EventStore, reader: EventsReader, counters: Counters) -> None:
+        self._store = store
+        self._reader = reader
+        self._counters = counters
+        self._tails: dict[str, _Tail] = {}
+        self._followers = 0
+
+    def fill(self) -> Fill:
+        """How many follow."""
+        return Fill(self._followers, MOST_FOLLOWERS)
+
+    async def follow(self, database: str, topic_filter: str, cursor: Cursor) -> AsyncIterator[Batch]:
+        """Everything behind the cursor that fits, without end. CapacityError when as many follow as may."""
+        self._reader.database(database)
+        if self._followers >= MOST_FOLLOWERS:
+            raise CapacityError(f"{MOST_FOLLOWERS} readers follow events on this node already")
+        self._followers += 1
+        follower = _Follower(topic_filter)
+        try:
+            while True:
+                page = await self._reader.page(database, topic_filter, cursor, STEP)
+                yield Batch(page.events, page.cursor)
+                cursor = page.cursor
+                if page.more:
+                    continue
+                tail = await self._join(database, follower)
+                # What came between the last page and the tail's place is in the log, and maybe in the tail as well.
+                behind = True
+                while behind:
+                    page = await self._reader.page(database, topic_filter, cursor, STEP)
+                    cursor, behind = page.cursor, page.more
+                    if page.events:
+                        yield Batch(page.events, cursor)
+                async for batch in follower.batches(cursor):
+                    cursor = batch.cursor
+                    yield batch
+                self._counters["events.follower_behind"] += 1
+                tail.leave(follower)
+        finally:
+            self._followers -= 1
+            await self._leave(database, follower)
+
+    async def close(self) -> None:
+        """End all tails."""
+        await end([tail.task for tail in self._tails.values()])
+
+    async def _join(self, database: str, follower: _Follower) -> _Tail:
+        tail = self._tails.get(database)
+        if tail is None:
+            heads = await self._reader.heads(database)
+            tail = self._tails.get(database)  # another one may have made it meanwhile
+            if tail is None:
+                tail = self._tails[database] = _Tail(self._store, self._reader, database, heads)
+        tail.join(follower)
+        return tail
+
+    async def _leave(self, database: str, follower: _Follower) -> None:
+        tail = self._tails.get(database)
+        if tail is not None and tail.leave(follower) == 0:
+            del self._tails[database]
+            await end([tail.task])
+
+
+class _Follower:
+    """What waits for one reader."""
+
+    def __init__(self, topic_filter: str) -> None:
+        self.topic_filter = topic_filter
+        self._waiting: deque[tuple[Sequence[Event], tuple[Position, ...]]] = deque()
+        self._size = 0
+        self._there = asyncio.Event()
+        self._behind = False
+
+    def begin(self) -> None:
+        self._waiting.clear()
+        self._size = 0
+        self._behind = False
+        self._there.clear()
+
+    def put(self, events: Sequence[Event], positions: tuple[Position, ...]) -> bool:
+        """Whether it has its place still."""
+        self._size += sum([size_of(event.entry) for event in events])
+        if self._size > MOST_WAITING_BYTES:
+            self._behind = True
+            self._waiting.clear()
+        else:
+            self._waiting.append((events, positions))
+        self._there.set()
+        return not self._behind
+
+    async def batches(self, cursor: Cursor) -> AsyncIterator[Batch]:
+        """What the tail brings, until it is too much; what is before the cursor was read already."""
+        at = list(cursor.positions)
+        while not self._behind:
+            await self._there.wait()
+            self._there.clear()
+            while self._waiting:
+                events, positions = self._waiting.popleft()
+                self._size -= sum([size_of(event.entry) for event in events])
+                new = [event for event in events if event.position > at[event.shard]]
+                at = [max(one, other) for one, other in zip(at, positions, strict=True)]
+                yield Batch(new, Cursor(tuple(at)))
+
+
+class _Tail:
+    """Reads what comes to a database, once, and hands it to each follower whose filter fits."""
+
+    def __init__(self, store: EventStore, reader: EventsReader, database: str, heads: Cursor) -> None:
+        self._store = store
+        self._shards = reader.database(database).all_shards()
+        self._database = database
+        self._positions = list(heads.positions)
+        self._followers: set[_Follower] = set()
+        self.task = asyncio.create_task(self._run(), name=f"tail of {database}")
+
+    def join(self, follower: _Follower) -> None:
+        follower.begin()
+        self._followers.add(follower)
+
+    def leave(self, follower: _Follower) -> int:
+        """How many are left."""
+        self._followers.discard(follower)
+        return len(self._followers)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._store.wait(self._database, self._positions)
+                await self._read()
+            except Exception:  # noqa: BLE001 - the log is away, or a mistake: those who follow must not wait for ever
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _read(self) -> None:
+        found: list[Event] = []
+        for number, shard in enumerate(self._shards):
+            part = await self._store.read(shard, Reading(EVERYTHING, self._positions[number]), STEP)
+            found += part.events
+            self._positions[number] = part.position
+        found.sort()
+        positions = tuple(self._positions)
+        by_filter: dict[str, Sequence[Event]] = {}
+        for follower in tuple(self._followers):
+            wanted = follower.topic_filter
+            if wanted not in by_filter:
+                by_filter[wanted] = [event for event in found if matches(wanted, event.entry.topic)]
+            if not follower.put(by_filter[wanted], positions):
+                self._followers.discard(follower)

@@ -1,0 +1,154 @@
+"""Appends what the intake brings: events of a shard in their order, several at once, and again until they are in.
+
+Nothing is acknowledged before it is durable. While the log is away or full everything waits here, which is no more than
+the broker sends ahead of PUBACK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from app.core.errors import EventLogError, FencedError, QuotaError, UnavailableError
+from app.core.eventlog.event import Entry, Shard
+from app.observability import Counters, Fill
+from app.store.eventlog import EventLog
+from app.tasks import end
+
+FIRST_PAUSE_SECONDS: Final = 0.02
+LONGEST_PAUSE_SECONDS: Final = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An entry, and what is to be called with whether it is in the log."""
+
+    entry: Entry
+    epoch: int | None
+    done: Callable[[bool], None]
+
+
+class EventWriter:
+    """`admit` raises QuotaError while the log takes no more."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        flush_interval: timedelta,
+        max_items: int,
+        bound: int,
+        admit: Callable[[], None],
+        counters: Counters,
+    ) -> None:
+        self._log = log
+        self._flush_seconds = flush_interval.total_seconds()
+        self._max_items = max_items
+        self._bound = bound
+        self._admit = admit
+        self._counters = counters
+        self._lanes: dict[Shard, _Lane] = {}
+        self._size = 0
+
+    def put(self, shard: Shard, waiting: Waiting) -> bool:
+        """Append it soon; false, and nothing happens, when as many wait as may."""
+        if self._size >= self._bound:
+            return False
+        self._size += 1
+        lane = self._lanes.get(shard)
+        if lane is None:
+            lane = self._lanes[shard] = _Lane(self, shard)
+        lane.put(waiting)
+        return True
+
+    def fill(self) -> Fill:
+        """How many wait."""
+        return Fill(self._size, self._bound)
+
+    async def close(self) -> None:
+        """Give up what waits: it has no PUBACK, so it comes again."""
+        await end([lane.task for lane in self._lanes.values() if lane.task is not None])
+
+    async def append(self, shard: Shard, batch: list[Waiting]) -> bool:
+        """Append a batch, as often as it takes; whether it is in the log."""
+        pause = FIRST_PAUSE_SECONDS
+        failures = 0
+        while True:
+            try:
+                self._admit()
+                await self._log.append(shard, [one.entry for one in batch], batch[0].epoch)
+            except FencedError:
+                self._counters["events.fenced"] += len(batch)
+                return False
+            except (UnavailableError, EventLogError) as error:
+                failures += 1
+                self._counters["events.refused" if isinstance(error, QuotaError) else "events.retried"] += 1
+                if failures == 1:
+                    _log.warning("events_wait", shard=str(shard), reason=str(error))
+                await asyncio.sleep(pause)
+                pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
+            else:
+                self._counters["events.appended"] += len(batch)
+                return True
+
+    async def serve(self, shard: Shard, waiting: deque[Waiting], full: asyncio.Event) -> None:
+        """Append everything that waits for the shard, and what comes meanwhile."""
+        while waiting:
+            if len(waiting) < self._max_items:
+                await self._gather(full)
+            batch = _batch(waiting, self._max_items)
+            is_in = await self.append(shard, batch)
+            self._size -= len(batch)
+            for one in batch:
+                one.done(is_in)
+
+    async def _gather(self, full: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(self._flush_seconds):
+                await full.wait()
+        except TimeoutError:
+            pass
+
+    def is_full(self, waiting: deque[Waiting]) -> bool:
+        """Whether there is a whole batch."""
+        return len(waiting) >= self._max_items
+
+
+class _Lane:
+    """What waits for one shard, and the task that appends it while there is something."""
+
+    def __init__(self, writer: EventWriter, shard: Shard) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._writer = writer
+        self._shard = shard
+        self._waiting: deque[Waiting] = deque()
+        self._full = asyncio.Event()
+
+    def put(self, waiting: Waiting) -> None:
+        self._waiting.append(waiting)
+        if self._writer.is_full(self._waiting):
+            self._full.set()
+        if self.task is None:
+            self.task = asyncio.create_task(self._run(), name=f"events {self._shard}")
+
+    async def _run(self) -> None:
+        try:
+            await self._writer.serve(self._shard, self._waiting, self._full)
+        finally:
+            self.task = None
+
+
+def _batch(waiting: deque[Waiting], most: int) -> list[Waiting]:
+    """The first ones, of one epoch."""
+    batch = [waiting.popleft()]
+    while waiting and len(batch) < most and waiting[0].epoch == batch[0].epoch:
+        batch.append(waiting.popleft())
+    return batch

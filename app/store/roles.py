@@ -1,0 +1,40 @@
+"""The port of a role: what at most one node does at a time, such as to be the intake of events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+
+class Role(Protocol):
+    """Held by one node at a time, under a lease. StoreUnavailableError never comes out: who waits, waits."""
+
+    async def hold(self) -> int | None:
+        """Return once it is held, with an epoch that is later than all before; None where nobody else could hold it."""
+
+    async def lost(self) -> None:
+        """Return when it is not held any more."""
+
+    async def still_held(self) -> None:
+        """Return once it is known to be held at this moment; never when it is lost."""
+
+    async def release(self) -> None:
+        """Let another node hold it."""
+
+
+class OnlyOne:
+    """The role of a node alone."""
+
+    async def hold(self) -> int | None:
+        """None, at once."""
+        return None
+
+    async def lost(self) -> None:
+        """Never return."""
+        await asyncio.Event().wait()
+
+    async def still_held(self) -> None:
+        """Return."""
+
+    async def release(self) -> None:
+        """Return."""

@@ -1,0 +1,258 @@
+"""What devices say unasked, from the broker to whoever reads it over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core.messages import ReceivedMessage
+from tests.api.rig import Rig, running
+from tests.waiting import eventually
+
+JSON = {"content-type": "application/json"}
+TOPIC = "homing/lamp-1/event"
+
+
+@pytest.fixture(params=["memory://", "rocks://"])
+async def keeping(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    url = request.param if request.param == "memory://" else f"rocks://{tmp_path}/events"
+    async with running(events={"url": url}) as rig:
+        await eventually(lambda: is_ready(rig))
+        yield rig
+
+
+async def is_ready(rig: Rig) -> bool:
+    return (await rig.http.get("/readyz")).status_code == 200
+
+
+def say(rig: Rig, topic: str, value: object, *, qos: int = 1, retain: bool = False) -> None:
+    payload = value if isinstance(value, bytes) else json.dumps(value).encode()
+    rig.broker.publish(ReceivedMessage(topic, payload, qos=qos, retain=retain))
+
+
+async def read(rig: Rig, **parameters: Any) -> list[dict[str, Any]]:
+    answer = await rig.http.get("/v1/events", params=parameters)
+    assert answer.status_code == 200, answer.text
+    events: list[dict[str, Any]] = answer.json()["events"]
+    return events
+
+
+async def appended(rig: Rig, count: int) -> None:
+    await eventually(lambda: rig.counters["events.appended"] >= count)
+
+
+async def test_what_a_device_says_is_read_with_what_its_profile_knows_of_it(keeping: Rig) -> None:
+    say(keeping, TOPIC, {"type": "overheated", "id": "e-17", "celsius": 91.50})
+    say(keeping, "thing/product/SN1/osd", b"\xff no JSON")
+    await appended(keeping, 1)
+    (event,) = await read(keeping, topic="homing/+/event")
+    assert event.pop("position") > 1_700_000_000_000_000
+    assert event.pop("at").endswith("Z")
+    assert event == {
+        "topic": TOPIC,
+        "device_id": "lamp-1",
+        "kind": "homing:event",
+        "id": "e-17",
+        "data": {"type": "overheated", "id": "e-17", "celsius": 91.5},
+    }
+
+
+async def test_events_of_a_profile_are_in_its_database(keeping: Rig) -> None:
+    say(keeping, "thing/product/SN1/osd", {"data": {"height": 3}})
+    await appended(keeping, 1)
+    assert await read(keeping) == []
+    assert [one["kind"] for one in await read(keeping, database="telemetry")] == ["dji:osd"]
+
+
+async def test_pages_go_on_where_the_last_one_ended_and_nothing_is_lost_in_between(keeping: Rig) -> None:
+    for number in range(25):
+        say(keeping, f"homing/lamp-{number % 7}/event", {"n": number})
+    await appended(keeping, 25)
+    found: list[int] = []
+    cursor, more = None, True
+    while more:
+        parameters = {"limit": "4"} | ({"cursor": cursor} if cursor else {})
+        page = (await keeping.http.get("/v1/events", params=parameters)).json()
+        found += [one["data"]["n"] for one in page["events"]]
+        cursor, more = page["cursor"], page["more"]
+    assert sorted(found) == list(range(25))
+    say(keeping, TOPIC, {"n": 25})
+    await appended(keeping, 26)
+    assert [one["data"]["n"] for one in await read(keeping, cursor=cursor)] == [25]
+
+
+async def test_events_are_read_by_the_time_they_came(keeping: Rig) -> None:
+    say(keeping, TOPIC, {"n": 1})
+    await appended(keeping, 1)
+    (first,) = await read(keeping)
+    say(keeping, TOPIC, {"n": 2})
+    await appended(keeping, 2)
+    assert [one["data"]["n"] for one in await read(keeping, **{"from": "-1h"})] == [1, 2]
+    assert await read(keeping, to="-1h") == []
+    assert await read(keeping, **{"from": "2100-01-01T00:00:00Z"}) == []
+    assert [one["data"]["n"] for one in await read(keeping, **{"from": first["at"]})] == [1, 2]
+
+
+async def test_what_is_no_event_or_was_said_before_is_settled_and_counted(keeping: Rig) -> None:
+    say(keeping, TOPIC, {"n": 1}, retain=True)
+    say(keeping, "thing/product/SN1/events", b"no JSON")
+    say(keeping, TOPIC, {"n": 2})
+    await appended(keeping, 1)
+    assert [one["data"]["n"] for one in await read(keeping)] == [2]
+    await eventually(lambda: keeping.broker.holds_for("homing-intake") == 0)
+    assert keeping.counters["drop.retained_event"] == 1
+
+
+async def test_backends_publish_their_own(keeping: Rig) -> None:
+    said: list[dict[str, Any]] = [{"topic": "fleet/note", "data": {"a": 1}}, {"topic": TOPIC, "data_base64": "/w=="}]
+    answer = await keeping.http.post("/v1/events", json=said)
+    assert answer.status_code == 200, answer.text
+    positions = answer.json()["positions"]
+    found = {one["topic"]: one for one in await read(keeping)}
+    assert [found[one["topic"]]["position"] for one in said] == positions
+    assert found["fleet/note"]["data"] == {"a": 1}
+    assert found["fleet/note"]["device_id"] is None
+    assert (found[TOPIC]["data_base64"], found[TOPIC]["device_id"]) == ("/w==", "lamp-1")
+
+
+async def test_a_value_is_changed_only_by_who_knows_it(keeping: Rig) -> None:
+    path = "/v1/state/fleet/config"
+    assert (await keeping.http.get(path)).status_code == 404
+    first = await keeping.http.put(path, json={"speed": 1}, headers={"If-None-Match": "*"})
+    assert first.status_code == 200
+    again = await keeping.http.put(path, json={"speed": 2}, headers={"If-None-Match": "*"})
+    assert (again.status_code, again.json()["type"]) == (412, "urn:homing:problem:value-changed")
+    read_back = await keeping.http.get(path)
+    assert (read_back.json()["data"], read_back.headers["etag"]) == ({"speed": 1}, first.headers["etag"])
+    changed = await keeping.http.put(path, json={"speed": 3}, headers={"If-Match": first.headers["etag"]})
+    assert changed.status_code == 200
+    stale = await keeping.http.put(path, json={"speed": 4}, headers={"If-Match": first.headers["etag"]})
+    assert stale.status_code == 412
+    assert (await keeping.http.get(path)).json()["data"] == {"speed": 3}
+    assert [one["data"]["speed"] for one in await read(keeping, topic="fleet/config")] == [1, 3]
+
+
+async def test_a_transaction_is_all_or_nothing(keeping: Rig) -> None:
+    def on(name: str) -> str:
+        return f"homing/lamp-9/{name}"
+
+    body: dict[str, Any] = {
+        "if": [{"topic": on("event"), "absent": True}],
+        "write": [{"topic": on("event"), "data": 1}],
+    }
+    done = await keeping.http.post("/v1/transactions", json=body)
+    assert done.status_code == 200, done.text
+    refused = await keeping.http.post("/v1/transactions", json=body)
+    assert (refused.status_code, refused.json()["topic"]) == (409, on("event"))
+    gone = {"if": [{"topic": on("event"), "position": done.json()["position"]}], "delete": [on("event")]}
+    assert (await keeping.http.post("/v1/transactions", json=gone)).status_code == 200
+    assert (await keeping.http.get(f"/v1/state/{on('event')}")).status_code == 404
+
+
+async def test_the_last_values_of_a_device_are_read_together(keeping: Rig) -> None:
+    for topic in ("osd", "state", "events"):
+        say(keeping, f"thing/product/SN1/{topic}", {"topic": topic, "method": "x"})
+    say(keeping, "thing/product/SN2/osd", {})
+    await appended(keeping, 4)
+    state = (await keeping.http.get("/v1/devices/SN1/state")).json()
+    assert [one["topic"].rpartition("/")[2] for one in state["values"]] == ["events", "osd", "state"]
+    topics = (await keeping.http.get("/v1/topics", params={"database": "telemetry", "limit": 2})).json()
+    assert [one["topic"] for one in topics["topics"]] == ["thing/product/SN1/osd", "thing/product/SN1/state"]
+    behind = {"database": "telemetry", "after": topics["cursor"], "limit": 2}
+    rest = (await keeping.http.get("/v1/topics", params=behind)).json()
+    assert ([one["topic"] for one in rest["topics"]], rest["cursor"]) == (["thing/product/SN2/osd"], None)
+
+
+async def test_structures_and_databases_are_shown(keeping: Rig) -> None:
+    say(keeping, TOPIC, {})
+    await appended(keeping, 1)
+    streams = (await keeping.http.get("/v1/streams")).json()
+    assert {"structure": "homing/+/event"} in streams["streams"]
+    databases = (await keeping.http.get("/v1/databases")).json()["databases"]
+    assert [(one["name"], one["retention"], one["shards"]) for one in databases] == [
+        ("events", "720h", 4),
+        ("telemetry", "24h", 4),
+    ]
+    (generation,) = databases[0]["generations"]
+    assert (generation["number"], generation["state"], generation["events"]) == (1, "current", 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "sentence"),
+    [
+        ("GET", "/v1/events?topic=a/b%2B", None, 422, "topic: level 2: '+' must be a whole level"),
+        ("GET", "/v1/events?topic=$share/g/a", None, 422, "is a shared subscription"),
+        (
+            "GET",
+            "/v1/events?database=nowhere",
+            None,
+            404,
+            "there is no database 'nowhere'; there are events, telemetry",
+        ),
+        ("GET", "/v1/events?database=A", None, 422, "'A' is no name of one; allowed: a-z"),
+        ("GET", "/v1/events?cursor=7", None, 422, "cursor: '7' is none; allowed: what an answer of this API gave"),
+        ("GET", "/v1/events?cursor=1-0", None, 422, "is of a database with 1 shards"),
+        ("GET", "/v1/events?from=yesterday", None, 422, "from: 'yesterday' is no instant; allowed: RFC 3339"),
+        ("GET", "/v1/events?from=2026-11-21T10:00:00", None, 422, "is no instant"),
+        ("GET", "/v1/events?limit=1001", None, 422, "limit: '1001' is out of range; allowed: 1 to 1000"),
+        ("GET", "/v1/events?since=1", None, 422, "since: is unknown; allowed: topic, database, from"),
+        ("POST", "/v1/events", [{"topic": "a/+", "data": 1}], 422, "topic: '+' at index 2 is a wildcard"),
+        ("POST", "/v1/events", [{"topic": "a"}], 422, "body.0.data: is missing"),
+        ("POST", "/v1/events", [{"topic": "a", "data_base64": "%"}], 422, "is not base64"),
+        ("POST", "/v1/events", [], 422, "at least 1 item"),
+        ("PUT", "/v1/state/a", None, 422, "it is empty"),
+        ("PUT", "/v1/state/a%23", 1, 422, "is a wildcard"),
+        ("GET", "/v1/state/a", None, 404, "topic 'a' has no value"),
+        ("POST", "/v1/transactions", {"if": [{"topic": "a"}], "write": []}, 422, "says not what must hold"),
+        ("POST", "/v1/transactions", {"write": []}, 422, "has 0 entries; allowed are 1 to 64"),
+    ],
+)
+async def test_what_is_wrong_is_said_in_a_sentence(
+    keeping: Rig, method: str, path: str, body: object, status: int, sentence: str
+) -> None:
+    answer = await keeping.http.request(method, path, content=b"" if body is None else json.dumps(body), headers=JSON)
+    assert (answer.status_code, sentence in answer.json()["detail"]) == (status, True), answer.text
+    assert await read(keeping, topic="#") == []
+
+
+async def test_topics_of_two_shards_are_no_transaction(keeping: Rig) -> None:
+    body = {"write": [{"topic": f"lone/{number}", "data": 1} for number in range(20)]}
+    answer = await keeping.http.post("/v1/transactions", json=body)
+    assert (answer.status_code, "are of two shards" in answer.json()["detail"]) == (422, True)
+
+
+async def test_a_node_without_events_says_so(rig: Rig) -> None:
+    for path in ("/v1/events", "/v1/topics", "/v1/state/a", "/v1/databases", "/v1/devices/SN1/state"):
+        answer: httpx.Response = await rig.http.get(path)
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:homing:problem:no-events")
+
+
+async def test_a_full_log_refuses_and_the_broker_keeps_what_comes(keeping: Rig) -> None:
+    plane = keeping.application.ports.events
+    assert plane is not None
+    plane._keeper.full = True
+    answer = await keeping.http.post("/v1/events", json=[{"topic": "a", "data": 1}])
+    assert (answer.status_code, answer.json()["type"]) == (507, "urn:homing:problem:quota-exceeded")
+    say(keeping, TOPIC, {"n": 1})
+    await eventually(lambda: keeping.counters["events.refused"] > 0)
+    assert keeping.broker.holds_for("homing-intake") == 1
+    assert await read(keeping) == []
+    plane._keeper.full = False
+    await appended(keeping, 1)
+    await eventually(lambda: keeping.broker.holds_for("homing-intake") == 0)
+
+
+async def test_events_outlive_the_node(tmp_path: Path) -> None:
+    settings = {"url": f"rocks://{tmp_path}/events"}
+    async with running(events=settings) as rig:
+        await eventually(lambda: is_ready(rig))
+        say(rig, TOPIC, {"n": 1})
+        await appended(rig, 1)
+    async with running(events=settings) as rig:
+        await eventually(lambda: is_ready(rig))
+        assert [one["data"]["n"] for one in await read(rig)] == [1]
