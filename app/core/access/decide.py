@@ -12,9 +12,9 @@ from app.core.access.callers import EVER, Caller, Refusal, Standing
 from app.core.access.identify import standing_at, standing_of
 from app.core.access.model import Device
 from app.core.access.questions import Answer, Decision, Question, Reason
-from app.core.access.rules import OF_METHODS, Action, Rule
-from app.core.access.ruleset import RuleSet, Table, asked_text
-from app.core.access.snapshot import Grant, Snapshot
+from app.core.access.rules import OF_METHODS, Action
+from app.core.access.ruleset import RuleSet
+from app.core.access.snapshot import Snapshot
 
 
 def decide(
@@ -62,9 +62,9 @@ def _judge(snapshot: Snapshot, standing: Standing | Refusal, question: Question,
     owner = owner_of(snapshot, question)
     if standing.tenant_id is not None and standing.tenant_id != owner:
         return Decision(allowed=False, reason=Reason.FOREIGN)
-    grants = [grant.rules for grant in grants_of(snapshot, standing, question.device, owner, now_us)]
+    rules = _rules_of(snapshot, standing.subjects, question.device, owner, now_us)
     narrow = snapshot.narrows.get(standing.credential.id) if standing.credential else None
-    return _judge_by(grants, narrow, question)
+    return _judge_by(rules, narrow, question)
 
 
 def owner_of(snapshot: Snapshot, question: Question) -> str | None:
@@ -72,17 +72,13 @@ def owner_of(snapshot: Snapshot, question: Question) -> str | None:
     return snapshot.tenancy.owner(question.device) if question.device else question.tenant_id
 
 
-def grants_of(snapshot: Snapshot, standing: Standing, device: str, owner: str | None, now_us: int) -> Iterator[Grant]:
-    """What counts for the device and its owner at this instant."""
-    for subject in standing.subjects:
-        for grant in snapshot.grants.get(subject, ()):
-            binding = grant.binding
-            if (
-                binding.tenant_id in (None, owner)
-                and (binding.expires_us is None or now_us < binding.expires_us)
-                and grant.devices.fit(device)
-            ):
-                yield grant
+def _rules_of(snapshot: Snapshot, subjects: tuple[str, ...], device: str, owner: str | None, now_us: int) -> RuleSet:
+    """All rules that count for the device and its owner at this instant."""
+    held = snapshot.held(subjects, owner)
+    if not held.sometimes:
+        return held.always
+    also = [grant.rules for grant in held.sometimes if grant.counts(device, now_us)]
+    return snapshot.together((held.always, *also)) if also else held.always
 
 
 def _is_whole(question: Question) -> bool:
@@ -90,22 +86,21 @@ def _is_whole(question: Question) -> bool:
     return question.action not in OF_METHODS or bool(question.device and question.profile and question.method)
 
 
-def _judge_by(grants: Iterable[RuleSet], narrow: RuleSet | None, question: Question) -> Decision:
-    asked = asked_text(question.profile, question.method, question.device)
-    tables = list(dict.fromkeys([table for rules in grants if (table := rules.about(question.action))]))
-    limiting = narrow.about(question.action) if narrow else None
-    for table in (*tables, *([limiting] if limiting else [])):
-        denied = table.denies.first(asked)
-        if denied is not None:
-            return Decision(allowed=False, reason=Reason.DENIED, rule=denied)
-    allowed = _first_that_allows(tables, asked)
+def _judge_by(rules: RuleSet, narrow: RuleSet | None, question: Question) -> Decision:
+    action, device, profile, method, _ = question
+    table = rules.about(action, profile, method)
+    limiting = None if narrow is None else narrow.about(action, profile, method)
+    denied = table.denies.first(device) or (limiting and limiting.denies.first(device))
+    if denied:
+        return Decision(allowed=False, reason=Reason.DENIED, rule=denied)
+    allowed = table.allows.first(device)
     if allowed is None:
         return Decision(allowed=False, reason=Reason.NO_RULE)
-    if narrow is not None:
-        if limiting is None or limiting.allows.first(asked) is None:
-            return Decision(allowed=False, reason=Reason.NARROWED)
-        tables.append(limiting)
-    conditions = [rule for table in tables for rule in table.conditions(asked)]
+    if limiting is not None and limiting.allows.first(device) is None:
+        return Decision(allowed=False, reason=Reason.NARROWED)
+    conditions = table.conditions.all(device)
+    if limiting is not None:
+        conditions += limiting.conditions.all(device)
     if not conditions:
         return Decision(allowed=True, reason=Reason.ALLOWED, rule=allowed)
     return Decision(
@@ -115,14 +110,6 @@ def _judge_by(grants: Iterable[RuleSet], narrow: RuleSet | None, question: Quest
         requires=max([rule.people for rule in conditions]),
         limits=tuple([rule for rule in conditions if rule.limit is not None]),
     )
-
-
-def _first_that_allows(tables: Iterable[Table], asked: str) -> Rule | None:
-    for table in tables:
-        rule = table.allows.first(asked)
-        if rule is not None:
-            return rule
-    return None
 
 
 def _span(standing: Standing | Refusal, now_us: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 SIZE: Final = 8_192
@@ -25,7 +26,9 @@ class Memo(Generic[K, V]):
         return len(self._answers)
 
     def put(self, key: K, answer: V) -> None:
-        """Know the answer, in the place of the oldest when there are too many."""
+        """Know the answer, in the place of the older half when there are too many."""
         if len(self._answers) >= self._size and key not in self._answers:
-            del self._answers[next(iter(self._answers))]
+            # One by one, each would have to be looked for among the places of those that are gone.
+            for one in list(islice(self._answers, (self._size + 1) // 2)):
+                del self._answers[one]
         self._answers[key] = answer

@@ -1,4 +1,4 @@
-"""Rules, compiled: for each action one regular expression of what is denied, and one of what is allowed."""
+"""Rules that count together, and which of them are about a method: found once, and then a look-up and two matches."""
 
 from __future__ import annotations
 
@@ -7,63 +7,65 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from app.core.access.memo import Memo
 from app.core.access.patterns import SEPARATOR, expression
 from app.core.access.rules import Action, Effect, Rule
 
-
-def asked_text(profile: str, method: str, device: str) -> str:
-    """What rules are matched against. None of the names may have a SEPARATOR."""
-    return f"{profile}{SEPARATOR}{method}{SEPARATOR}{device}"
+_METHODS: Final = 512
+"""How many methods a rule set remembers; callers name them, and may invent some."""
 
 
 class Union:
-    """The rules of one effect for one action."""
+    """Rules of one effect, about one method."""
 
     __slots__ = ("_pattern", "_rules")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules: Final = tuple(rules)
-        self._pattern: Final = re.compile("|".join(f"({_fitting(rule)})" for rule in rules)) if rules else None
+        self._pattern: Final = _devices(tuple(rule.device for rule in rules)) if rules else None
 
-    def first(self, asked: str) -> Rule | None:
-        """The first rule that fits what `asked_text` made."""
-        found = self._pattern.fullmatch(asked) if self._pattern else None
+    def first(self, device: str) -> Rule | None:
+        """The first rule that fits the device."""
+        found = self._pattern.fullmatch(device) if self._pattern else None
         return self._rules[found.lastindex - 1] if found and found.lastindex else None
+
+    def all(self, device: str) -> list[Rule]:
+        """Every rule that fits the device."""
+        if self.first(device) is None:
+            return []
+        return [rule for rule in self._rules if _devices((rule.device,)).fullmatch(device)]
 
 
 class Table:
-    """All rules of a rule set about one action."""
+    """The rules about one action and one method."""
 
-    __slots__ = ("_conditions", "allows", "denies")
+    __slots__ = ("allows", "conditions", "denies")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.denies: Final = Union([rule for rule in rules if rule.effect is Effect.DENY])
         self.allows: Final = Union([rule for rule in rules if rule.effect is Effect.ALLOW])
-        conditions = [rule for rule in rules if rule.effect in (Effect.REQUIRE, Effect.LIMIT)]
-        self._conditions: Final = [(rule, Union([rule])) for rule in conditions]
-
-    def conditions(self, asked: str) -> list[Rule]:
-        """Every rule that fits and requires or limits something."""
-        return [rule for rule, union in self._conditions if union.first(asked)]
+        self.conditions: Final = Union([rule for rule in rules if rule.effect in (Effect.REQUIRE, Effect.LIMIT)])
+        """Those that require or limit something."""
 
 
 class RuleSet:
-    """The rules of a role, or what narrows a key."""
+    """The rules of a role, of several roles together, or what narrows a key."""
 
     __slots__ = ("_tables", "rules")
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules: Final = tuple(rules)
-        self._tables: Final[dict[Action, Table]] = {}
-        made: dict[tuple[Rule, ...], Table] = {}  # most actions have the rules of another one
-        for action in Action:
-            found = tuple(rule for rule in self.rules if rule.concerns(action))
-            if found:
-                self._tables[action] = made[found] if found in made else made.setdefault(found, Table(found))
+        self._tables: Final[Memo[tuple[Action, str, str], Table]] = Memo(_METHODS)
 
-    def about(self, action: Action) -> Table | None:
-        """The rules about an action; None when there are none."""
-        return self._tables.get(action)
+    def about(self, action: Action, profile: str, method: str) -> Table:
+        """The rules about an action and a method."""
+        key = (action, profile, method)
+        table = self._tables.get(key)
+        if table is None:
+            target = f"{profile}{SEPARATOR}{method}"
+            table = Table([rule for rule in self.rules if rule.concerns(action) and _fits(rule, target)])
+            self._tables.put(key, table)
+        return table
 
 
 class DevicePatterns:
@@ -73,17 +75,27 @@ class DevicePatterns:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns: Final = tuple(patterns)
-        self._pattern: Final = None if "*" in self.patterns else _any_of(self.patterns)
+        self._pattern: Final = None if "*" in self.patterns else _devices(self.patterns)
+
+    @property
+    def are_all(self) -> bool:
+        """Whether every device fits."""
+        return self._pattern is None
 
     def fit(self, device: str) -> bool:
         """Whether one of them fits."""
         return self._pattern is None or self._pattern.fullmatch(device) is not None
 
 
-@lru_cache(maxsize=4_096)
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(expression, patterns)) if patterns else r"(?!)")
+def _fits(rule: Rule, target: str) -> bool:
+    return _target(rule.profile, rule.method).fullmatch(target) is not None
 
 
-def _fitting(rule: Rule) -> str:
-    return asked_text(expression(rule.profile), expression(rule.method), expression(rule.device))
+@lru_cache(maxsize=8_192)
+def _target(profile: str, method: str) -> re.Pattern[str]:
+    return re.compile(f"{expression(profile)}{SEPARATOR}{expression(method)}")
+
+
+@lru_cache(maxsize=8_192)
+def _devices(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"({expression(pattern)})" for pattern in patterns) or "(?!)")

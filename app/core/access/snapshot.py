@@ -40,6 +40,20 @@ class Grant:
     rules: RuleSet
     devices: DevicePatterns
 
+    def counts(self, device: str, now_us: int) -> bool:
+        """Whether it does for the device at this instant."""
+        expires_us = self.binding.expires_us
+        return (expires_us is None or now_us < expires_us) and self.devices.fit(device)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What somebody's bindings give for the devices of one tenant."""
+
+    always: RuleSet
+    """Of those bindings that are for all devices and do not expire."""
+    sometimes: tuple[Grant, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -63,6 +77,10 @@ class Snapshot:
     devices: Mapping[str, Device]
     answers: Memo[tuple[Caller, Question], Answer] = field(default_factory=Memo, init=False, repr=False, compare=False)
     standings: Memo[Caller, Standing | Refusal] = field(default_factory=Memo, init=False, repr=False, compare=False)
+    _held: Memo[tuple[tuple[str, ...], str | None], Held] = field(
+        default_factory=Memo, init=False, repr=False, compare=False
+    )
+    _together: Memo[tuple[RuleSet, ...], RuleSet] = field(default_factory=Memo, init=False, repr=False, compare=False)
     known: Memo[bytes, tuple[Caller, int]] = field(default_factory=Memo, init=False, repr=False, compare=False)
     """Who has shown a key, and until when it counts, by the SHA-256 of the key."""
 
@@ -87,6 +105,27 @@ class Snapshot:
             grants=_grants(document.bindings, roles),
             devices=_by("devices", document.devices, lambda one: one.id),
         )
+
+    def held(self, subjects: tuple[str, ...], owner: str | None) -> Held:
+        """What the bindings of these subjects give for devices of this tenant, or of none."""
+        held = self._held.get((subjects, owner))
+        if held is None:
+            every = [one for subject in subjects for one in self.grants.get(subject, ())]
+            here = [one for one in every if one.binding.tenant_id in (None, owner)]
+            fixed = [one for one in here if one.devices.are_all and one.binding.expires_us is None]
+            always = self.together(tuple(one.rules for one in fixed))
+            held = Held(always, tuple(one for one in here if one not in fixed))
+            self._held.put((subjects, owner), held)
+        return held
+
+    def together(self, sets: tuple[RuleSet, ...]) -> RuleSet:
+        """The rules of all these sets."""
+        rules = self._together.get(sets)
+        if rules is None:
+            distinct = tuple(dict.fromkeys(sets))
+            rules = distinct[0] if len(distinct) == 1 else RuleSet([rule for one in distinct for rule in one.rules])
+            self._together.put(sets, rules)
+        return rules
 
     def without(self, credential_ids: Collection[str], now_us: int) -> Snapshot:
         """This one with some credentials revoked: it serves until the next snapshot is there."""

@@ -240,5 +240,6 @@ def test_the_memory_is_bounded_and_dies_with_its_snapshot() -> None:
     snapshot = Snapshot.of(BASE)
     for number in range(SIZE + 100):
         decide(snapshot, CI, Action.READ, f"dock-{number}", "", "", 10)
-    assert len(snapshot.answers) == SIZE
+        assert 0 < len(snapshot.answers) <= SIZE
+    assert (CI, Question(Action.READ, f"dock-{SIZE + 99}")) in snapshot.answers._answers
     assert len(snapshot.without([], 10).answers) == 0
