@@ -13,11 +13,13 @@ from app.access.administration import Administration
 from app.access.authority import Authority, Everybody
 from app.access.bootstrap import prepare
 from app.access.devices import Devices
+from app.access.keys import Keys
 from app.access.logins import Logins
+from app.access.people import People
 from app.api.application import Application
-from app.api.ports import Ports
+from app.api.ports import Directory, Ports
 from app.cluster.engine import open_cluster
-from app.core.access.keys import Key, KeyFault, parse_key
+from app.core.access.keys import Key, KeyFault, make_key, parse_key
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.core.profile import DeviceProfile
@@ -151,11 +153,16 @@ class Homing:
             counters=adapters.counters,
             tokens=tokens,
         )
-        administration = Administration(directory, authority)
+        administration = Administration(directory, authority, clock)
         logins = Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters)
         services.append(Service("logins", close=logins.close))
         services.append(Service("access", authority.run, close=authority.close, check=lambda: authority.health))
-        return _Guard(authority, Devices(authority, administration, clock, settings.profile), logins, services)
+        on_record = Directory(
+            devices=Devices(authority, administration, clock, settings.profile),
+            keys=Keys(administration, lambda: make_key(random_bytes)),
+            people=People(administration),
+        )
+        return _Guard(authority, on_record, logins, services)
 
     def _recheck(self) -> None:
         self.application.parking.recheck()
@@ -169,7 +176,7 @@ class Homing:
         return Ports(
             member=self.node,
             access=Everybody() if guard is None else guard.authority,
-            devices=None if guard is None else guard.devices,
+            directory=None if guard is None else guard.directory,
             logins=None if guard is None else guard.logins,
             nodes=parts.membership.cluster.nodes,
             invoker=parts.invoker,
@@ -202,7 +209,7 @@ class _Guard:
     """What a node with an access directory has besides."""
 
     authority: Authority
-    devices: Devices
+    directory: Directory
     logins: Logins
     services: Sequence[Service]
 

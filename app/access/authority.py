@@ -231,10 +231,16 @@ class Authority:
         return found
 
     def check(
-        self, caller: Caller | None, action: Action, device: str = "", profile: str = "", method: str = ""
+        self,
+        caller: Caller | None,
+        action: Action,
+        device: str = "",
+        profile: str = "",
+        method: str = "",
+        tenant_id: str | None = None,
     ) -> None:
-        """By the rules of this moment."""
-        self._judge(caller, action, device, profile, method)
+        """By the rules of this moment. `tenant_id` counts where there is no device: None is Homing itself."""
+        self._judge(caller, action, device, profile, method, tenant_id)
 
     def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
         """By the rules of this moment, of whose limits this node has its share."""
@@ -251,12 +257,20 @@ class Authority:
         credential = self._current().credentials.get(caller.credential_id or "") if caller else None
         return caller if credential is None else credential.principal_id
 
-    def _judge(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Decision:
+    def _judge(
+        self,
+        caller: Caller | None,
+        action: Action,
+        device: str,
+        profile: str,
+        method: str,
+        tenant_id: str | None = None,
+    ) -> Decision:
         if caller is None:
             raise UnauthenticatedError(_NOT_ON_RECORD)
         if action in _ACTING and self._is_stale():
             raise UnavailableError(f"the access rules are too old to act on: {self._trouble}")
-        decision = decide(self._current(), caller, action, device, profile, method, self._now_us())
+        decision = decide(self._current(), caller, action, device, profile, method, self._now_us(), tenant_id)
         if decision.allowed:
             if decision.requires > 1:
                 raise ForbiddenError(f"{decision.requires} people must want this, and this version lets nobody approve")

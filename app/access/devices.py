@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from app.access.administration import Administration
 from app.access.authority import Authority, View
+from app.access.conditions import ANY, Condition, tag_of
 from app.core.access.callers import Caller
 from app.core.access.changes import Change, Put, Remove
 from app.core.access.decide import readable
@@ -20,33 +19,10 @@ from app.core.access.patterns import fits
 from app.core.access.rules import Action
 from app.core.access.snapshot import DEFAULT_TENANT
 from app.core.clock import Clock
-from app.core.errors import DeviceNotFoundError, InvalidInputError, PreconditionFailedError
+from app.core.errors import DeviceNotFoundError, InvalidInputError
 
 SCANNED: Final = 2_000
 """How many records one page looks at."""
-ANY: Final = "*"
-
-
-class Condition(NamedTuple):
-    """What a caller takes for granted (RFC 9110, section 13): tags, or `*` for any; None where nothing is said."""
-
-    match: frozenset[str] | None = None
-    none_match: frozenset[str] | None = None
-
-    def check(self, what: str, tag: str | None) -> None:
-        """PreconditionFailedError when it does not hold; `tag` is None when nothing is on record."""
-        if self.match is not None and not _among(tag, self.match):
-            raise PreconditionFailedError(f"{what} {_is(tag)}, which If-Match does not name: read it again")
-        if self.none_match is not None and _among(tag, self.none_match):
-            raise PreconditionFailedError(f"{what} {_is(tag)}, which If-None-Match excludes")
-
-
-def _among(tag: str | None, tags: frozenset[str]) -> bool:
-    return tag is not None and (ANY in tags or tag in tags)
-
-
-def _is(tag: str | None) -> str:
-    return "is not on record" if tag is None else f'is on record as "{tag}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +110,7 @@ class Devices:
             found[:] = [(device, known is None)]
             return [] if device == known else [*_default_tenant(view, tenant), Put(device)]
 
-        await self._administration.change(decide)
+        await self._administration.change(caller, decide)
         return found[0]
 
     async def remove(self, caller: Caller | None, device_id: str, condition: Condition) -> None:
@@ -145,13 +121,13 @@ class Devices:
                 raise unknown(device_id)
             return [Remove(kind=Device, id=device_id)]
 
-        await self._administration.change(decide)
+        await self._administration.change(caller, decide)
 
     def _changeable(self, caller: Caller | None, view: View, device_id: str, condition: Condition) -> Device | None:
         """What is on record about a device that the caller may change, and that is as they expect it."""
         known = view.snapshot.devices.get(device_id)
         self._authority.check(caller, Action.ACCESS, device_id, self._profile_of(known))
-        condition.check(f"device {device_id!a}", None if known is None else tag_of(known))
+        condition.check(f"device {device_id!a}", None if known is None else tag_of(shown(known)))
         return known
 
     def _readable(self, caller: Caller | None, devices: tuple[Device, ...], query: Filter) -> Iterator[Device]:
@@ -165,10 +141,15 @@ class Devices:
         return (device.profile if device else None) or self._profile
 
 
-def tag_of(device: Device) -> str:
-    """What tells this state of a device from all others: the same on every node."""
-    said = [device.id, device.tenant_id, device.profile, sorted(device.labels.items()), device.note]
-    return blake2b(json.dumps(said).encode(), digest_size=12).hexdigest()
+def shown(device: Device) -> dict[str, object]:
+    """A record as callers read it."""
+    return {
+        "id": device.id,
+        "tenant": device.tenant_id,
+        "profile": device.profile,
+        "labels": dict(device.labels),
+        "note": device.note,
+    }
 
 
 def unknown(device_id: str) -> DeviceNotFoundError:

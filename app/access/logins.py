@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from app.access.administration import Administration
 from app.access.authority import Authority, View
-from app.core.access.callers import Caller
+from app.core.access.callers import EVER, Caller
 from app.core.access.changes import Change, Put, Remove, Revoke
 from app.core.access.keys import Key, RandomBytes, make_key
 from app.core.access.limits import Buckets
@@ -99,7 +99,7 @@ class Logins:
                 raise EntryConflictError(_BY_HAND)
             return [Revoke(credential_id=found.id, at_us=self._now_us())]
 
-        await self._administration.change(decide)
+        await self._administration.change(caller, decide)
         self._counters["login.ended"] += 1
 
     async def close(self) -> None:
@@ -122,7 +122,8 @@ class Logins:
                 changes.extend((*_outlived(view.snapshot, person, now_us), Put(credential)))
             return changes
 
-        await self._administration.change(decide)
+        person = Caller.of_login(checked.id, issued_us=EVER, expires_us=EVER)
+        await self._administration.change(person, decide)
         return login if changes else None
 
     def _now_us(self) -> int:

@@ -21,7 +21,7 @@ from app.api.openapi import SECURITY
 from app.api.parking import Parking
 from app.api.ports import Ports
 from app.api.turns import Turns
-from app.api.v1 import commands, devices, events, login, me, nodes, profiles, state
+from app.api.v1 import access, commands, devices, events, keys, login, me, nodes, people, profiles, state
 from app.profiles.timeouts import load_timeouts
 from app.settings import Settings
 
@@ -46,6 +46,9 @@ GUARDED: Final = (
     me.router,
     login.guarded,
     profiles.router,
+    keys.router,
+    people.router,
+    access.router,
 )
 """Of these, no route answers a caller whom nobody knows."""
 ROUTERS: Final = (*GUARDED, login.router, front.router, health.router)

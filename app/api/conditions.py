@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Header
 from pydantic.json_schema import SkipJsonSchema
 
-from app.access.devices import ANY, Condition
+from app.access.conditions import ANY, Condition
 from app.core.errors import InvalidInputError
 
 _TAGS: Final = re.compile(r'\s*(?:W/)?"([!#-~]*)"\s*(?:,|$)')

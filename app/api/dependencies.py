@@ -7,10 +7,9 @@ from typing import Annotated, Final, Protocol
 from fastapi import Depends, Request
 
 from app.access.authority import Access, Identity
-from app.access.devices import Devices
 from app.api.hot import HotRoute
 from app.api.http import headers_of
-from app.api.ports import Ports
+from app.api.ports import Directory, Ports
 from app.api.turns import Turns
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
@@ -80,14 +79,14 @@ async def _lists(request: Request) -> Turns:
     return front.lists
 
 
-async def _devices(request: Request) -> Devices:
+async def _directory(request: Request) -> Directory:
     front: Front = request.app
-    if front.ports.devices is None:
+    if front.ports.directory is None:
         raise NoDirectoryError(
-            "this node keeps no access directory, and so no record of devices: a command may go to any device, and "
-            "names its profile; set HOMING_ACCESS_URL to keep them"
+            "this node keeps no access directory, and so no record of devices, people or keys: a command may go to any "
+            "device, and names its profile; set HOMING_ACCESS_URL to keep them"
         )
-    return front.ports.devices
+    return front.ports.directory
 
 
 async def asker(request: Request) -> Asker:
@@ -106,8 +105,8 @@ Events = Annotated[EventPlane, Depends(_events)]
 """The event plane; EventsOffError where there is none."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
-Records = Annotated[Devices, Depends(_devices)]
-"""What is on record about devices; NoDirectoryError."""
+Records = Annotated[Directory, Depends(_directory)]
+"""What is on record; NoDirectoryError."""
 NodePorts = Annotated[Ports, Depends(_ports)]
 """What the API needs of its node."""
 Hot = Annotated[HotRoute, Depends(_hot)]

@@ -14,8 +14,19 @@ from app.core.access.rules import Action
 
 Described = dict[str, Any]
 
-FOR_ALL: Final = frozenset({"DELETE /v1/login", "GET /v1/me", "GET /v1/profiles", "GET /v1/profiles/{name}/methods"})
-"""Operations that everybody may call who is known."""
+FOR_ALL: Final = frozenset(
+    {
+        "DELETE /v1/login",
+        "GET /v1/me",
+        "GET /v1/profiles",
+        "GET /v1/profiles/{name}/methods",
+        "GET /v1/keys",
+        "POST /v1/keys",
+        "DELETE /v1/keys/{key_id}",
+        "POST /v1/keys/{key_id}/rotate",
+    }
+)
+"""Operations that everybody may call who is known: about themselves, and more for who may more."""
 PUBLIC: Final = frozenset({"GET /", "GET /healthz", "GET /readyz", "POST /v1/login"})
 """Operations that anybody may call."""
 SECURITY: Final = {

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from app.access.authority import Access
 from app.access.devices import Devices
+from app.access.keys import Keys
 from app.access.logins import Logins
+from app.access.people import People
 from app.cluster.directory import NodeInfo
 from app.commands.invoker import Invoker
 from app.core.command import IfOffline
@@ -42,16 +44,25 @@ class Member(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """What is on record about whom and what."""
+
+    devices: Devices
+    keys: Keys
+    people: People
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """Everything that routes may use; put together in `app/main.py`."""
 
     member: Member
     access: Access
     """Who may do what."""
-    devices: Devices | None
-    """What is on record about devices; None without an access directory."""
     logins: Logins | None
     """Where people log in; None where nobody is asked."""
+    directory: Directory | None
+    """The access directory, as callers may read and change it; None where there is none."""
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
     """The live nodes of the cluster; StoreUnavailableError."""
     invoker: Invoker

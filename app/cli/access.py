@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.directory import ADMIN, admins, change, end_of, find, instant, refuse_lock_out, with_directory
+from app.cli.directory import change, end_of, find, instant, with_directory
 from app.cli.output import Exit, Stop, err, out, tell
+from app.core.access.admins import ADMIN, admins, check_admins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,7 @@ def migrate() -> None:
 @application.command()
 def export() -> None:
     """Print tenants, principals, roles, bindings and devices as JSON: no keys, no passwords."""
-    from app.cli.access_file import written
+    from app.access.access_file import written
 
     async def read(directory: AccessDirectory) -> Document:
         return await directory.read()
@@ -118,7 +119,7 @@ def apply(
     A section that the file does not have is left alone. Keys and passwords stay as they are; those of principals that
     go, go with them. Exit code: 0 done or nothing to do, 2 the file cannot be applied.
     """
-    from app.cli.access_file import read_file, wanted
+    from app.access.access_file import read_file, wanted
     from app.core.access.plan import differences, plan
     from app.core.access.snapshot import Snapshot
 
@@ -139,7 +140,7 @@ def apply(
         decide(current)
         after = wanted(asked, current, now_us)
         Snapshot.of(after)
-        refuse_lock_out(current, after)
+        check_admins(current, after, now_us)
 
     with_directory(work)
     for line in lines:
@@ -160,3 +161,50 @@ def _text_of(file: str) -> str:
         raise Stop(f"{file}: {error.strerror}", Exit.USAGE) from None
     except UnicodeDecodeError:
         raise Stop(f"{file}: is not UTF-8", Exit.USAGE) from None
+
+
+@application.command()
+def explain(
+    principal: Annotated[str, typer.Argument(help="Whom it is about: an id, or a name.")],
+    action: Annotated[str, typer.Argument(help="What they want: read, send, cancel, …")],
+    target: Annotated[str, typer.Argument(help="PROFILE:METHOD, as in a rule.")] = ":",
+    on: Annotated[str, typer.Argument(help="The word on.", metavar="on")] = "on",
+    device: Annotated[str, typer.Argument(help="The device.")] = "",
+    *,
+    tenant: Annotated[str | None, typer.Option(help="Of which tenant the principal is.")] = None,
+) -> None:
+    """Say whether somebody may do something, and which rule decides, or which ones nearly allow it.
+
+    homing access explain ci send dji:cover_open on dock-1. Exit code: 0 allowed, 1 not allowed, 2 it cannot be asked.
+    """
+    from app.core.access.callers import EVER, Caller
+    from app.core.access.explain import explain as explained
+    from app.core.access.questions import Question
+    from app.core.access.rules import Action
+    from app.core.access.snapshot import Snapshot
+
+    if on != "on" or ":" not in target:
+        raise Stop("homing access explain PRINCIPAL ACTION PROFILE:METHOD on DEVICE", Exit.USAGE)
+    if action not in list(Action):
+        raise Stop(f"{action!a} is no action; allowed: {', '.join(Action)}", Exit.USAGE)
+
+    async def read(directory: AccessDirectory) -> Document:
+        return await directory.read()
+
+    document = with_directory(read)
+    found = find(document, principal, tenant)
+    if found is None:
+        raise Stop(f"there is no principal {principal!a}: homing users list --services shows all", Exit.USAGE)
+    profile, _, method = target.partition(":")
+    question = Question(Action(action), device, profile, method, found.tenant_id)
+    caller = Caller.of_login(found.id, issued_us=EVER, expires_us=EVER)
+    decision = explained(Snapshot.of(document), caller, question, instant())
+    rule = "" if decision.rule is None else f" by {decision.rule.name}: {decision.rule.text}"
+    tell(out, f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}{rule}")
+    if decision.requires > 1:
+        tell(out, f"  {decision.requires} people must want it")
+    for limit in decision.limits:
+        tell(out, f"  limited by {limit.name}: {limit.text}")
+    for miss in decision.nearest:
+        tell(out, f"  nearest  {miss}")
+    raise typer.Exit(0 if decision.allowed else 1)

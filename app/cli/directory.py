@@ -12,14 +12,12 @@ from app.cli.output import Exit, Stop
 
 if TYPE_CHECKING:
     from app.core.access.changes import Change
-    from app.core.access.model import Binding, Credential, Document, Principal
+    from app.core.access.model import Binding, Document, Principal
     from app.store.directory import AccessDirectory
 
 T = TypeVar("T")
 Decide = Callable[["Document"], "Sequence[Change]"]
 
-ADMIN: Final = "admin"
-"""The built-in role that may do everything."""
 _TRIES: Final = 10
 
 
@@ -68,6 +66,7 @@ async def change(directory: AccessDirectory, decide: Decide) -> Document:
 
 
 async def _change_once(directory: AccessDirectory, decide: Decide) -> Document:
+    from app.core.access.admins import check_admins
     from app.core.access.plan import applied
     from app.core.access.snapshot import Snapshot
 
@@ -75,38 +74,9 @@ async def _change_once(directory: AccessDirectory, decide: Decide) -> Document:
     changes = decide(current)
     after = applied(current, changes)
     Snapshot.of(after)
-    refuse_lock_out(current, after)
+    check_admins(current, after, instant())
     await directory.apply(changes, expected_version=current.version)
     return after
-
-
-def refuse_lock_out(before: Document, after: Document) -> None:
-    """Stop when there was somebody who may administer, and will be nobody."""
-    now_us = instant()
-    if admins(before, now_us) and not admins(after, now_us):
-        raise Stop(
-            "nobody could administer access any more: give another one a key and the role admin first", Exit.USAGE
-        )
-
-
-def admins(document: Document, now_us: int) -> list[Principal]:
-    """Who may administer all of it, and has a key or a password to do so."""
-    bound = {
-        one.subject
-        for one in document.bindings
-        if one.role == ADMIN and one.tenant_id is None and "*" in one.devices and not _past(one.expires_us, now_us)
-    }
-    with_key = {one.principal_id for one in document.credentials if counts(one, now_us) and not one.narrow}
-    return [
-        one
-        for one in document.principals
-        if one.id in bound and one.disabled_us is None and (one.id in with_key or one.password_hash)
-    ]
-
-
-def counts(credential: Credential, now_us: int) -> bool:
-    """Whether it is neither revoked nor expired."""
-    return credential.revoked_us is None and not _past(credential.expires_us, now_us)
 
 
 def find(document: Document, name: str, tenant: str | None = None) -> Principal | None:
@@ -128,7 +98,7 @@ def new_bindings(
     document: Document, subject: str, roles: Sequence[str], devices: Sequence[str], tenant: str | None
 ) -> list[Binding]:
     """Bindings to the roles that are not there yet; Stop when one is there with other devices."""
-    from app.cli.access_file import binding_id
+    from app.access.access_file import binding_id
     from app.core.access.model import Binding
 
     known = {one.id: one for one in document.bindings}
@@ -166,10 +136,6 @@ def end_of(days: int, now_us: int, *, never: bool) -> int | None:
 
 def shown(microseconds: int | None) -> str:
     """An instant to the minute, UTC; a dash for none."""
-    from app.cli.access_file import instant_of
+    from app.access.access_file import instant_of
 
     return "-" if microseconds is None else f"{instant_of(microseconds):%Y-%m-%d %H:%M}Z"
-
-
-def _past(instant_us: int | None, now_us: int) -> bool:
-    return instant_us is not None and instant_us <= now_us

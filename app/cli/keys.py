@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.access import Days, Never
-from app.cli.directory import change, counts, end_of, find, instant, new_bindings, new_id, shown, with_directory
+from app.cli.directory import change, end_of, find, instant, new_bindings, new_id, shown, with_directory
 from app.cli.output import Exit, Stop, err, out, plain, tell
+from app.core.access.admins import counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -54,6 +54,18 @@ class Directory(SqlDirectory):
         return await super().version()
 
 
+OF_THE_DIRECTORY: Final = frozenset(
+    {
+        *("GET /v1/keys", "POST /v1/keys", "DELETE /v1/keys/{key_id}", "POST /v1/keys/{key_id}/rotate"),
+        *("GET /v1/tenants", "PUT /v1/tenants/{tenant_id}", "DELETE /v1/tenants/{tenant_id}"),
+        *("GET /v1/principals/{subject}/bindings", "PUT /v1/principals/{subject}/bindings"),
+        *(f"{method} /v1/principals/{{principal_id}}" for method in ("GET", "PUT", "DELETE")),
+        *(f"{method} /v1/roles/{{name}}" for method in ("GET", "PUT", "DELETE")),
+        *("GET /v1/principals", "GET /v1/roles", "GET /v1/access", "PUT /v1/access", "POST /v1/access/check"),
+    }
+)
+
+
 @dataclass
 class Site:
     """A node with its people."""
@@ -149,6 +161,8 @@ async def test_every_operation_says_what_its_callers_must_be_allowed_to_do(site:
 async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Site) -> None:
     operations = actions((await site.rig.http.get("/openapi.json")).json())
     for name, named in operations.items():
+        if name in OF_THE_DIRECTORY:  # test_administration.py asks these
+            continue
         action = "known" if name in FOR_ALL else named
         method, _, path = name.partition(" ")
         for who in (None, "unknown", *ROLES, "neighbour", "watcher", "boss"):

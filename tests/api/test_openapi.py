@@ -48,6 +48,9 @@ def references(value: object) -> Iterator[str]:
 
 async def test_all_operations_are_described(document: dict[str, Any]) -> None:
     guarded = {"401", "403", "500"}
+    reading = {*guarded, "200", "404", "422", "503"}
+    changing = {*reading, "201", "409", "412"}
+    removing = {*guarded, "204", "404", "409", "412", "422", "503"}
     described = {name: set(operation["responses"]) for name, operation in operations(document).items()}
     assert described == {
         "POST /v1/devices/{device_id}/commands": {
@@ -61,6 +64,20 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "GET /v1/devices/{device_id}": {*guarded, "200", "404", "422", "503"},
         "PUT /v1/devices/{device_id}": {*guarded, "200", "201", "404", "409", "412", "422", "503"},
         "DELETE /v1/devices/{device_id}": {*guarded, "204", "404", "412", "422", "503"},
+        **dict.fromkeys(("GET /v1/tenants", "GET /v1/principals", "GET /v1/roles"), reading),
+        **dict.fromkeys(("GET /v1/principals/{principal_id}", "GET /v1/roles/{name}"), reading),
+        "GET /v1/principals/{subject}/bindings": reading,
+        "PUT /v1/principals/{subject}/bindings": {*reading, "409", "412"},
+        **dict.fromkeys(("PUT /v1/tenants/{tenant_id}", "PUT /v1/principals/{principal_id}"), changing),
+        "PUT /v1/roles/{name}": changing,
+        **dict.fromkeys(("DELETE /v1/tenants/{tenant_id}", "DELETE /v1/principals/{principal_id}"), removing),
+        "DELETE /v1/roles/{name}": removing,
+        "GET /v1/access": {*guarded, "200", "404", "503"},
+        "PUT /v1/access": {*reading, "409", "412"},
+        "POST /v1/access/check": reading,
+        "GET /v1/keys": {*guarded, "200", "404", "503"},
+        **dict.fromkeys(("POST /v1/keys", "POST /v1/keys/{key_id}/rotate"), changing - {"200"}),
+        "DELETE /v1/keys/{key_id}": removing,
         "DELETE /v1/commands/{command_id}": {*guarded, "200", "404", "409", "422", "503"},
         "GET /v1/nodes": {*guarded, "200", "503"},
         "GET /v1/events": {*guarded, "200", "404", "422", "503"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import orjson
 from fastapi import APIRouter, Depends, Query, Request
@@ -11,7 +11,8 @@ from fastapi import Response as Reply
 from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from app.access.devices import ANY, Filter, Wanted, tag_of
+from app.access.conditions import ANY, tag_of
+from app.access.devices import Filter, Wanted, shown
 from app.api import problems, schemas
 from app.api.conditions import Conditional, etag
 from app.api.dependencies import NodePorts, Records, WhoAsks
@@ -112,8 +113,8 @@ def _label(text: str) -> tuple[str, str]:
 )
 async def list_devices(asked: Annotated[Filter, Depends(_filter)], records: Records, asker: WhoAsks) -> Reply:
     """Those that the caller may read, in the order of their ids. A page looks at 2,000 records before it is short."""
-    found, cursor = records.page(asker.caller, asked)
-    return BytesResponse(orjson.dumps({"devices": [_shown(one) for one in found], "cursor": cursor}))
+    found, cursor = records.devices.page(asker.caller, asked)
+    return BytesResponse(orjson.dumps({"devices": [shown(one) for one in found], "cursor": cursor}))
 
 
 @router.get(
@@ -128,7 +129,7 @@ async def list_devices(asked: Annotated[Filter, Depends(_filter)], records: Reco
     openapi_extra=acts(Action.READ),
 )
 async def read_device(device_id: DeviceId, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
-    return _answer(records.read(asker.caller, device_id))
+    return _answer(records.devices.read(asker.caller, device_id))
 
 
 @router.put(
@@ -164,7 +165,7 @@ async def put_device(
     if body.profile is not None and body.profile not in known:
         raise InvalidInputError("profile", f"{body.profile!a} is unknown; allowed: {', '.join(known)}")
     wanted = Wanted(tenant=body.tenant, profile=body.profile, labels=body.labels, note=body.note)
-    device, made = await records.put(asker.caller, device_id, wanted, condition)
+    device, made = await records.devices.put(asker.caller, device_id, wanted, condition)
     return _answer(device, 201 if made else 200)
 
 
@@ -178,19 +179,9 @@ async def put_device(
 )
 async def remove_device(device_id: DeviceId, condition: Conditional, records: Records, asker: WhoAsks) -> Reply:
     """Commands may still be sent to it: they name its profile then."""
-    await records.remove(asker.caller, device_id, condition)
+    await records.devices.remove(asker.caller, device_id, condition)
     return Reply(status_code=204)
 
 
-def _shown(device: Device) -> dict[str, Any]:
-    return {
-        "id": device.id,
-        "tenant": device.tenant_id,
-        "profile": device.profile,
-        "labels": dict(device.labels),
-        "note": device.note,
-    }
-
-
 def _answer(device: Device, status: int = 200) -> BytesResponse:
-    return BytesResponse(orjson.dumps(_shown(device)), status=status, headers=[etag(tag_of(device))])
+    return BytesResponse(orjson.dumps(shown(device)), status=status, headers=[etag(tag_of(shown(device)))])

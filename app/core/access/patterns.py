@@ -54,6 +54,11 @@ def fits(pattern: str, name: str) -> bool:
     return re.fullmatch(expression(pattern), name) is not None
 
 
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every name that fits `narrow` fits `wide`: only a star takes what a star may stand for."""
+    return fits(wide, narrow)
+
+
 def overlap(one: str, other: str) -> bool:
     """Whether some text fits both patterns."""
     if not (_begin_alike(one, other) and _begin_alike(one[::-1], other[::-1])):

@@ -31,23 +31,23 @@ def plan(current: Document, wanted: Document) -> tuple[Change, ...]:
     return (
         *_puts(current, wanted, Tenant),
         # One that changes is made anew, as it may still name a principal that goes.
-        *_removals(_changed(current, wanted, Binding) & _of(current, Binding).keys()),
-        *_removals(_of(current, Binding).keys() - _of(wanted, Binding).keys()),
-        *_removals(_of(current, Credential).keys() - _of(wanted, Credential).keys()),
-        *_removals(_of(current, Principal).keys() - _of(wanted, Principal).keys()),
+        *_removals(_changed(current, wanted, Binding) & entries_of(current, Binding).keys()),
+        *_removals(entries_of(current, Binding).keys() - entries_of(wanted, Binding).keys()),
+        *_removals(entries_of(current, Credential).keys() - entries_of(wanted, Credential).keys()),
+        *_removals(entries_of(current, Principal).keys() - entries_of(wanted, Principal).keys()),
         *_puts(current, wanted, Principal),
         *_puts(current, wanted, Role),
         *_puts(current, wanted, Device),
         *_puts(current, wanted, Binding),
-        *_removals(_of(current, Role).keys() - _of(wanted, Role).keys()),
-        *_removals(_of(current, Device).keys() - _of(wanted, Device).keys()),
-        *_removals(_of(current, Tenant).keys() - _of(wanted, Tenant).keys()),
+        *_removals(entries_of(current, Role).keys() - entries_of(wanted, Role).keys()),
+        *_removals(entries_of(current, Device).keys() - entries_of(wanted, Device).keys()),
+        *_removals(entries_of(current, Tenant).keys() - entries_of(wanted, Tenant).keys()),
     )
 
 
 def applied(document: Document, changes: Sequence[Change]) -> Document:
     """The document after changes that can be made, with the next version."""
-    entries = {key: entry for kind in _SECTIONS for key, entry in _of(document, kind).items()}
+    entries = {key: entry for kind in _SECTIONS for key, entry in entries_of(document, kind).items()}
     for change in changes:
         match change:
             case Put(entry=entry):
@@ -76,7 +76,7 @@ def differences(current: Document, wanted: Document) -> list[str]:
     """What comes (+), goes (-) and changes (~), a line each: `+ role 'pilot' of tenant 'north'`."""
     lines = []
     for kind in _SECTIONS:
-        before, after = _of(current, kind), _of(wanted, kind)
+        before, after = entries_of(current, kind), entries_of(wanted, kind)
         signs = dict.fromkeys(before.keys() - after.keys(), "-") | dict.fromkeys(after.keys() - before.keys(), "+")
         signs |= {key: "~" for key in before.keys() & after.keys() if before[key] != after[key]}
         entries = before | after
@@ -95,7 +95,8 @@ def _key(entry: Entry) -> Key:
     return (type(entry), *identity_of(entry))
 
 
-def _of(document: Document, kind: type[Entry]) -> dict[Key, Entry]:
+def entries_of(document: Document, kind: type[Entry]) -> dict[Key, Entry]:
+    """All of a kind, by what tells each from all others."""
     found: Iterable[Entry] = getattr(document, _SECTIONS[kind])
     return {_key(entry): entry for entry in found}
 
@@ -105,13 +106,13 @@ def _only(entries: Iterable[object], kind: type[E]) -> tuple[E, ...]:
 
 
 def _changed(current: Document, wanted: Document, kind: type[Entry]) -> set[Key]:
-    before = _of(current, kind)
-    return {key for key, entry in _of(wanted, kind).items() if before.get(key) != entry}
+    before = entries_of(current, kind)
+    return {key for key, entry in entries_of(wanted, kind).items() if before.get(key) != entry}
 
 
 def _puts(current: Document, wanted: Document, kind: type[Entry]) -> Iterator[Change]:
     changed = _changed(current, wanted, kind)
-    return (Put(entry) for key, entry in _of(wanted, kind).items() if key in changed)
+    return (Put(entry) for key, entry in entries_of(wanted, kind).items() if key in changed)
 
 
 def _removals(keys: Iterable[Key]) -> Iterator[Change]:

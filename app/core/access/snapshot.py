@@ -140,9 +140,12 @@ class Snapshot:
 class Tenancy:
     """To whom devices belong."""
 
-    __slots__ = ("_on_record", "_owners", "_pattern")
+    __slots__ = ("_on_record", "_owners", "_pattern", "ids", "patterns")
 
     def __init__(self, tenants: Iterable[Tenant], devices: Iterable[Device]) -> None:
+        tenants = tuple(tenants)
+        self.ids: Final = tuple(tenant.id for tenant in tenants)
+        self.patterns: Final = {tenant.id: frozenset(tenant.devices) for tenant in tenants}
         owned = [(tenant.id, expression(pattern)) for tenant in tenants for pattern in tenant.devices]
         self._owners: Final = tuple(tenant_id for tenant_id, _ in owned)
         self._pattern: Final = re.compile("|".join(f"({pattern})" for _, pattern in owned) or "(?!)")
@@ -151,8 +154,10 @@ class Tenancy:
     def owner(self, device: str) -> str | None:
         """The tenant of its record; of a device without one, the tenant whose pattern fits; else None."""
         tenant_id = self._on_record.get(device)
-        if tenant_id is not None:
-            return tenant_id
+        return self.owner_by_pattern(device) if tenant_id is None else tenant_id
+
+    def owner_by_pattern(self, device: str) -> str | None:
+        """The tenant of a device that is not on record."""
         found = self._pattern.fullmatch(device)
         return self._owners[found.lastindex - 1] if found and found.lastindex else None
 

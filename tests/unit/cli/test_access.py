@@ -507,3 +507,17 @@ class TestApplyAndExport:
 
     def test_a_file_that_is_not_there(self, homing: Homing, read: Read) -> None:
         assert homing("access", "apply", "none.json") == (2, "", "homing: none.json: No such file or directory\n")
+
+
+def test_explain_says_which_rule_decides_or_nearly_does(homing: Homing, admin_key: str) -> None:
+    code, _, _ = homing("keys", "create", "ci", "--role", "viewer", "--devices", "dock-*")
+    assert code == 0
+    code, out, _ = homing("access", "explain", "ci", "read", "dji:cover_open", "on", "dock-1")
+    assert (code, out) == (0, "allowed: allowed by viewer.1: allow read *:* on *\n")
+    code, out, _ = homing("access", "explain", "ci", "send", "dji:cover_open", "on", "dock-1")
+    assert code == 1
+    assert out.splitlines()[0] == "denied: no_rule"
+    assert "operator.5 allow send *:* on *: 'ci' is not bound to 'operator'" in out
+    for wrong in (("x", "read", "a:b", "on", "d"), ("ci", "fly"), ("ci", "send", "dji"), ("ci", "send", "a:b", "d")):
+        code, _, err = homing("access", "explain", *wrong)
+        assert (code, bool(err)) == (2, True)

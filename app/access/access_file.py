@@ -30,18 +30,22 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class TenantInFile(_Part):
-    """A tenant; its name is its id when it has none."""
+class TenantBody(_Part):
+    """A tenant without its id, which is its name when it has none."""
 
-    id: _Id
     name: str = ""
     devices: list[str]
 
 
-class PrincipalInFile(_Part):
-    """A person or a program, without password and keys."""
+class TenantInFile(TenantBody):
+    """A tenant."""
 
     id: _Id
+
+
+class PrincipalBody(_Part):
+    """A person or a program, without id, password and keys."""
+
     name: str = ""
     kind: Kind = Kind.SERVICE
     tenant: _Id | None = None
@@ -49,23 +53,39 @@ class PrincipalInFile(_Part):
     disabled: bool = False
 
 
-class RoleInFile(_Part):
-    """A role with its rules."""
+class PrincipalInFile(PrincipalBody):
+    """A person or a program, without password and keys."""
 
-    name: _Id
+    id: _Id
+
+
+class RoleBody(_Part):
+    """The rules of a role."""
+
     tenant: _Id | None = None
     rules: list[str]
 
 
-class BindingInFile(_Part):
-    """A binding; it needs an id only where two are alike but for devices and end."""
+class RoleInFile(RoleBody):
+    """A role with its rules."""
+
+    name: _Id
+
+
+class BindingBody(_Part):
+    """What is given to a subject; it needs an id only where two are alike but for devices and end."""
 
     id: str = ""
-    subject: _Id
     role: _Id
     tenant: _Id | None = None
     devices: list[str] = ["*"]
     expires: _Instant | None = None
+
+
+class BindingInFile(BindingBody):
+    """A binding."""
+
+    subject: _Id
 
 
 class DeviceInFile(_Part):
@@ -106,10 +126,10 @@ def wanted(file: AccessFile, current: Document, now_us: int) -> Document:
     """
     sections: dict[str, object] = {}
     if file.tenants is not None:
-        sections["tenants"] = tuple(_tenant(one, current, now_us) for one in _distinct("tenants", file.tenants))
+        sections["tenants"] = tuple(tenant_of(one, current, now_us) for one in _distinct("tenants", file.tenants))
     if file.principals is not None:
         found = _distinct("principals", file.principals)
-        sections["principals"] = tuple(_principal(one, current, now_us) for one in found)
+        sections["principals"] = tuple(principal_of(one, current, now_us) for one in found)
         stay = {one.id for one in found}
         sections["credentials"] = tuple(one for one in current.credentials if one.principal_id in stay)
     if file.roles is not None:
@@ -117,7 +137,7 @@ def wanted(file: AccessFile, current: Document, now_us: int) -> Document:
             Role(name=one.name, tenant_id=one.tenant, rules=tuple(one.rules)) for one in _distinct("roles", file.roles)
         )
     if file.bindings is not None:
-        sections["bindings"] = tuple(map(_binding, _distinct("bindings", file.bindings)))
+        sections["bindings"] = tuple(map(binding_of, _distinct("bindings", file.bindings)))
     if file.devices is not None:
         sections["devices"] = tuple(
             Device(id=one.id, tenant_id=one.tenant, profile=one.profile, labels=one.labels, note=one.note)
@@ -128,37 +148,51 @@ def wanted(file: AccessFile, current: Document, now_us: int) -> Document:
 
 def written(document: Document) -> str:
     """The document as such a file."""
-    file = AccessFile(
-        tenants=[TenantInFile(id=one.id, name=one.name, devices=list(one.devices)) for one in document.tenants],
-        principals=[
-            PrincipalInFile(
-                id=one.id,
-                name=one.name,
-                kind=one.kind,
-                tenant=one.tenant_id,
-                email=one.email,
-                disabled=one.disabled_us is not None,
-            )
-            for one in document.principals
-        ],
-        roles=[RoleInFile(name=one.name, tenant=one.tenant_id, rules=list(one.rules)) for one in document.roles],
-        bindings=[
-            BindingInFile(
-                id=one.id,
-                subject=one.subject,
-                role=one.role,
-                tenant=one.tenant_id,
-                devices=list(one.devices),
-                expires=None if one.expires_us is None else instant_of(one.expires_us),
-            )
-            for one in document.bindings
-        ],
+    return json.dumps(file_of(document).model_dump(mode="json"), indent=2, ensure_ascii=False)
+
+
+def file_of(document: Document) -> AccessFile:
+    """What of the document stands in a file."""
+    return AccessFile(
+        tenants=[tenant_part(one) for one in document.tenants],
+        principals=[principal_part(one) for one in document.principals],
+        roles=[role_part(one) for one in document.roles],
+        bindings=[binding_part(one) for one in document.bindings],
         devices=[
             DeviceInFile(id=one.id, tenant=one.tenant_id, profile=one.profile, labels=dict(one.labels), note=one.note)
             for one in document.devices
         ],
     )
-    return json.dumps(file.model_dump(mode="json"), indent=2, ensure_ascii=False)
+
+
+def tenant_part(one: Tenant) -> TenantInFile:
+    """As it stands in a file."""
+    return TenantInFile(id=one.id, name=one.name, devices=list(one.devices))
+
+
+def principal_part(one: Principal) -> PrincipalInFile:
+    """As it stands in a file."""
+    disabled = one.disabled_us is not None
+    return PrincipalInFile(
+        id=one.id, name=one.name, kind=one.kind, tenant=one.tenant_id, email=one.email, disabled=disabled
+    )
+
+
+def role_part(one: Role) -> RoleInFile:
+    """As it stands in a file."""
+    return RoleInFile(name=one.name, tenant=one.tenant_id, rules=list(one.rules))
+
+
+def binding_part(one: Binding) -> BindingInFile:
+    """As it stands in a file."""
+    return BindingInFile(
+        id=one.id,
+        subject=one.subject,
+        role=one.role,
+        tenant=one.tenant_id,
+        devices=list(one.devices),
+        expires=None if one.expires_us is None else instant_of(one.expires_us),
+    )
 
 
 def instant_of(microseconds: int) -> datetime:
@@ -204,13 +238,15 @@ def _identity(part: TenantInFile | PrincipalInFile | RoleInFile | BindingInFile 
     return (part.id,)
 
 
-def _tenant(part: TenantInFile, current: Document, now_us: int) -> Tenant:
+def tenant_of(part: TenantInFile, current: Document, now_us: int) -> Tenant:
+    """The entry; what a file does not say stays as it is on record."""
     known = next((one for one in current.tenants if one.id == part.id), None)
     created = now_us if known is None else known.created_us
     return Tenant(id=part.id, name=part.name or part.id, devices=tuple(part.devices), created_us=created)
 
 
-def _principal(part: PrincipalInFile, current: Document, now_us: int) -> Principal:
+def principal_of(part: PrincipalInFile, current: Document, now_us: int) -> Principal:
+    """The entry; what a file does not say stays as it is on record."""
     new = Principal(id=part.id, tenant_id=None, kind=part.kind, name="", created_us=now_us)
     known = next((one for one in current.principals if one.id == part.id), new)
     disabled = (known.disabled_us or now_us) if part.disabled else None
@@ -219,7 +255,8 @@ def _principal(part: PrincipalInFile, current: Document, now_us: int) -> Princip
     )
 
 
-def _binding(part: BindingInFile) -> Binding:
+def binding_of(part: BindingInFile) -> Binding:
+    """The entry."""
     return Binding(
         id=_identity(part)[0],
         subject=part.subject,

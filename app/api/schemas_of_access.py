@@ -1,0 +1,125 @@
+"""What goes in and out about people, keys and rights, for `/docs` and `/openapi.json`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.access.access_file import BindingBody, BindingInFile, PrincipalInFile, RoleInFile, TenantInFile
+from app.api.schemas import Instant
+from app.core.access.rules import Action
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+_Days = Annotated[int, Field(ge=1, le=3650, description="Days until it ends.")]
+_Never = Annotated[bool, Field(description="It does not end.")]
+
+
+class KeyBody(_Model):
+    """What a key is to be."""
+
+    principal: Annotated[str | None, Field(description="Whose; who asks, when left out.", max_length=128)] = None
+    label: Annotated[str, Field(description="What it is for.", max_length=128)] = ""
+    narrow: Annotated[
+        list[str], Field(description="Rules: it may do only what both they and the roles allow.", max_length=50)
+    ] = []
+    days: _Days = 90
+    never: _Never = False
+
+
+class Rotation(_Model):
+    """How a key is replaced."""
+
+    grace: Annotated[str, Field(description="How long the old one goes on: 24h, 0s.")] = "24h"
+    days: _Days = 90
+    never: _Never = False
+
+
+class KeyShown(_Model):
+    """A key without its secret."""
+
+    id: str
+    principal: str
+    label: str
+    narrow: list[str]
+    created_at: Instant
+    expires_at: Annotated[Instant | None, Field(description="null: never.")]
+    revoked_at: Instant | None
+    last_used_at: Annotated[Instant | None, Field(description="To the minute.")]
+
+
+class KeyMade(KeyShown):
+    """A new key, with what nobody can show again."""
+
+    key: Annotated[str, Field(description="Goes into `Authorization: Bearer`.")]
+    old: Annotated[KeyShown | None, Field(description="The one that it replaces.")] = None
+
+
+class KeyPage(_Model):
+    """Keys."""
+
+    keys: list[KeyShown]
+
+
+class Tenants(_Model):
+    """Whose devices which are."""
+
+    tenants: list[TenantInFile]
+
+
+class Principals(_Model):
+    """People and services."""
+
+    principals: list[PrincipalInFile]
+
+
+class Roles(_Model):
+    """Roles with their rules."""
+
+    roles: list[RoleInFile]
+
+
+class Bindings(_Model):
+    """What is given to somebody."""
+
+    bindings: list[BindingInFile]
+
+
+class BindingsBody(_Model):
+    """What is to be given to somebody: all of it."""
+
+    bindings: Annotated[list[BindingBody], Field(max_length=100)]
+
+
+class Differences(_Model):
+    """What came (+), went (-) and changed (~)."""
+
+    changes: Annotated[list[str], Field(examples=[["+ role 'pilot' of tenant 'north'"]])]
+
+
+class Check(_Model):
+    """What somebody may want to do."""
+
+    principal: Annotated[str, Field(max_length=128)]
+    action: Action
+    device: Annotated[str, Field(max_length=128)] = ""
+    profile: Annotated[str, Field(max_length=64)] = ""
+    method: Annotated[str, Field(max_length=128)] = ""
+    tenant: Annotated[
+        str | None, Field(description="Counts where there is no device; null is Homing itself.", max_length=128)
+    ] = None
+
+
+class Verdict(_Model):
+    """Whether it is allowed, and why."""
+
+    allowed: bool
+    reason: Annotated[str, Field(examples=["no_rule"])]
+    rule: Annotated[str | None, Field(description="The one that allows or denies it.")]
+    requires: Annotated[int, Field(description="How many people must want it.")]
+    limits: list[str]
+    nearest: Annotated[list[str], Field(description="Rules that nearly allow it.")]

@@ -1,0 +1,101 @@
+"""The access directory as one document, and questions about it, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from fastapi import Response as Reply
+
+from app.access.access_file import AccessFile
+from app.access.conditions import tag_of
+from app.api import problems
+from app.api.conditions import Conditional, etag
+from app.api.dependencies import Records, WhoAsks
+from app.api.http import BytesResponse
+from app.api.openapi import acts, header, problems_of
+from app.api.parameters import check_names
+from app.api.problems import BY_ERROR
+from app.api.schemas_of_access import Check, Differences, Verdict
+from app.core import errors
+from app.core.access.questions import Question
+from app.core.access.rules import Action
+
+_ACTS: Final = acts(Action.ACCESS)
+_READING: Final = (BY_ERROR[errors.NoDirectoryError], problems.INVALID, problems.ACCESS_STORE_AWAY)
+
+router = APIRouter(prefix="/v1/access", tags=["access"])
+
+
+@router.get(
+    "",
+    summary="Read who may do what, as one document",
+    response_model=AccessFile,
+    response_description="All of it, without keys and passwords.",
+    responses={
+        200: {"headers": {"ETag": header("Names this state, for `If-Match`.")}},
+        **problems_of(BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY),
+    },
+    openapi_extra=_ACTS,
+)
+async def read_document(records: Records, asker: WhoAsks) -> Reply:
+    """What `homing access export` prints; for who operates Homing, and belongs to no tenant."""
+    shown = (await records.people.document(asker.caller)).model_dump(mode="json")
+    return BytesResponse(orjson.dumps(shown), headers=[etag(tag_of(shown))])
+
+
+@router.put(
+    "",
+    summary="Make who may do what as a document says",
+    response_model=Differences,
+    response_description="What changed.",
+    responses=problems_of(
+        *_READING,
+        BY_ERROR[errors.EntryConflictError],
+        BY_ERROR[errors.PreconditionFailedError],
+        BY_ERROR[errors.VersionConflictError],
+    ),
+    openapi_extra=_ACTS,
+)
+async def put_document(
+    request: Request,
+    body: AccessFile,
+    condition: Conditional,
+    records: Records,
+    asker: WhoAsks,
+    *,
+    dry_run: Annotated[
+        bool, Query(description="Only say what would change.", json_schema_extra={"enum": [True, False]})
+    ] = False,
+) -> Reply:
+    """All or nothing, as `homing access apply`. A section that is missing is left alone. Keys of who goes, go."""
+    check_names(request, ("dry_run",))
+    changes = await records.people.put_document(asker.caller, body, condition, dry_run=dry_run)
+    return BytesResponse(orjson.dumps({"changes": changes}))
+
+
+@router.post(
+    "/check",
+    summary="Ask whether somebody may do something, and why",
+    response_model=Verdict,
+    response_description="The decision, with the rule that decides, or those that nearly allow it.",
+    responses=problems_of(*_READING, BY_ERROR[errors.EntryNotFoundError]),
+    openapi_extra=_ACTS,
+)
+async def check(body: Check, records: Records, asker: WhoAsks) -> Reply:
+    """About whom one administers; about oneself as the key in hand is."""
+    question = Question(body.action, body.device, body.profile, body.method, body.tenant)
+    found = await records.people.explain(asker.caller, body.principal, question)
+    return BytesResponse(
+        orjson.dumps(
+            {
+                "allowed": found.allowed,
+                "reason": found.reason,
+                "rule": None if found.rule is None else f"{found.rule.name} {found.rule.text}",
+                "requires": found.requires,
+                "limits": [f"{one.name} {one.text}" for one in found.limits],
+                "nearest": found.nearest,
+            }
+        )
+    )

@@ -1,0 +1,132 @@
+"""API keys over HTTP: one's own, and those of people and services that one administers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Path
+from fastapi import Response as Reply
+
+from app.access.keys import NewKey
+from app.api import problems
+from app.api.dependencies import Records, WhoAsks
+from app.api.http import BytesResponse
+from app.api.openapi import knows, problems_of
+from app.api.problems import BY_ERROR
+from app.api.representation import instant
+from app.api.schemas_of_access import KeyBody, KeyMade, KeyPage, Rotation
+from app.core import errors
+from app.core.access.keys import Key
+from app.core.access.model import Credential
+from app.core.durations import parse_duration
+from app.core.errors import InvalidInputError
+
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_PROBLEMS: Final = (
+    BY_ERROR[errors.NoDirectoryError],
+    BY_ERROR[errors.EntryNotFoundError],
+    BY_ERROR[errors.EntryConflictError],
+    BY_ERROR[errors.VersionConflictError],
+    problems.INVALID,
+    problems.ACCESS_STORE_AWAY,
+)
+
+router = APIRouter(prefix="/v1/keys", tags=["access"])
+
+KeyId = Annotated[
+    str,
+    Path(description="Its public id, which is part of the key.", examples=["2F7QW9ZD"], pattern="^[0-9A-Z]{8}$"),
+]
+
+
+@router.get(
+    "",
+    summary="List keys",
+    response_model=KeyPage,
+    response_description="One's own keys, and those of whom one administers.",
+    responses=problems_of(BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY),
+    openapi_extra=knows(),
+)
+async def list_keys(records: Records, asker: WhoAsks) -> Reply:
+    """Also those that count no more. None of them can be shown again."""
+    found = await records.keys.listed(asker.caller)
+    return BytesResponse(orjson.dumps({"keys": [_shown(one) for one in found]}))
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Make a key",
+    response_model=KeyMade,
+    response_description="The key, which is shown this once.",
+    responses=problems_of(*_PROBLEMS),
+    openapi_extra=knows(),
+)
+async def create_key(body: KeyBody, records: Records, asker: WhoAsks) -> Reply:
+    """For oneself, or for whom one administers and whose rights one has. What is narrowed makes what is as narrow."""
+    days = None if body.never else body.days
+    wanted = NewKey(principal=body.principal, label=body.label, narrow=tuple(body.narrow), days=days)
+    key, credential = await records.keys.create(asker.caller, wanted)
+    return _made(key, credential)
+
+
+@router.post(
+    "/{key_id}/rotate",
+    status_code=201,
+    summary="Replace a key",
+    response_model=KeyMade,
+    response_description="The new key, which is shown this once.",
+    responses=problems_of(*_PROBLEMS),
+    openapi_extra=knows(),
+)
+async def rotate_key(key_id: KeyId, body: Rotation, records: Records, asker: WhoAsks) -> Reply:
+    """The new one may do the same. The old one goes on for `grace`, so that both can be in use for a while."""
+    try:
+        grace = parse_duration(body.grace)
+    except ValueError as error:
+        raise InvalidInputError("grace", str(error)) from None
+    key, credential, old = await records.keys.rotate(
+        asker.caller,
+        key_id,
+        grace_us=grace // timedelta(microseconds=1),
+        days=None if body.never else body.days,
+    )
+    return _made(key, credential, old=_shown(old))
+
+
+@router.delete(
+    "/{key_id}",
+    status_code=204,
+    summary="Revoke a key",
+    response_description="It counts no more, and never will.",
+    responses=problems_of(*_PROBLEMS),
+    openapi_extra=knows(),
+)
+async def revoke_key(key_id: KeyId, records: Records, asker: WhoAsks) -> Reply:
+    """Other nodes know within `HOMING_ACCESS_REFRESH`, half a second, and the moment that reading takes."""
+    await records.keys.revoke(asker.caller, key_id)
+    return Reply(status_code=204)
+
+
+def _made(key: Key, credential: Credential, **more: object) -> BytesResponse:
+    shown = {**_shown(credential), "key": key.text, **more}
+    return BytesResponse(orjson.dumps(shown), status=201, headers=[_NO_STORE])
+
+
+def _shown(one: Credential) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "principal": one.principal_id,
+        "label": one.name,
+        "narrow": one.narrow,
+        "created_at": instant(one.created_us),
+        "expires_at": _instant(one.expires_us),
+        "revoked_at": _instant(one.revoked_us),
+        "last_used_at": _instant(one.last_used_us),
+    }
+
+
+def _instant(microseconds: int | None) -> str | None:
+    return None if microseconds is None else instant(microseconds)

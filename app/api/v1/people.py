@@ -1,0 +1,265 @@
+"""Tenants, principals, their bindings, and roles over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import orjson
+from fastapi import APIRouter, Path, Query
+from fastapi import Response as Reply
+from pydantic import BaseModel
+from pydantic.json_schema import SkipJsonSchema
+
+from app.access.access_file import (
+    PrincipalBody,
+    PrincipalInFile,
+    RoleBody,
+    RoleInFile,
+    TenantBody,
+    TenantInFile,
+)
+from app.access.conditions import tag_of
+from app.api import problems
+from app.api.conditions import Conditional, etag
+from app.api.dependencies import Records, WhoAsks
+from app.api.http import BytesResponse
+from app.api.openapi import acts, header, problems_of
+from app.api.problems import BY_ERROR
+from app.api.schemas_of_access import Bindings, BindingsBody, Principals, Roles, Tenants
+from app.core import errors
+from app.core.access.rules import Action
+
+_TAG: Final = {"ETag": header("Names this state, for `If-Match`.")}
+_READING: Final = (
+    BY_ERROR[errors.NoDirectoryError],
+    BY_ERROR[errors.EntryNotFoundError],
+    problems.INVALID,
+    problems.ACCESS_STORE_AWAY,
+)
+_CHANGING: Final = (
+    *_READING,
+    BY_ERROR[errors.EntryConflictError],
+    BY_ERROR[errors.PreconditionFailedError],
+    BY_ERROR[errors.VersionConflictError],
+)
+_ACTS: Final = acts(Action.ACCESS)
+_READ: Final = {200: {"headers": _TAG}, **problems_of(*_READING)}
+
+router = APIRouter(prefix="/v1", tags=["access"])
+
+_ID: Final = "^.{1,128}$"
+TenantId = Annotated[str, Path(description="The tenant.", examples=["north"], pattern=_ID)]
+PrincipalId = Annotated[
+    str, Path(description="The person or service; it may have slashes.", examples=["ci"], pattern=_ID)
+]
+Subject = Annotated[
+    str, Path(description="A principal, or `group:NAME` of tokens.", examples=["group:night shift"], pattern=_ID)
+]
+RoleName = Annotated[str, Path(description="The role.", examples=["pilot"], pattern=_ID)]
+OfTenant = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="The tenant of the role; none: a role of all tenants.",
+        json_schema_extra={"pattern": _ID},
+        examples=["north"],
+    ),
+]
+
+
+def _changed(model: type[BaseModel]) -> dict[int | str, dict[str, object]]:
+    return {
+        200: {"headers": _TAG},
+        201: {"description": "It was not on record before.", "headers": _TAG, "model": model},
+        **problems_of(*_CHANGING),
+    }
+
+
+@router.get(
+    "/tenants",
+    summary="List tenants",
+    response_model=Tenants,
+    response_description="Those that one administers.",
+    responses=problems_of(*_READING),
+    openapi_extra=_ACTS,
+)
+async def list_tenants(records: Records, asker: WhoAsks) -> Reply:
+    """Whose devices which are."""
+    return _list("tenants", await records.people.tenants(asker.caller))
+
+
+@router.put(
+    "/tenants/{tenant_id}",
+    summary="Put a tenant on record",
+    response_model=TenantInFile,
+    response_description="What is on record now.",
+    responses=_changed(TenantInFile),
+    openapi_extra=_ACTS,
+)
+async def put_tenant(
+    tenant_id: TenantId, body: TenantBody, condition: Conditional, records: Records, asker: WhoAsks
+) -> Reply:
+    """Only for who may do everything: it moves the walls between tenants. Patterns of two must not overlap."""
+    return _put(*await records.people.put_tenant(asker.caller, tenant_id, body, condition))
+
+
+@router.delete(
+    "/tenants/{tenant_id}",
+    status_code=204,
+    summary="Take a tenant from the record",
+    response_description="It is not on record any more.",
+    responses=problems_of(*_CHANGING),
+    openapi_extra=_ACTS,
+)
+async def remove_tenant(tenant_id: TenantId, condition: Conditional, records: Records, asker: WhoAsks) -> Reply:
+    """Nobody and nothing may belong to it any more."""
+    await records.people.remove_tenant(asker.caller, tenant_id, condition)
+    return Reply(status_code=204)
+
+
+@router.get(
+    "/principals",
+    summary="List people and services",
+    response_model=Principals,
+    response_description="Those that one administers.",
+    responses=problems_of(*_READING),
+    openapi_extra=_ACTS,
+)
+async def list_principals(records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    return _list("principals", await records.people.principals(asker.caller))
+
+
+@router.get(
+    "/principals/{subject:path}/bindings",
+    summary="List what is given to somebody",
+    response_model=Bindings,
+    response_description="Those of the tenants that one administers.",
+    responses=_READ,
+    openapi_extra=_ACTS,
+)
+async def list_bindings(subject: Subject, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    return _list("bindings", await records.people.bindings(asker.caller, subject))
+
+
+@router.put(
+    "/principals/{subject:path}/bindings",
+    summary="Give somebody roles",
+    response_model=Bindings,
+    response_description="What is given to them now.",
+    responses={200: {"headers": _TAG}, **problems_of(*_CHANGING)},
+    openapi_extra=_ACTS,
+)
+async def put_bindings(
+    subject: Subject, body: BindingsBody, condition: Conditional, records: Records, asker: WhoAsks
+) -> Reply:
+    """In the place of all that one can see of them. Nobody gives what they do not have."""
+    return _list("bindings", await records.people.put_bindings(asker.caller, subject, body.bindings, condition))
+
+
+@router.get(
+    "/principals/{principal_id:path}",
+    summary="Read what is on record about a person or service",
+    response_model=PrincipalInFile,
+    response_description="The person or service.",
+    responses=_READ,
+    openapi_extra=_ACTS,
+)
+async def read_principal(principal_id: PrincipalId, records: Records, asker: WhoAsks) -> Reply:
+    """Without password and keys."""
+    return _put(await records.people.principal(asker.caller, principal_id))
+
+
+@router.put(
+    "/principals/{principal_id:path}",
+    summary="Put a person or service on record",
+    response_model=PrincipalInFile,
+    response_description="What is on record now.",
+    responses=_changed(PrincipalInFile),
+    openapi_extra=_ACTS,
+)
+async def put_principal(
+    principal_id: PrincipalId, body: PrincipalBody, condition: Conditional, records: Records, asker: WhoAsks
+) -> Reply:
+    """`disabled` refuses them whatever they show. Without `tenant`, who is new gets that of who asks."""
+    return _put(*await records.people.put_principal(asker.caller, principal_id, body, condition))
+
+
+@router.delete(
+    "/principals/{principal_id:path}",
+    status_code=204,
+    summary="Take a person or service from the record",
+    response_description="They are not on record any more.",
+    responses=problems_of(*_CHANGING),
+    openapi_extra=_ACTS,
+)
+async def remove_principal(
+    principal_id: PrincipalId, condition: Conditional, records: Records, asker: WhoAsks
+) -> Reply:
+    """With their keys and bindings."""
+    await records.people.remove_principal(asker.caller, principal_id, condition)
+    return Reply(status_code=204)
+
+
+@router.get(
+    "/roles",
+    summary="List roles",
+    response_model=Roles,
+    response_description="Those that one may bind.",
+    responses=problems_of(*_READING),
+    openapi_extra=_ACTS,
+)
+async def list_roles(records: Records, asker: WhoAsks) -> Reply:
+    """Built-in ones first."""
+    return _list("roles", await records.people.roles(asker.caller))
+
+
+@router.get(
+    "/roles/{name}",
+    summary="Read a role",
+    response_model=RoleInFile,
+    response_description="The role.",
+    responses=_READ,
+    openapi_extra=_ACTS,
+)
+async def read_role(name: RoleName, records: Records, asker: WhoAsks, tenant: OfTenant = None) -> Reply:
+    """Its rules, one line each."""
+    return _put(await records.people.role(asker.caller, name, tenant))
+
+
+@router.put(
+    "/roles/{name}",
+    summary="Put a role on record",
+    response_model=RoleInFile,
+    response_description="What is on record now.",
+    responses=_changed(RoleInFile),
+    openapi_extra=_ACTS,
+)
+async def put_role(name: RoleName, body: RoleBody, condition: Conditional, records: Records, asker: WhoAsks) -> Reply:
+    """Who has it has its new rules from now on, so nobody writes into it what they do not have."""
+    return _put(*await records.people.put_role(asker.caller, name, body, condition))
+
+
+@router.delete(
+    "/roles/{name}",
+    status_code=204,
+    summary="Take a role from the record",
+    response_description="It is not on record any more.",
+    responses=problems_of(*_CHANGING),
+    openapi_extra=_ACTS,
+)
+async def remove_role(
+    name: RoleName, condition: Conditional, records: Records, asker: WhoAsks, tenant: OfTenant = None
+) -> Reply:
+    """It must not be bound any more."""
+    await records.people.remove_role(asker.caller, name, tenant, condition)
+    return Reply(status_code=204)
+
+
+def _list(name: str, parts: Sequence[BaseModel]) -> BytesResponse:
+    shown = [one.model_dump(mode="json") for one in parts]
+    return BytesResponse(orjson.dumps({name: shown}), headers=[etag(tag_of(shown))])
+
+
+def _put(part: BaseModel, made: bool = False) -> BytesResponse:  # noqa: FBT001, FBT002 - what `put_…` gave
+    shown = part.model_dump(mode="json")
+    return BytesResponse(orjson.dumps(shown), status=201 if made else 200, headers=[etag(tag_of(shown))])
