@@ -165,13 +165,14 @@ class Homing:
         return _Guard(authority, on_record, logins, services)
 
     def _recheck(self) -> None:
-        self.application.parking.recheck()
+        self.application.recheck()
 
     def _ports(self, outside: Mapping[str, Callable[[], Fill]], guard: _Guard | None) -> Ports:
         parts = self.parts
 
         def queues() -> dict[str, Fill]:
-            return {**self._services.queues(), **{name: fill() for name, fill in outside.items()}}
+            own = {"streams": self.application.streams.fill()}
+            return {**self._services.queues(), **own, **{name: fill() for name, fill in outside.items()}}
 
         return Ports(
             member=self.node,
@@ -185,6 +186,7 @@ class Homing:
             store=parts.membership.store,
             open_commands=parts.open_commands,
             waiters=parts.waiters,
+            watches=parts.watches,
             queues=queues,
             if_offline=parts.absence.defaults,
             counters=parts.counters,

@@ -26,6 +26,7 @@ from app.commands.left import LeftCommands
 from app.commands.publisher import Publisher
 from app.commands.repeater import Repeater
 from app.commands.sweeper import Sweeper
+from app.commands.watches import Watches
 from app.core.callback import Answer
 from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError
@@ -33,6 +34,7 @@ from app.core.eventlog.event import Database
 from app.core.notices import Notice
 from app.core.profile import DeviceProfile
 from app.core.reading import ResponseReader
+from app.core.routing import Outcome
 from app.core.topics import canary_topics
 from app.core.wakekey import WakeKey
 from app.latency.factory import open_log
@@ -98,6 +100,7 @@ class Parts:
     open_commands: OpenCommands
     waiters: Waiters
     waker: Waker
+    watches: Watches
     invoker: Invoker
     profiles: Mapping[str, DeviceProfile]
     default_profile: str
@@ -146,11 +149,19 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
 
     journal = None if log is None else _journal(settings, adapters, info, log, gone)
     spans = None if tracing is None else _spans(tracing, clock)
-    everyone: list[Observer | None] = [*adapters.observers, measures, Drops(BurstLog(counters, clock)), spans, journal]
+    interval = settings.cluster.sweep_interval.total_seconds()
+    watches = Watches(store, info.node_id, interval=interval)
+    everyone: list[Observer | None] = [
+        *adapters.observers,
+        measures,
+        watches,
+        Drops(BurstLog(counters, clock)),
+        spans,
+        journal,
+    ]
     observers = Observers(counters, [one for one in everyone if one is not None])
     waiters = Waiters(clock, observers, most=settings.command.max_waiters)
     open_commands = OpenCommands(clock, waiters, observers, most=settings.command.max_pending)
-    interval = settings.cluster.sweep_interval.total_seconds()
     waker = Waker(
         store=store,
         open_commands=open_commands,
@@ -168,7 +179,11 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
     def carried(secret: str) -> None:
         canary.returned(secret)
 
-    hearing = Hearing(waker.wake, resubscribed, carried)
+    def wake(command_id: str, outcome: Outcome | None) -> None:
+        watches.hear(command_id)
+        waker.wake(command_id, outcome)
+
+    hearing = Hearing(wake, resubscribed, carried, watches.hear)
     cluster = adapters.open_cluster(hearing)
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
     absence = Absence(mqtt=mqtt, profiles=profiles, contradicted=lambda: canary.contradicted)
@@ -251,6 +266,7 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
         Service("commands", drain=invoker.drained, queues=lambda: open_commands.queues() | waiters.queues()),
         Service("expirer", expirer.run),
         Service("waker", waker.run),
+        Service("watches", watches.run, queues=watches.queues),
         Service("sweeper", sweeper.run),
         Service("adopter", adopter.run),
         Service("canary", canary.run),
@@ -262,6 +278,7 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
         open_commands=open_commands,
         waiters=waiters,
         waker=waker,
+        watches=watches,
         invoker=invoker,
         profiles=profiles,
         default_profile=settings.profile,

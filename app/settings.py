@@ -216,6 +216,11 @@ class ApiSettings(_Part):
     keep_alive: Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(hours=2))] = timedelta(seconds=75)
     """How long a connection may be without a request."""
 
+    max_streams: Annotated[int, Field(ge=1, le=100_000)] = 500
+    """How many streams of events callers may have open on this node."""
+    max_streams_per_principal: Annotated[int, Field(ge=1, le=100_000)] = 10
+    """How many of them one principal may have, where callers are known."""
+
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
         """The names in `hosts`."""

@@ -20,8 +20,22 @@ from app.api.http import BytesResponse
 from app.api.openapi import SECURITY
 from app.api.parking import Parking
 from app.api.ports import Ports
+from app.api.sse import Streams
 from app.api.turns import Turns
-from app.api.v1 import access, commands, devices, events, keys, login, me, nodes, people, profiles, state
+from app.api.v1 import (
+    access,
+    command_events,
+    commands,
+    devices,
+    events,
+    keys,
+    login,
+    me,
+    nodes,
+    people,
+    profiles,
+    state,
+)
 from app.profiles.timeouts import load_timeouts
 from app.settings import Settings
 
@@ -38,6 +52,7 @@ DESCRIPTION: Final = (
 
 DOCUMENT: Final = "/openapi.json"
 GUARDED: Final = (
+    command_events.router,
     commands.router,
     devices.router,
     nodes.router,
@@ -57,7 +72,7 @@ ROUTERS: Final = (*GUARDED, login.router, front.router, health.router)
 class Application(FastAPI):
     """FastAPI with one busy call in front of it.
 
-    ConfigurationError when the file of learned timeouts is wrong. Call `parking.dismiss` when the node is about to
+    ConfigurationError when the file of learned timeouts is wrong. Call `dismiss` when the node is about to
     stop.
     """
 
@@ -76,11 +91,24 @@ class Application(FastAPI):
         self._written = b""
         self.ports: Final = ports
         self.parking: Final = Parking(ports.counters)
+        self.streams: Final = Streams(
+            ports.counters, most=settings.api.max_streams, most_per_principal=settings.api.max_streams_per_principal
+        )
+        self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file), self.streams)
         self.lists: Final = Turns()
-        self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file))
         for router in ROUTERS:
             self.include_router(router, dependencies=[Depends(asker)] if router in GUARDED else [])
         problems.install(self, ports.counters, self._all_routes)
+
+    def dismiss(self) -> None:
+        """Send those away who wait here, as the node is about to stop."""
+        self.parking.dismiss()
+        self.streams.dismiss()
+
+    def recheck(self) -> None:
+        """Send those away who may not wait here any more."""
+        self.parking.recheck()
+        self.streams.recheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The busy call, or any other."""

@@ -10,6 +10,7 @@ from app.access.authority import Access, Identity
 from app.api.hot import HotRoute
 from app.api.http import headers_of
 from app.api.ports import Directory, Ports
+from app.api.sse import Streams
 from app.api.turns import Turns
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
@@ -42,6 +43,11 @@ class Asker:
         """Whether they may know of the event."""
         return self._access.may_read(self.caller, entry.device, *_named(entry.kind))
 
+    def principal(self) -> str | None:
+        """Who they are, in a word; None where nobody is asked."""
+        identity = self.identity()
+        return None if identity is None else identity.principal
+
     def identity(self) -> Identity | None:
         """Who they are; None where nobody is asked."""
         return self._access.identity(self.caller)
@@ -62,6 +68,7 @@ class Front(Protocol):
     ports: Ports
     hot: HotRoute
     lists: Turns
+    streams: Streams
 
 
 async def _ports(request: Request) -> Ports:
@@ -89,6 +96,11 @@ async def _directory(request: Request) -> Directory:
     return front.ports.directory
 
 
+async def _streams(request: Request) -> Streams:
+    front: Front = request.app
+    return front.streams
+
+
 async def asker(request: Request) -> Asker:
     """Who sends the request; UnauthenticatedError. Routers depend on it, so that no route of theirs can forget to."""
     front: Front = request.app
@@ -113,3 +125,5 @@ Hot = Annotated[HotRoute, Depends(_hot)]
 """Serves the busy call."""
 Lists = Annotated[Turns, Depends(_lists)]
 """The turns of those who read lists."""
+OpenStreams = Annotated[Streams, Depends(_streams)]
+"""The streams that are open on this node."""

@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.api import problems
@@ -22,7 +23,10 @@ from app.api.ports import Ports
 from app.api.preferences import Preference, read_preference
 from app.api.problems import ProblemType
 from app.api.representation import command_json, json_or_none
-from app.commands.invoker import error_of, unsent_code
+from app.api.sse import EventStream, Streams, wants_events
+from app.api.story import feed_of
+from app.commands.invoker import CommandRequest, error_of, unsent_code
+from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.deadlines import LearnedTimeouts
@@ -37,12 +41,14 @@ _PATH: Final = re.compile("/v1/devices/([^/]+)/commands")
 
 
 class HotRoute:
-    """`parking` holds the callers that wait; `learned` knows timeouts for those who give none.
+    """`parking` has the callers that wait, `streams` those who follow; `learned` knows timeouts where none is given.
 
     `serve` sends the command, waits as long as the caller wants to, and says what became of it.
     """
 
-    def __init__(self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts) -> None:
+    def __init__(
+        self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts, streams: Streams
+    ) -> None:
         self._member = ports.member
         self._access = ports.access
         self._invoker = ports.invoker
@@ -52,6 +58,8 @@ class HotRoute:
         # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
         # wake-up may be lost: then the sweep over parked callers finds it.
         self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE
+        self._streams = streams
+        self._watches = ports.watches
         self.serve: Serve = self._send
         if ports.tracing is not None:
             from app.api.traced import traced  # noqa: PLC0415 - its library is an extra
@@ -76,7 +84,31 @@ class HotRoute:
             return
         await response(scope, receive, send)
 
-    async def _send(self, device_id: str, scope: Scope, receive: Receive) -> BytesResponse:
+    async def _stream(self, asked: CommandRequest, caller: Caller | None, root: str) -> Response:
+        """Send, and stream what happens from then on. It goes on when the caller hangs up."""
+        identity = self._access.identity(caller)
+        principal = None if identity is None else identity.principal
+        self._member.admit()
+        free = self._streams.admit(principal)  # first, as nothing is sent for whom there is no place
+        try:
+            invocation = await self._invoker.invoke(asked, park=False)
+        except BaseException:
+            free()
+            raise
+        command = invocation.command
+        return EventStream(
+            self._streams,
+            partial(feed_of, self._watches, command.id, None, to_the_end=False),
+            may=partial(self._access.check, caller, Action.SEND, asked.device_id, asked.profile, asked.method),
+            principal=principal,
+            free=free,
+            headers=[
+                problems.location_of(command.id, root),
+                *([(b"idempotent-replayed", b"true")] if invocation.replayed else []),
+            ],
+        )
+
+    async def _send(self, device_id: str, scope: Scope, receive: Receive) -> Response:
         headers = headers_of(scope)
         caller = self._access.caller(headers.get(b"authorization"))
         validate_device_id(device_id)
@@ -87,6 +119,8 @@ class HotRoute:
         body = decode_json(await read_body(receive, headers))
         asked = self._body.read(device_id, body, headers.get(b"idempotency-key"))
         self._access.spend(caller, Action.SEND, device_id, asked.profile, asked.method)
+        if wants_events(headers.get(b"accept")):
+            return await self._stream(asked, caller, scope.get("root_path", ""))
         longest = asked.timeout + self._grace
         budget = longest if preference.limit is None else min(preference.limit, longest)
         self._member.admit()

@@ -42,7 +42,7 @@ class BytesResponse(Response):
         self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", content_type), *headers]
 
 
-Serve = Callable[[str, Scope, Receive], Awaitable[BytesResponse]]
+Serve = Callable[[str, Scope, Receive], Awaitable[Response]]
 """Serves the busy call for a device."""
 
 

@@ -25,30 +25,33 @@ class DismissedError(Exception):
     """The node is about to stop: the caller learns of the outcome from another one."""
 
 
-class _Ending(Enum):
+class Ending(Enum):
+    """Why a wait is over before what was waited for."""
+
     HUNG_UP = auto()
     DISMISSED = auto()
     UNWANTED = auto()
 
 
-class _Place:
+class Place:
     """Where one caller waits. A wait is interrupted by cancelling its task; `why` tells that from others."""
 
     __slots__ = ("_receive", "_task", "_watcher", "may", "why")
 
     def __init__(self, task: asyncio.Task[Any], receive: Receive, may: Callable[[], None]) -> None:
-        self.why: _Ending | None = None
+        self.why: Ending | None = None
         self.may: Final = may
         self._task = task
         self._receive = receive
         self._watcher: asyncio.Future[Message] | None = None
 
     def watch(self) -> None:
-        """Listen for the caller hanging up; the body is read, so nothing else can come."""
+        """Listen for the caller hanging up; all else that may come is a body that nobody has read."""
         self._watcher = asyncio.ensure_future(self._receive())
         self._watcher.add_done_callback(self._heard)
 
-    def interrupt(self, why: _Ending) -> None:
+    def interrupt(self, why: Ending) -> None:
+        """End the wait; the first reason counts."""
         if self.why is None:
             self.why = why
             self._task.cancel()
@@ -58,20 +61,25 @@ class _Place:
         return self.why is not None and self._task.uncancel() == 0
 
     def close(self) -> None:
+        """Listen no more."""
         if self._watcher is not None:
             self._watcher.remove_done_callback(self._heard)
             self._watcher.cancel()
 
     def _heard(self, watcher: asyncio.Future[Message]) -> None:
-        if not watcher.cancelled() and watcher.exception() is None and watcher.result()["type"] == "http.disconnect":
-            self.interrupt(_Ending.HUNG_UP)
+        if watcher.cancelled() or watcher.exception() is not None:
+            return
+        if watcher.result()["type"] == "http.disconnect":
+            self.interrupt(Ending.HUNG_UP)
+        else:
+            self.watch()
 
 
 class Parking:
     """All callers of this node that wait."""
 
     def __init__(self, counters: Counters) -> None:
-        self._places: set[_Place] = set()
+        self._places: set[Place] = set()
         self._counters = counters
 
     def __len__(self) -> int:
@@ -80,7 +88,7 @@ class Parking:
     def dismiss(self) -> None:
         """End all waits now, or they would keep the node from stopping. The commands go on."""
         for place in tuple(self._places):
-            place.interrupt(_Ending.DISMISSED)
+            place.interrupt(Ending.DISMISSED)
 
     def recheck(self) -> None:
         """End the waits of those who may not wait any more. The commands go on."""
@@ -88,7 +96,7 @@ class Parking:
             try:
                 place.may()
             except AccessError:
-                place.interrupt(_Ending.UNWANTED)
+                place.interrupt(Ending.UNWANTED)
 
     async def wait(
         self, invocation: Invocation, budget: timedelta, receive: Receive, may: Callable[[], None]
@@ -98,7 +106,7 @@ class Parking:
         ClientDisconnect when the caller hung up, DismissedError after `dismiss`, and after `recheck` what `may` raises.
         """
         loop = asyncio.get_running_loop()
-        place = _Place(current_task(), receive, may)
+        place = Place(current_task(), receive, may)
         self._places.add(place)
         timer = loop.call_later(WATCH_AFTER, place.watch)
         try:
@@ -106,10 +114,10 @@ class Parking:
         except asyncio.CancelledError:
             if not place.interrupted():
                 raise
-            if place.why is _Ending.DISMISSED:
+            if place.why is Ending.DISMISSED:
                 self._counters["caller.dismissed"] += 1
                 raise DismissedError from None
-            if place.why is _Ending.UNWANTED:
+            if place.why is Ending.UNWANTED:
                 self._counters["caller.unwanted"] += 1
                 may()
                 raise DismissedError from None  # they may again

@@ -13,6 +13,7 @@ from app.access.logins import Logins
 from app.access.people import People
 from app.cluster.directory import NodeInfo
 from app.commands.invoker import Invoker
+from app.commands.watches import Watches
 from app.core.command import IfOffline
 from app.core.profile import DeviceProfile
 from app.events.plane import EventPlane
@@ -20,6 +21,7 @@ from app.metrics import Exposition
 from app.node import Health, NodeState
 from app.observability import Counters, Fill
 from app.store.commands import CommandReader
+from app.store.history import CommandHistory
 
 if TYPE_CHECKING:
     from app.tracing import Tracing  # whose library is an extra
@@ -41,6 +43,10 @@ class Member(Protocol):
 
     def admit(self) -> None:
         """UnavailableError while it takes no commands."""
+
+
+class Records(CommandReader, CommandHistory, Protocol):
+    """Commands on record, and what has happened to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +75,13 @@ class Ports:
     profiles: Mapping[str, DeviceProfile]
     """Those that this node speaks, by name."""
     default_profile: str
-    store: CommandReader
+    store: Records
     open_commands: Sized
     """Those whose home is this node."""
     waiters: Sized
     """Callers that are parked here."""
+    watches: Watches
+    """Commands that streams on this node follow."""
     queues: Callable[[], Mapping[str, Fill]]
     """How full every bounded queue of this process is."""
     if_offline: Callable[[], Mapping[str, IfOffline]]

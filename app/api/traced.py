@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from app.api.http import BytesResponse, Serve, headers_of
+from app.api.http import Serve, headers_of
 from app.tracing import SERVER, Attributes, Tracing
 
 
 def traced(serve: Serve, tracing: Tracing, method: str, route: str) -> Serve:
     """What serves the call, inside a span of its own."""
 
-    async def served(device_id: str, scope: Scope, receive: Receive) -> BytesResponse:
+    async def served(device_id: str, scope: Scope, receive: Receive) -> Response:
         given = headers_of(scope).get(b"traceparent", b"").decode("latin-1")
         about: Attributes = {"http.request.method": method, "http.route": route}
         with tracing.span(f"{method} {route}", SERVER, given, about) as span:

@@ -194,7 +194,7 @@ class NodeServer:
         self.uvicorn = _Server(
             http_config(homing.application, self.door, hosts),
             homing.drain,
-            homing.application.parking.dismiss,
+            homing.application.dismiss,
             self.door,
             settings,
         )

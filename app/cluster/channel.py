@@ -1,11 +1,11 @@
-"""What nodes say on each other's channels: wake-ups, and which canary has come in elsewhere."""
+"""What nodes say on each other's channels: wake-ups, and canaries that came in elsewhere, news of watched commands."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from app.cluster.wakeups import Hearing
-from app.core.wakeup import decode_wake_up
+from app.core.wakeup import WATCHED, decode_wake_up
 from app.observability import Counters
 
 _CARRIED: Final = b"\0canary "
@@ -28,6 +28,9 @@ class ChannelReader:
         """Take one message of our channel."""
         if data.startswith(_CARRIED):
             self._hearing.carried(data.removeprefix(_CARRIED).decode("ascii", "replace"))
+            return
+        if data.startswith(WATCHED):
+            self._hearing.watched(data.removeprefix(WATCHED).decode("ascii", "replace"))
             return
         try:
             command_id, outcome = decode_wake_up(data)

@@ -15,6 +15,14 @@ CarriedHandler = Callable[[str], None]
 """Called with the secret of a canary of this node that came in at another one."""
 
 
+WatchedHandler = Callable[[str], None]
+"""Called with the id of a command to which something has happened; this node has asked to be told."""
+
+
+def _nobody(_command_id: str) -> None:
+    """Watches nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hearing:
     """Who is told what comes over the channel of this node. `resubscribed`: what came until now may have been lost."""
@@ -22,6 +30,7 @@ class Hearing:
     wake: WakeUpHandler
     resubscribed: Callable[[], None]
     carried: CarriedHandler
+    watched: WatchedHandler = _nobody
 
 
 class WakeUps(Protocol):

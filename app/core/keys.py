@@ -10,6 +10,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:correlation:{p}:<hash of topic and value>` | string | command id | with its record |
 | `mqtt:due:{p}` | sorted set | ids of open commands by deadline (µs) | with its last record |
 | `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
+| `mqtt:history:{p}:<command id>` | sorted set | `<number> <at µs> <JSON text>` by number | with its record |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
@@ -56,6 +57,11 @@ def topic(partition: int, topic_name: str) -> str:
 def correlation(partition: int, topic_name: str, value: str) -> str:
     """Which command a foreign correlation value on a topic means."""
     return f"mqtt:correlation:{_TAGS[partition]}:{_digest(topic_name, value)}"
+
+
+def history(partition: int, command_id: str) -> str:
+    """The reports of a command's progress."""
+    return f"mqtt:history:{_TAGS[partition]}:{command_id}"
 
 
 @lru_cache(maxsize=PARTITIONS)

@@ -18,9 +18,6 @@ MAX_JOINED: Final = 4
 SWEEP_LIMIT: Final = 100
 """How many commands of a partition one sweep ends: nobody else is served while a script runs."""
 
-LATE_STATES: Final = frozenset({CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT})
-"""After these a response is still news, and is annexed."""
-
 NO_RESPONSE: Final = timed_out(NOTHING_KNOWN)
 """The error of a command that another node than its home ends at its deadline."""
 GONE: Final = b'{"code":"gone","message":"the command is not on record any more"}'

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from app.observability import Fill
 from app.store.commands import CommandStore
+from app.store.history import CommandHistory
 
 
 class Lifetime(Protocol):
@@ -24,5 +25,5 @@ class Lifetime(Protocol):
         """Let go of all connections; waiting calls fail with StoreUnavailableError."""
 
 
-class StateStore(CommandStore, Lifetime, Protocol):
+class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
     """All that an engine offers for commands: what a node is put together with."""

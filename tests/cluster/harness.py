@@ -130,6 +130,13 @@ class Device:
         self._reaction(self, command)
         delivery.acknowledge()
 
+    def report(self, command: Json, percent: int) -> None:
+        """Say how far it is with it."""
+        output = {"status": "in_progress", "progress": {"percent": percent}}
+        reply = {"tid": command["tid"], "bid": command["bid"], "data": {"result": 0, "output": output}}
+        topic = f"thing/product/{command['device_id']}/services_reply"
+        _puback = self._client.publish(Publication(topic, json.dumps(reply).encode()))
+
     def answer(self, command: Json) -> None:
         """Reply with success and the params, so that a caller can tell its own answer."""
         reply = {

@@ -13,7 +13,7 @@ from app.core.callback import Answer, Correlation, Expectation, Registration
 from app.core.command import CommandState, IfOffline
 from app.core.identifiers import command_id
 from app.core.routing import Outcome
-from app.core.wakeup import decode_wake_up
+from app.core.wakeup import WATCHED, decode_wake_up
 from app.store.memory.store import MemoryStateStore
 from app.store.redis.store import RedisStateStore
 from app.store.state import StateStore
@@ -51,6 +51,9 @@ class Backend(Protocol):
     async def woken(self) -> list[tuple[str, Outcome | None]]:
         """The wake-ups since the last call: node id, and the outcome where it was sent along."""
 
+    async def told(self) -> list[tuple[str, str]]:
+        """What watching nodes were told since the last call: node id and command id."""
+
     async def size(self) -> int:
         """How much is kept: 0 when nothing is left of any command."""
 
@@ -61,7 +64,12 @@ class MemoryBackend:
     def __init__(self) -> None:
         self._clock = ManualClock()
         self._woken: list[tuple[str, Outcome | None]] = []
-        self._store = MemoryStateStore(self._clock, wake=lambda node, outcome: self._woken.append((node, outcome)))
+        self._told: list[tuple[str, str]] = []
+        self._store = MemoryStateStore(
+            self._clock,
+            wake=lambda node, outcome: self._woken.append((node, outcome)),
+            tell=lambda node, command: self._told.append((node, command)),
+        )
 
     async def open(self) -> StateStore:
         await self._store.start()
@@ -73,6 +81,10 @@ class MemoryBackend:
     async def woken(self) -> list[tuple[str, Outcome | None]]:
         woken, self._woken = self._woken, []
         return woken
+
+    async def told(self) -> list[tuple[str, str]]:
+        told, self._told = self._told, []
+        return told
 
     async def size(self) -> int:
         return self._store.size
@@ -108,15 +120,27 @@ class RedisBackend:
         await asyncio.sleep(duration.total_seconds())
 
     async def woken(self) -> list[tuple[str, Outcome | None]]:
+        return [
+            (node, decode_wake_up(data)[1]) for node, data in await self._published() if not data.startswith(WATCHED)
+        ]
+
+    async def told(self) -> list[tuple[str, str]]:
+        return [
+            (node, data.removeprefix(WATCHED).decode())
+            for node, data in await self._published()
+            if data.startswith(WATCHED)
+        ]
+
+    async def _published(self) -> list[tuple[str, bytes]]:
         await self._client.publish(self.END, b"")
-        woken = []
+        published = []
         async for message in self._channels.listen():
             if message["type"] == "pmessage":
                 channel = message["channel"].decode()
                 if channel == self.END:
                     break
-                woken.append((channel.removeprefix("mqtt:node:"), decode_wake_up(message["data"])[1]))
-        return woken
+                published.append((channel.removeprefix("mqtt:node:"), message["data"]))
+        return published
 
     async def size(self) -> int:
         names = await self._client.keys()  # expired ones are not listed

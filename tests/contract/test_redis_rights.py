@@ -113,6 +113,7 @@ async def of_commands(store: RedisStateStore) -> None:
     await store.register(registration("dock-1", by_order(), key="k", fingerprint="f", home="node-b"))
     await store.mark(ordered.command_id, CommandState.ACKNOWLEDGED)
     await store.respond(answer(ordered, CommandState.RUNNING), "node-c")
+    await store.follow(ordered.command_id, watcher="node-d")
     await store.respond(answer(ordered), "node-c")
     valued = registration("dock-2", by_value("flight", "dock-2"), retention=2 * MINUTE)
     await store.register(valued)

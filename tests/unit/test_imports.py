@@ -43,7 +43,7 @@ SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
-    "store": {"commands", "directory", "eventlog", "roles", "rules", "state"},
+    "store": {"commands", "directory", "eventlog", "history", "roles", "rules", "state"},
     "cluster": {"cluster", "directory", "membership", "orphans", "wakeups"},
     "mqtt": {"base", "inbox"},
 }

@@ -43,7 +43,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
     response_model=schemas.Command,
     response_description="The command and its outcome.",
     responses={
-        200: {"headers": _ANSWER_HEADERS},
+        200: {"headers": _ANSWER_HEADERS, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
         202: {
             "description": "The command goes on: read it at `Location`. Also when the node is about to stop.",
             "headers": {"Location": header("Where to read the command."), **_ANSWER_HEADERS},
@@ -83,7 +83,8 @@ async def send(
 
     Outcomes are data: a device that refuses gives `200` with `state: failed`, a command that another caller cancelled
     meanwhile `200` with `state: cancelled`. A one-way command gives `200` with `state: succeeded` when the MQTT broker
-    has acknowledged it.
+    has acknowledged it. With `Accept: text/event-stream` the answer is the stream of `GET …/commands/{id}/events`, and
+    `Location` has the command.
     """
     # Calls come here only where something stands between them and `Application.__call__`, which has the short way.
     return await hot.serve(device_id, request.scope, request.receive)

@@ -10,6 +10,7 @@ from app.core.callback import Answer, Correlation, Expectation, Registration
 from app.core.clock import Clock
 from app.core.command import Command
 from app.core.errors import IllegalTransitionError
+from app.core.history import Report
 from app.core.reception import Reception
 from app.core.routing import Outcome
 from app.store.rules import micros, retention_of
@@ -26,6 +27,10 @@ class Record:
     reception: Reception | None = None
     sender: str | None = None
     """The node that took over sending it, as its home had died."""
+    watching: list[str] = field(default_factory=list)
+    """The nodes that are told of progress; they are waiting as well."""
+    reports: list[Report] = field(default_factory=list)
+    report_count: int = 0
     quarantined_until: int = 0
     """Until when an ORDER topic stays occupied after the outcome; 0 when it was freed."""
 

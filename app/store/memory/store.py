@@ -5,24 +5,32 @@ from __future__ import annotations
 from app.core.clock import Clock
 from app.core.wakekey import WakeKey
 from app.observability import Fill
+from app.store.memory.history import MemoryCommandHistory
 from app.store.memory.reader import MemoryCommandReader
 from app.store.memory.records import Table
-from app.store.memory.writer import MemoryCommandWriter, Wake
+from app.store.memory.writer import MemoryCommandWriter, Tell, Wake
 
 
-class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter):
+class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory):
     """Everything in dictionaries of this process. No operation awaits anything, so each is atomic on its event loop.
 
     It promises nothing across the end of the process. `wake` is for tests that model several nodes on one store:
-    it is called for each waiting node but the receiver or finisher, where Redis would publish.
+    it is called for each waiting node but the receiver or finisher, where Redis would publish; `tell` likewise.
     """
 
     def __init__(
-        self, clock: Clock, *, max_commands: int = 500_000, wake: Wake | None = None, wake_key: WakeKey | None = None
+        self,
+        clock: Clock,
+        *,
+        max_commands: int = 500_000,
+        wake: Wake | None = None,
+        wake_key: WakeKey | None = None,
+        tell: Tell | None = None,
     ) -> None:
         table = Table(clock, max_commands)
         MemoryCommandReader.__init__(self, table)
-        MemoryCommandWriter.__init__(self, table, wake, wake_key)
+        MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
+        MemoryCommandHistory.__init__(self, table)
 
     @property
     def size(self) -> int:

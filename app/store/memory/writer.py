@@ -16,14 +16,15 @@ from app.core.errors import (
     IdempotencyMismatchError,
     IllegalTransitionError,
 )
+from app.core.history import LATE_STATES
 from app.core.identifiers import partition_of_command
 from app.core.reception import reception_of
 from app.core.routing import Outcome, Recorded, Verdict
 from app.core.wakekey import WakeKey
 from app.store.commands import Finished, Joined, Registered
+from app.store.memory.history import note_report
 from app.store.memory.records import Record, Table
 from app.store.rules import (
-    LATE_STATES,
     MAX_JOINED,
     NO_RESPONSE,
     SWEEP_LIMIT,
@@ -37,11 +38,16 @@ Wake = Callable[[str, Outcome], None]
 """Called with a waiting node and the outcome."""
 
 
-class MemoryCommandWriter:
-    """`wake` is called for each waiting node but the receiver or finisher, where Redis would publish."""
+Tell = Callable[[str, str], None]
+"""Called with a watching node and the id of the command to which something has happened."""
 
-    def __init__(self, table: Table, wake: Wake | None, wake_key: WakeKey | None) -> None:
+
+class MemoryCommandWriter:
+    """`wake` and `tell` are called where Redis would publish: for each node but the receiver or finisher."""
+
+    def __init__(self, table: Table, wake: Wake | None, wake_key: WakeKey | None, tell: Tell | None = None) -> None:
         self._table = table
+        self._tell = tell
         self._wake = wake
         self._wake_key = wake_key
 
@@ -73,13 +79,18 @@ class MemoryCommandWriter:
             by_id = answer.correlation is Correlation.ID
             return Recorded(Verdict.MISMATCH, command_id) if by_id else Recorded(Verdict.UNKNOWN)
         if record.open and answer.state is CommandState.RUNNING:
+            if note_report(record, answer.result, now):
+                self._tell_watching(record, receiver)
             record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
             return self._recorded(Verdict.PROGRESS, record)
         if record.open:
             record.reception = reception_of(answer)
             self._settle(record, answer.state, answer.result, answer.error, receiver, received_by=receiver)
             return self._recorded(Verdict.WON, record)
-        return self._recorded(self._annex(record, answer, now), record)
+        verdict = self._annex(record, answer, now)
+        if verdict is Verdict.LATE:
+            self._tell_watching(record, receiver)
+        return self._recorded(verdict, record)
 
     async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
         allowed = ended_by(state)
@@ -208,6 +219,12 @@ class MemoryCommandWriter:
                     trace = registration.trace if received_by is not None else None
                     token = "" if self._wake_key is None else self._wake_key.token(registration.command_id)
                     self._wake(node, replace(record.settled, trace=trace, token=token))
+
+    def _tell_watching(self, record: Record, knowing: str) -> None:
+        if self._tell is not None:
+            for node in record.watching:
+                if node != knowing:
+                    self._tell(node, record.command.id)
 
     def _recorded(self, verdict: Verdict, record: Record) -> Recorded:
         outcome = record.outcome if verdict is not Verdict.PROGRESS else None

@@ -50,7 +50,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 arguments wrong, which it does after it has looked at the rights."""
 
 KEYS: Final = (
-    *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "list", "idempotency")),
+    *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "list", "idempotency", "history")),
     *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption")),
     "mqtt:cluster",
     "mqtt:nodes",

@@ -13,6 +13,6 @@ def load_script(name: str) -> Script:
     return Script.of((folder / "common.lua").read_text() + (folder / f"{name}.lua").read_text())
 
 
-REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING = SCRIPTS = tuple(
-    load_script(name) for name in ("register", "respond", "finish", "mark", "sweep", "pending")
+REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING, FOLLOW = SCRIPTS = tuple(
+    load_script(name) for name in ("register", "respond", "finish", "mark", "sweep", "pending", "follow")
 )

@@ -11,13 +11,14 @@ from app.core.wakekey import WakeKey
 from app.measures import StoreMeasures
 from app.observability import Fill
 from app.store.redis.combiner import CombinerOptions
+from app.store.redis.history import RedisCommandHistory
 from app.store.redis.lanes import Lanes
 from app.store.redis.reader import RedisCommandReader
 from app.store.redis.unreadable import Unreadable
 from app.store.redis.writer import RedisCommandWriter
 
 
-class RedisStateStore(RedisCommandReader, RedisCommandWriter):
+class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistory):
     """One object for all of the ports, so that a call goes straight to its script."""
 
     def __init__(
@@ -51,6 +52,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter):
             wake_key=wake_key,
             attempts_of=new_secret(),
         )
+        RedisCommandHistory.__init__(self, lanes, unreadable)
 
     @property
     def connected(self) -> bool:

@@ -6,6 +6,8 @@
 --                 <home node> <device>" NUL method NUL profile NUL params. Expectations, with a comma between, are
 --                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order) or v<value digest>; - is none
 --   joined        further waiting nodes, with a blank before each
+--   watch         nodes that are told of progress as well, with a blank before each; they are waiting nodes, too
+--   seq           how many reports of progress there were; app/core/history.py
 --   fingerprint   of the body, where there is an idempotency key
 --   finished, by, result, error   the outcome: instant in µs, receiving node (app/core/reception.py), JSON texts; a
 --                 record is open without it
@@ -19,6 +21,7 @@
 -- All keys derive from the partition, so one call touches one slot. The only clock is Redis TIME.
 
 local INLINE_MAX = 4096 -- as in app/core/wakeup.py
+local MOST_REPORTS, EDGE, MOST_REPORT = 200, 50, 8192 -- as in app/core/history.py
 local RECORD = 1        -- as in app/core/versions.py
 local MOST_MS = 1e14    -- 3,000 years: more is a damaged record, and no time that Redis takes
 
@@ -152,6 +155,15 @@ local function wake(id, waiting, outcome, settler)
   return heard
 end
 
+-- Tell the nodes that watch a command, but the one that knows already, to look what has happened.
+local function tell(id, watch, knowing)
+  for node in string.gmatch(watch or '', '%S+') do
+    if node ~= knowing then
+      redis.call('PUBLISH', 'mqtt:node:' .. node, '\0watch ' .. id)
+    end
+  end
+end
+
 -- Give an open command its outcome. The first write removes, so that Redis runs the rest also at maxmemory.
 -- Returns what `wake` does.
 local function settle(now, id, waiting, match, due, list, outcome, settler)
@@ -179,6 +191,9 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   end
   redis.call('HSET', record, unpack(fields))
   redis.call('PEXPIREAT', record, at_ms)
+  if outcome.was == 'running' then -- no other one has a history
+    redis.call('PEXPIREAT', key('history', id), at_ms)
+  end
   live_until(list, now, at_ms)
   if match.idempotency ~= '-' then
     keep_while_mine(key('idempotency', match.idempotency), id, at_ms)

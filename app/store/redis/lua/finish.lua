@@ -31,7 +31,7 @@ if not match then
 end
 local now = now_us()
 local outcome = {
-  state = state, finished = micros(now), by = '', result = '', error = error_text, words = words(v),
+  state = state, finished = micros(now), by = '', result = '', error = error_text, words = words(v), was = known_state,
 }
 local heard = settle(now, id, waiting_nodes(match, joined), match, KEYS[2], KEYS[3], outcome, finisher)
 return {'won', outcome.finished, heard}

@@ -8,7 +8,8 @@
 -- Reply {'unknown'} | {'unreadable', command id, reason} | {'mismatch', command id} | {'progress', command id, waiting nodes, trace}
 --       | {'won', command id, waiting nodes, trace, finished µs, home heard}
 --       | {'late' or 'duplicate', command id, waiting nodes, trace, state, finished µs, receiving node, result, error}
--- Writes the record; removes it from due and topics; publishes to the waiting nodes but the receiver.
+-- Writes the record, and its history with progress; removes it from due and topics; publishes to the waiting nodes but
+-- the receiver, and of progress and late responses to those that watch.
 -- Repeated: the command has its outcome, which is the answer. Nothing in a response by order tells a repetition from
 -- the answer to the next command, so the attempt key remembers which command this attempt met.
 
@@ -78,19 +79,43 @@ local function remember()
   end
 end
 
+-- What is said twice in a row came twice, so it is one report.
+local function report(before, seq, watch)
+  if known_state == 'running' and (before or '') == result then
+    return
+  end
+  seq = micros((tonumber(seq) or 0) + 1)
+  redis.call('HSET', record, 'seq', seq)
+  local history = key('history', id)
+  redis.call('ZADD', history, seq, seq .. ' ' .. micros(now) .. ' ' .. (#result <= MOST_REPORT and result or ''))
+  if redis.call('ZCARD', history) > MOST_REPORTS then
+    local thinned = {}
+    for i, one in ipairs(redis.call('ZRANGE', history, EDGE, -EDGE - 1)) do
+      if i % 2 == 0 then
+        thinned[#thinned + 1] = one
+      end
+    end
+    redis.call('ZREM', history, unpack(thinned))
+  end
+  redis.call('PEXPIRE', history, redis.call('PTTL', record))
+  tell(id, watch, receiver)
+end
+
 if not finished and state == 'running' then
+  local before = redis.call('HMGET', record, 'progress', 'seq', 'watch')
   -- A removal first, as everywhere: progress is taken at maxmemory, too.
   redis.call('HDEL', record, 'progress')
   redis.call('HSET', record, 'state', 'running')
   if result ~= '' then
     redis.call('HSET', record, 'progress', result)
   end
+  report(before[1], before[2], before[3])
   remember()
   return {'progress', id, waiting, trace or ''}
 end
 if not finished then
   local outcome = {state = state, finished = micros(now), by = receiver .. reception, result = result, error = error_text,
-    words = words(v, trace)}
+    words = words(v, trace), was = known_state}
   local heard = settle(now, id, waiting, match, due, list, outcome, receiver)
   remember()
   return {'won', id, waiting, trace or '', outcome.finished, heard}
@@ -105,6 +130,7 @@ if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancell
       .. (result == '' and 'null' or result) .. ',"error":' .. (error_text == '' and 'null' or error_text)
       .. ',"received_at":' .. micros(now) .. '}')
     remember()
+    tell(id, redis.call('HGET', record, 'watch'), receiver)
     return reply('late')
   end
 end

@@ -72,7 +72,7 @@ local function end_overdue(id)
     end
   end
   local outcome = {
-    state = 'timed_out', finished = micros(now), by = '', result = '', error = ARGV[3], words = words(v),
+    state = 'timed_out', finished = micros(now), by = '', result = '', error = ARGV[3], words = words(v), was = state,
   }
   say(id, outcome.finished,
     settle(now, id, waiting_nodes(match, joined), match, KEYS[1], KEYS[2], outcome, ARGV[2]))

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
-from app.core import keys, wakeup
+from app.core import history, keys, wakeup
 from app.core.command import TRANSITIONS, CommandEvent, CommandState
 from app.core.identifiers import PARTITIONS, partition_of
 from app.store.redis.scripts import SCRIPTS
@@ -96,7 +96,7 @@ async def test_F38_every_script_touches_one_slot(client: Redis, store: StateStor
         assert len(slots) <= 1, (declared, touched)
         assert all(key.startswith("mqtt:") for key in (*declared, *touched))
         seen.update(key.split(":")[1] for key in touched)
-    assert set(seen) == {"callback", "topic", "correlation", "due", "list", "idempotency"}
+    assert set(seen) == {"callback", "topic", "correlation", "due", "list", "idempotency", "history"}
 
 
 async def test_scripts_derive_keys_as_keys_py_does(client: Redis, store: StateStore) -> None:
@@ -175,7 +175,8 @@ async def test_F36_index_entries_without_a_record_leave_a_busy_partition(client:
 
 def test_the_scripts_keep_their_rules() -> None:
     names = sorted(path.name for path in LUA.glob("*.lua"))
-    assert names == ["common.lua", "finish.lua", "mark.lua", "pending.lua", "register.lua", "respond.lua", "sweep.lua"]
+    scripts = ("finish", "follow", "mark", "pending", "register", "respond", "sweep")
+    assert names == ["common.lua", *(f"{one}.lua" for one in scripts)]
     for script in SCRIPTS:
         assert "#!" not in script.text  # it would forbid Redis 6, and the rest of a script at maxmemory
         assert "while " not in script.text
@@ -186,6 +187,8 @@ def test_the_scripts_keep_their_rules() -> None:
             for word in ("-- KEYS", "-- ARGV", "-- Reply", "-- Writes"):
                 assert word in header, path.name
     assert f"local INLINE_MAX = {wakeup.INLINE_MAX} " in SCRIPTS[0].text
+    limits = f"{history.MOST_REPORTS}, {history.EDGE}, {history.MOST_REPORT_BYTES}"
+    assert f"local MOST_REPORTS, EDGE, MOST_REPORT = {limits} " in SCRIPTS[0].text
 
 
 @pytest.mark.parametrize(
