@@ -18,6 +18,7 @@ from app.access.logins import Logins
 from app.access.people import People
 from app.api.application import Application
 from app.api.ports import Directory, Ports
+from app.api.representation import command_json
 from app.cluster.engine import open_cluster
 from app.core.access.keys import Key, KeyFault, make_key, parse_key
 from app.core.clock import Clock
@@ -105,11 +106,12 @@ class Homing:
         on_failure: Callable[[BaseException], None],
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
-        self.parts: Final = compose(settings, adapters)
+        guard = None if adapters.directory is None else self._guard(settings, adapters, adapters.directory)
+        tenant_of = (Everybody() if guard is None else guard.authority).tenant_of
+        self.parts: Final = compose(settings, adapters, tenant_of=tenant_of, render=command_json)
         self._clock = adapters.clock
         self.events: Final = _events(settings, adapters, self.parts.profiles)
         planes = [] if self.events is None else self.events.services()
-        guard = None if adapters.directory is None else self._guard(settings, adapters, adapters.directory)
         own = [] if guard is None else guard.services
         self._services: Final = Services([*self.parts.services, *own, *planes], on_failure)
         self.node: Final = Node(self.parts.membership, self._services)
@@ -166,6 +168,8 @@ class Homing:
 
     def _recheck(self) -> None:
         self.application.recheck()
+        if self.parts.webhooks is not None:
+            self.parts.webhooks.book.forget()
 
     def _ports(self, outside: Mapping[str, Callable[[], Fill]], guard: _Guard | None) -> Ports:
         parts = self.parts
@@ -189,6 +193,7 @@ class Homing:
             watches=parts.watches,
             queues=queues,
             if_offline=parts.absence.defaults,
+            webhooks=None if parts.webhooks is None else parts.webhooks.administration,
             counters=parts.counters,
             exposition=Exposition(
                 NodeMetrics(

@@ -217,6 +217,7 @@ _HTTP_CLOSED: Final = Family(
     "homing_http_connections_closed", "counter", "Connections that this node closed or turned away, by why", ("reason",)
 )
 _LATENCY_LOG: Final = Family("homing_latency_log_events", "counter", "What happened to the latency log", ("event",))
+_WEBHOOKS: Final = Family("homing_webhook_events", "counter", "What happened to webhooks", ("event",))
 _EVENTS: Final = Family("homing_events", "counter", "Everything else that is counted, by name", ("event",))
 
 _PREFIXES: Final = (
@@ -224,6 +225,7 @@ _PREFIXES: Final = (
     ("refused.", _REFUSED),
     ("http.closed.", _HTTP_CLOSED),
     ("latency.", _LATENCY_LOG),
+    ("webhooks.", _WEBHOOKS),
 )
 _DROPPED_BY_THE_LINK: Final = ("undecodable_topic", "packet_too_large")
 _SHOWN_AT_ZERO: Final = (
@@ -237,6 +239,7 @@ _SHOWN_AT_ZERO: Final = (
         "drop.not_json",
         "drop.no_rule_holds",
     ),
+    *("webhooks.delivered", "webhooks.failed", "webhooks.given_up", "webhooks.dropped", "webhooks.lost"),
     *("latency.records", "latency.write_failures", "latency.dropped_full_buffer", "latency.dropped_write_failed"),
     *("http.closed.too_many", "http.closed.too_many_of_peer", "http.closed.made_room", "http.closed.unreadable"),
     *("refused.limit-reached", "refused.store-unavailable", "refused.broker-unavailable", "refused.node-draining"),
@@ -290,7 +293,7 @@ FAMILIES: Final = (
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
     *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
     *(family for family, _ in _COUNTED),
-    *(_DROPPED, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _EVENTS),
+    *(_DROPPED, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _WEBHOOKS, _EVENTS),
 )
 """Every metric of our own. Those of the process (`process_*`, `python_gc_*`) are the client library's."""
 
@@ -388,7 +391,7 @@ class NodeMetrics(Collector):
     def _counters(self) -> Iterator[Metric]:
         """All counters: what is new and in no table still shows."""
         values: dict[Family, dict[Labels, int]] = {family: {} for family, _ in _COUNTED}
-        values |= {_DROPPED: {}, _REFUSED: {}, _HTTP_CLOSED: {}, _LATENCY_LOG: {}, _EVENTS: {}}
+        values |= {_DROPPED: {}, _REFUSED: {}, _HTTP_CLOSED: {}, _LATENCY_LOG: {}, _WEBHOOKS: {}, _EVENTS: {}}
         counters = self._counts
         for name in dict.fromkeys((*_BY_COUNTER, *_SHOWN_AT_ZERO, *counters)):
             family, labels = _place_of(name)

@@ -24,6 +24,7 @@ from app.commands.expirer import Expirer
 from app.commands.invoker import Invoker
 from app.commands.left import LeftCommands
 from app.commands.publisher import Publisher
+from app.commands.registrar import Registrar
 from app.commands.repeater import Repeater
 from app.commands.sweeper import Sweeper
 from app.commands.watches import Watches
@@ -56,6 +57,9 @@ from app.store.eventlog import EventStore
 from app.store.roles import OnlyOne, Role
 from app.store.state import StateStore
 from app.system import new_secret, new_wake_key
+from app.webhooks.book import TenantOf
+from app.webhooks.events import Render
+from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
 if TYPE_CHECKING:
     from app.observers.spans import Spans
@@ -105,6 +109,7 @@ class Parts:
     profiles: Mapping[str, DeviceProfile]
     default_profile: str
     absence: Absence
+    webhooks: WebhookPlane | None
     expirer: Expirer
     repeater: Repeater
     journal: Journal | None
@@ -113,14 +118,13 @@ class Parts:
     tracing: Tracing | None
 
 
-def compose(settings: Settings, adapters: Adapters) -> Parts:
-    """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit."""
+def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, render: Render) -> Parts:
+    """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit.
+
+    `tenant_of` tells to whom a device belongs, `render` shows a command as the API does.
+    """
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
-    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names)
-    if settings.profile not in profiles:
-        raise ConfigurationError(
-            f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
-        )
+    profiles = _profiles(settings)
     reader = ResponseReader(profiles.values())
     filters = reader.filters()
     own_topics: OwnTopics = {}
@@ -188,16 +192,33 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
     absence = Absence(mqtt=mqtt, profiles=profiles, contradicted=lambda: canary.contradicted)
     expirer = Expirer(store=store, open_commands=open_commands, clock=clock, node_id=info.node_id, tells=absence.tells)
+    webhooks = open_webhooks(
+        settings.webhooks,
+        store=store,
+        cluster=cluster,
+        node_id=info.node_id,
+        tenant_of=tenant_of,
+        render=render,
+        clock=clock,
+        new_ulid=adapters.new_ulid,
+        counters=counters,
+    )
     publisher = Publisher(mqtt=mqtt, profiles=profiles, observers=observers, absence=absence, carrier=spans)
+    registrar = Registrar(
+        publisher=publisher,
+        new_ulid=adapters.new_ulid,
+        node_id=info.node_id,
+        retention=settings.store.retention,
+        told_of=nobody if webhooks is None else webhooks.book.told_of,
+    )
     invoker = Invoker(
         store=store,
         publisher=publisher,
         open_commands=open_commands,
         waiters=waiters,
         profiles=profiles,
-        new_ulid=adapters.new_ulid,
+        registrar=registrar,
         node_id=info.node_id,
-        retention=settings.store.retention,
         expirer=expirer,
         observers=observers,
     )
@@ -271,6 +292,7 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
         Service("adopter", adopter.run),
         Service("canary", canary.run),
         Service("absence", absence.run),
+        *([] if webhooks is None else [webhooks.service]),
     ]
     return Parts(
         membership=membership,
@@ -283,6 +305,7 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
         profiles=profiles,
         default_profile=settings.profile,
         absence=absence,
+        webhooks=webhooks,
         expirer=expirer,
         repeater=repeater,
         journal=journal,
@@ -290,6 +313,16 @@ def compose(settings: Settings, adapters: Adapters) -> Parts:
         measures=measures,
         tracing=tracing,
     )
+
+
+def _profiles(settings: Settings) -> Mapping[str, DeviceProfile]:
+    """Those that this node speaks; ConfigurationError when its default is none of them."""
+    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names)
+    if settings.profile not in profiles:
+        raise ConfigurationError(
+            f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
+        )
+    return profiles
 
 
 def _adopter(

@@ -31,6 +31,8 @@ from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.eventlog.plan import Kept, parse_databases
 from app.core.identifiers import validate_node_id
 from app.core.topics import share
+from app.core.webhooks.destinations import Network, networks
+from app.core.webhooks.signing import LEAST_ROOT_BYTES
 
 PREFIX = "HOMING_"
 
@@ -356,6 +358,43 @@ class TracingSettings(_Part):
         return _scheme_of(value, ("http", "https")) if value else value
 
 
+class WebhooksSettings(_Part):
+    """Who is told of outcomes."""
+
+    secret_key: SecretStr = SecretStr("")
+    """What the secrets of all webhooks are derived from, the same on all nodes; no webhooks when empty."""
+    secret_key_file: OptionalFile = None
+    """A file that holds it."""
+    networks: str = ""
+    """Private networks that webhooks may connect to, in CIDR notation with commas between."""
+    plain_http: bool = False
+    """Whether a webhook may be http://, where anybody on the way reads and changes what it is told."""
+
+    @property
+    def allowed_networks(self) -> tuple[Network, ...]:
+        """The networks in `networks`."""
+        return networks([one.strip() for one in self.networks.split(",") if one.strip()])
+
+    @field_validator("secret_key")
+    @classmethod
+    def _long_enough(cls, value: SecretStr) -> SecretStr:
+        if 0 < len(value.get_secret_value()) < LEAST_ROOT_BYTES:
+            raise ValueError(f"is shorter than {LEAST_ROOT_BYTES} characters; openssl rand -base64 32 makes one")
+        return value
+
+    @field_validator("networks")
+    @classmethod
+    def _known_networks(cls, value: str) -> str:
+        _or_value_error(lambda text: networks([one.strip() for one in text.split(",") if one.strip()]), value)
+        return value
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        if self.secret_key.get_secret_value() and self.secret_key_file is not None:
+            raise ValueError("HOMING_WEBHOOKS_SECRET_KEY and HOMING_WEBHOOKS_SECRET_KEY_FILE say it twice")
+        return self
+
+
 class Settings(BaseSettings):
     """Everything; `HOMING_STORE_URL` is `store.url`."""
 
@@ -385,6 +424,7 @@ class Settings(BaseSettings):
     latency: LatencySettings = LatencySettings()
     timeouts: TimeoutsSettings = TimeoutsSettings()
     tracing: TracingSettings = TracingSettings()
+    webhooks: WebhooksSettings = WebhooksSettings()
 
     @model_validator(mode="after")
     def _tokens_need_rules(self) -> Self:

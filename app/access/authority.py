@@ -82,9 +82,15 @@ class Access(Protocol):
         """Who sends this header; None where nobody is asked. UnauthenticatedError says why it counts for nothing."""
 
     def check(
-        self, caller: Caller | None, action: Action, device: str = "", profile: str = "", method: str = ""
+        self,
+        caller: Caller | None,
+        action: Action,
+        device: str = "",
+        profile: str = "",
+        method: str = "",
+        tenant_id: str | None = None,
     ) -> None:
-        """Return when the caller may.
+        """Return when the caller may. `tenant_id` counts where there is no device: None is Homing itself.
 
         UnauthenticatedError when the credential has lost its worth meanwhile, DeviceNotFoundError when the caller may
         not even know of the device, ForbiddenError otherwise; UnavailableError when the rules are too old to act on.
@@ -101,6 +107,9 @@ class Access(Protocol):
 
     def profile_of(self, device: str) -> str | None:
         """The profile that is on record for a device, where one is."""
+
+    def tenant_of(self, device: str) -> str:
+        """To whom the device belongs; "" where nobody is asked, or nobody owns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +144,13 @@ class Everybody:
         return None
 
     def check(
-        self, caller: Caller | None, action: Action, device: str = "", profile: str = "", method: str = ""
+        self,
+        caller: Caller | None,
+        action: Action,
+        device: str = "",
+        profile: str = "",
+        method: str = "",
+        tenant_id: str | None = None,
     ) -> None:
         """Return."""
 
@@ -156,6 +171,11 @@ class Everybody:
         """None: nothing is on record."""
         del device
         return None
+
+    def tenant_of(self, device: str) -> str:
+        """Nobody: there are no tenants."""
+        del device
+        return ""
 
 
 class Authority:
@@ -288,6 +308,10 @@ class Authority:
         if caller is None:
             return False
         return decide(self._current(), caller, Action.READ, device, profile, method, self._now_us()).allowed
+
+    def tenant_of(self, device: str) -> str:
+        """By the rules of this moment."""
+        return self._current().tenancy.owner(device) or ""
 
     def identity(self, caller: Caller | None) -> Identity:
         """By the rules of this moment."""

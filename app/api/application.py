@@ -35,6 +35,7 @@ from app.api.v1 import (
     people,
     profiles,
     state,
+    webhooks,
 )
 from app.profiles.timeouts import load_timeouts
 from app.settings import Settings
@@ -64,6 +65,7 @@ GUARDED: Final = (
     keys.router,
     people.router,
     access.router,
+    webhooks.router,
 )
 """Of these, no route answers a caller whom nobody knows."""
 ROUTERS: Final = (*GUARDED, login.router, front.router, health.router)

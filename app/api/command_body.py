@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
-from app.commands.invoker import CommandRequest
+from app.commands.registrar import CommandRequest
 from app.core.command import IfOffline
 from app.core.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
@@ -14,8 +14,9 @@ from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_idempotency_key, validate_method
 from app.core.payload import JsonValue
 from app.settings import Settings
+from app.webhooks.book import MOST_TOLD
 
-MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline")
+MEMBERS: Final = ("method", "params", "timeout", "profile", "one_way", "if_offline", "notify")
 SHORTEST_TIMEOUT: Final = timedelta(milliseconds=1)
 
 _ALLOWED: Final = f"allowed: {', '.join(MEMBERS)}"
@@ -59,6 +60,7 @@ class CommandBody:
             profile=profile,
             one_way=_flag(body, "one_way"),
             if_offline=_if_offline(body.get("if_offline", _MISSING)),
+            notify=_notify(body.get("notify", _MISSING)),
             idempotency_key=None if key is None else validate_idempotency_key(key.decode("latin-1")),
         )
 
@@ -122,6 +124,19 @@ def _if_offline(value: object) -> IfOffline | None:
         return IfOffline(value)
     except ValueError:
         raise InvalidInputError("if_offline", f"{value[:32]!a} is none; allowed: {', '.join(IfOffline)}") from None
+
+
+def _notify(value: object) -> tuple[str, ...]:
+    if value is _MISSING:
+        return ()
+    if not isinstance(value, list):
+        raise InvalidInputError("notify", f"is {_kind(value)}; a list of webhook ids is needed")
+    if len(value) > MOST_TOLD:
+        raise InvalidInputError("notify", f"has {len(value)} entries; allowed are {MOST_TOLD}")
+    for one in value:
+        if not isinstance(one, str):
+            raise InvalidInputError("notify", f"has {_kind(one)} in it; allowed: ids of webhooks")
+    return tuple(dict.fromkeys(value))
 
 
 def _flag(body: Mapping[str, JsonValue], name: str) -> bool:

@@ -31,6 +31,11 @@ class Asker:
         """Return when they may do what is about no device; the errors of `Access.check`."""
         self._access.check(self.caller, action)
 
+    def check_own(self, action: Action) -> None:
+        """Return when they may do what is about their own tenant; about Homing itself where they have none."""
+        identity = self.identity()
+        self._access.check(self.caller, action, tenant_id=None if identity is None else identity.tenant)
+
     def check_command(self, action: Action, command: Command) -> None:
         """Return when they may do this with the command."""
         self._access.check(self.caller, action, command.device_id, command.profile, command.method)

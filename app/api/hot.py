@@ -25,7 +25,8 @@ from app.api.problems import ProblemType
 from app.api.representation import command_json, json_or_none
 from app.api.sse import EventStream, Streams, wants_events
 from app.api.story import feed_of
-from app.commands.invoker import CommandRequest, error_of, unsent_code
+from app.commands.invoker import error_of, unsent_code
+from app.commands.registrar import CommandRequest
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState

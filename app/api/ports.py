@@ -22,6 +22,7 @@ from app.node import Health, NodeState
 from app.observability import Counters, Fill
 from app.store.commands import CommandReader
 from app.store.history import CommandHistory
+from app.webhooks.administration import Administration
 
 if TYPE_CHECKING:
     from app.tracing import Tracing  # whose library is an extra
@@ -86,6 +87,8 @@ class Ports:
     """How full every bounded queue of this process is."""
     if_offline: Callable[[], Mapping[str, IfOffline]]
     """By profile, what a command does where nobody is subscribed and its caller does not say."""
+    webhooks: Administration | None
+    """None on a node that serves none."""
     counters: Counters
     exposition: Exposition
     tracing: Tracing | None = None

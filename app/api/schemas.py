@@ -86,6 +86,14 @@ class CommandBody(_Model):
         ),
     ] = None
 
+    notify: Annotated[
+        list[str],
+        Field(
+            description="Webhooks that are told of the outcome, besides those whose filter fits.",
+            max_length=16,
+        ),
+    ] = []
+
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [

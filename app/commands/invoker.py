@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Final
 
 from app.callbacks.observer import Observers
@@ -17,8 +16,7 @@ from app.callbacks.pending import Pending
 from app.callbacks.waiters import Waiter, Waiters
 from app.commands.expirer import Expirer
 from app.commands.publisher import Publisher
-from app.core.callback import Expectation, Registration
-from app.core.clock import IdFactory
+from app.commands.registrar import CommandRequest, Registrar
 from app.core.command import Command, CommandState, IfOffline
 from app.core.errors import (
     CapacityError,
@@ -29,31 +27,10 @@ from app.core.errors import (
     UnavailableError,
     UnpublishableError,
 )
-from app.core.identifiers import command_id
 from app.core.messages import Receipt
-from app.core.payload import JsonValue
 from app.core.profile import DeviceProfile, to_json
 from app.core.routing import Outcome
-from app.core.templating import CommandFacts
 from app.store.commands import CommandWriter, Finished, Joined
-
-
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
-    """What a caller asks for, validated."""
-
-    device_id: str
-    method: str
-    params: JsonValue
-    timeout: timedelta
-    profile: str
-    one_way: bool = False
-    idempotency_key: str | None = None
-    timeout_given: bool = True
-    """Whether the caller gave it. The node's own choice is no part of the body: another node may choose otherwise."""
-    if_offline: IfOffline | None = None
-    """None leaves it to the node."""
-
 
 Again = Callable[[], Awaitable["Invocation | None"]]
 """Tries to send what was joined and turned out to be unsent; None when the caller's time is over."""
@@ -136,9 +113,8 @@ class Invoker:
         open_commands: OpenCommands,
         waiters: Waiters,
         profiles: Mapping[str, DeviceProfile],
-        new_ulid: IdFactory,
+        registrar: Registrar,
         node_id: str,
-        retention: timedelta,
         expirer: Expirer,
         observers: Observers,
     ) -> None:
@@ -147,9 +123,8 @@ class Invoker:
         self._open_commands = open_commands
         self._waiters = waiters
         self._profiles = profiles
-        self._new_ulid = new_ulid
+        self._registrar = registrar
         self._node_id = node_id
-        self._retention = retention
         self._expirer = expirer
         self._observers = observers
         self._following: set[asyncio.Task[object]] = set()
@@ -167,7 +142,7 @@ class Invoker:
         profile = self._profile(request.profile)
         profile.check(request.method, request.params)
         self._publisher.check_connected()
-        registration = self._registration(request, profile, timeout)
+        registration = self._registrar.registration(request, profile, timeout)
         identity = registration.command_id
         pending, waiter = self._open(identity, park=park)
         try:
@@ -234,27 +209,6 @@ class Invoker:
                 "profile", f"{name[:64]!a} is unknown; allowed: {', '.join(sorted(self._profiles))}"
             )
         return profile
-
-    def _registration(self, request: CommandRequest, profile: DeviceProfile, timeout: timedelta) -> Registration:
-        identity = command_id(request.device_id, self._new_ulid())
-        carrier = self._publisher.carrier
-        facts = CommandFacts(identity, request.device_id, request.method, request.params, 0, 0)
-        return Registration(
-            command_id=identity,
-            device_id=request.device_id,
-            method=request.method,
-            params=to_json(request.params),
-            profile=profile.name,
-            home_node=self._node_id,
-            expectations=() if request.one_way else _expectations(profile, facts),
-            timeout=timeout,
-            retention=self._retention,
-            quarantine=profile.quarantine,
-            idempotency_key=request.idempotency_key,
-            fingerprint=_fingerprint(request) if request.idempotency_key is not None else "",
-            trace=None if carrier is None else carrier.context(),
-            if_offline=request.if_offline or self._publisher.absence.default(profile.name),
-        )
 
     def _join(self, command: Command, request: CommandRequest, timeout: timedelta, *, park: bool) -> Invocation:
         if (pending := self._open_commands.get(command.id)) is not None:
@@ -324,19 +278,6 @@ class Invoker:
         task.add_done_callback(self._following.discard)
 
 
-def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectation, ...]:
-    """Where the command may be answered; InvalidInputError when no answer could be told to be its own."""
-    found = profile.expectations(facts)
-    if not found:
-        named = " or ".join(dict.fromkeys(" with ".join(spec.value) for spec in profile.responses if spec.value))
-        raise InvalidInputError(
-            "params",
-            f"profile {profile.name!r} knows the answer to a command by {named}, which this one lacks; "
-            "needed: text, a number, true or false there, or one_way: true",
-        )
-    return found
-
-
 SHORTEST: Final = timedelta(milliseconds=1)
 """The shortest timeout that a command may have."""
 CANCELLED = to_json({"code": "cancelled", "message": "a caller cancelled the command"})
@@ -386,15 +327,6 @@ def error_of(command: Command) -> Mapping[str, Any]:
 def may_be_sent_again(command: Command) -> bool:
     """Whether the command did not leave, for a reason that passes."""
     return unsent_code(command) == NOT_SENT
-
-
-def _fingerprint(request: CommandRequest) -> str:
-    timeout = request.timeout.total_seconds() if request.timeout_given else None
-    told = [request.method, request.params, request.profile, request.one_way, timeout]
-    if request.if_offline is not None:  # else as 0.1.0 has it: a key stands for one command on nodes of both
-        told.append(request.if_offline)
-    body = to_json(told)
-    return blake2b(body, digest_size=16).hexdigest()
 
 
 def with_outcome(command: Command, outcome: Outcome) -> Command:

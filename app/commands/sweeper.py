@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
-from hashlib import blake2b
 
 import structlog
 
 from app.callbacks.open_commands import OpenCommands
 from app.cluster.directory import Directory
+from app.cluster.shares import share_of
 from app.core.errors import CapacityError, UnavailableError
 from app.core.identifiers import PARTITIONS
 from app.observability import Counters
@@ -20,16 +19,6 @@ GRACE = timedelta(milliseconds=500)
 """A live home node ends its own commands; others wait this long for it."""
 COVER = timedelta(milliseconds=750)
 """Whoever a partition falls to may be dead, with a lease that outlives it by seconds: the others wait this long."""
-
-
-def share_of(node_id: str, live: Sequence[str], partitions: int = PARTITIONS) -> list[int]:
-    """The partitions that fall to this node by rendezvous hashing; an overlap between nodes is harmless."""
-
-    def weight(partition: int, node: str) -> bytes:
-        return blake2b(f"{partition}:{node}".encode(), digest_size=8).digest()
-
-    everyone = sorted({node_id, *live})
-    return [p for p in range(partitions) if max(everyone, key=lambda node: weight(p, node)) == node_id]
 
 
 class Sweeper:

@@ -36,7 +36,8 @@ class Registration:
     `expectations` has one to four entries whose topics all belong to `device_id`. `quarantine` keeps a topic with
     Correlation.ORDER occupied after a timeout or cancellation, so that a stale response cannot complete the next
     command. `fingerprint` identifies the body for the comparison under an idempotency key.
-    `trace` is the context of the command's trace (W3C traceparent), where it is traced.
+    `trace` is the context of the command's trace (W3C traceparent), where it is traced. `notify` are the ids of the
+    webhook endpoints that are told of its outcome.
     """
 
     command_id: str
@@ -53,6 +54,7 @@ class Registration:
     fingerprint: str = ""
     trace: str | None = None
     if_offline: IfOffline = IfOffline.SEND
+    notify: tuple[str, ...] = ()
 
     def command(self, created_at: int, deadline: int) -> Command:
         """The command as it begins; instants in microseconds since the epoch on the store's clock."""
@@ -68,6 +70,7 @@ class Registration:
             deadline=deadline,
             one_way=not self.expectations,
             if_offline=self.if_offline,
+            notify=self.notify,
         )
 
 

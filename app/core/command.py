@@ -119,6 +119,8 @@ class Command:
     one_way: bool = False
     """Whether it waits for no response: it has succeeded when the broker has it, and somebody was subscribed."""
     if_offline: IfOffline = IfOffline.SEND
+    notify: tuple[str, ...] = ()
+    """The webhook endpoints that are told of its outcome and late answer."""
 
     @property
     def forwarded(self) -> bool:

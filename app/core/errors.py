@@ -94,6 +94,18 @@ class PacketTooLargeError(UnpublishableError):
     code = "packet_too_large"
 
 
+class WebhooksOffError(HomingError):
+    """This node serves no webhooks."""
+
+
+class WebhookNotFoundError(HomingError):
+    """There is no such webhook, or delivery of it, that the caller may know of."""
+
+
+class WebhookChangedError(HomingError):
+    """Somebody else has changed the webhook meanwhile."""
+
+
 class UndecodableMessageError(HomingError):
     """A device's message cannot be read; `reason` is a short stable word for counting."""
 

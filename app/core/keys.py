@@ -12,6 +12,12 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
 | `mqtt:history:{p}:<command id>` | sorted set | `<number> <at µs> <JSON text>` by number | with its record |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
+| `mqtt:outbox:{p}` | sorted set | `<command id> outcome` or `… late`, to be told, by instant (µs) | as its records |
+| `mqtt:webhooks` | hash | endpoint id → endpoint | never |
+| `mqtt:webhook:{<endpoint id>}:due` | sorted set | event ids by the next attempt (µs) | a week after its last change |
+| `mqtt:webhook:{<endpoint id>}:ended` | sorted set | event ids by the instant (µs) when they ended | a week after |
+| `mqtt:webhook:{<endpoint id>}:events` | hash | event id → delivery | a week after |
+| `mqtt:webhook:{<endpoint id>}:failing` | string | since when (µs) it does nothing but fail | with a success |
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
 | `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
@@ -32,6 +38,7 @@ from app.core.identifiers import PARTITIONS
 
 CLUSTER = "mqtt:cluster"
 NODES = "mqtt:nodes"
+WEBHOOKS = "mqtt:webhooks"
 NODE_CHANNEL_PREFIX = "mqtt:node:"
 
 
@@ -79,6 +86,17 @@ def listing(partition: int) -> str:
 def idempotency(partition: int, device_id: str, key: str) -> str:
     """The command that an idempotency key stands for."""
     return f"mqtt:idempotency:{_TAGS[partition]}:{_digest(device_id, key)}"
+
+
+@lru_cache(maxsize=PARTITIONS)
+def outbox(partition: int) -> str:
+    """What happened to commands that somebody is to be told of."""
+    return f"mqtt:outbox:{_TAGS[partition]}"
+
+
+def webhook(endpoint_id: str) -> list[str]:
+    """The queue of an endpoint: what is due, what has ended, the events, since when it fails."""
+    return [f"mqtt:webhook:{{{endpoint_id}}}:{part}" for part in ("due", "ended", "events", "failing")]
 
 
 def lease(node_id: str) -> str:

@@ -18,6 +18,9 @@ MAX_JOINED: Final = 4
 SWEEP_LIMIT: Final = 100
 """How many commands of a partition one sweep ends: nobody else is served while a script runs."""
 
+TOLD_WITHIN: Final = timedelta(days=1)
+"""How long nodes have to collect of what endpoints are to be told."""
+
 NO_RESPONSE: Final = timed_out(NOTHING_KNOWN)
 """The error of a command that another node than its home ends at its deadline."""
 GONE: Final = b'{"code":"gone","message":"the command is not on record any more"}'
@@ -57,8 +60,9 @@ def micros(duration: timedelta) -> int:
 
 
 def retention_of(registration: Registration) -> timedelta:
-    """How long the record outlives its outcome: not less than it has to keep a topic occupied."""
-    return max(registration.retention, registration.quarantine)
+    """How long the record outlives its outcome: not less than it has to keep a topic occupied, or others are told."""
+    least = TOLD_WITHIN if registration.notify else timedelta()
+    return max(registration.retention, registration.quarantine, least)
 
 
 def late_annex(state: CommandState, result: bytes | None, error: bytes | None, received_at: int) -> bytes:

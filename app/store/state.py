@@ -7,6 +7,7 @@ from typing import Protocol
 from app.observability import Fill
 from app.store.commands import CommandStore
 from app.store.history import CommandHistory
+from app.store.webhooks import Webhooks
 
 
 class Lifetime(Protocol):
@@ -27,3 +28,7 @@ class Lifetime(Protocol):
 
 class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
     """All that an engine offers for commands: what a node is put together with."""
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Who is told of outcomes, on the same connections."""

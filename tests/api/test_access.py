@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from tests.waiting import PATIENCE
 OWN, OTHER = "drone-1", "lamp-1"
 """Devices of the tenants `air` and `ground`."""
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "PATCH")
+HOOK: Final = "wh_01J00000000000000000000001"
 LIST_OF_DEVICE: Final = "GET /v1/devices/{device_id}/commands"
 BODIES: Final[dict[str, Any]] = {
     "POST /v1/devices/{device_id}/commands": {"method": "ok"},
@@ -38,7 +39,7 @@ ROLES: Final = {
     "viewer": ("read",),
     "operator": ("read", "send", "cancel"),
     "approver": ("read",),
-    "admin": ("read", "send", "cancel", "access"),
+    "admin": ("read", "send", "cancel", "access", "webhooks"),
 }
 """What each may, of the actions that operations name; the cluster is no tenant's."""
 
@@ -121,7 +122,9 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def guarded(folder: Path, oidc: dict[str, str] | None = None, **access: Any) -> AsyncIterator[Site]:
+async def guarded(
+    folder: Path, *, oidc: Mapping[str, str] = {}, webhooks: Mapping[str, object] = {}, **access: Any
+) -> AsyncIterator[Site]:
     """A node that asks who calls, with two tenants and one service for each role."""
     url = f"sqlite:///{folder / 'access.db'}"
     opened = open_directory(url, new_cluster_id=new_secret)
@@ -129,7 +132,8 @@ async def guarded(folder: Path, oidc: dict[str, str] | None = None, **access: An
     opened.__class__ = Directory
     directory: Any = opened
     await directory.migrate()
-    async with running(directory, access={"refresh": "10ms", "url": url, **access}, oidc=oidc or {}) as rig:
+    rights = {"refresh": "10ms", "url": url, **access}
+    async with running(directory, access=rights, oidc=oidc, webhooks=webhooks) as rig:
         site = Site(rig, directory)
         await site.change(
             Put(Tenant(id="air", name="air", devices=("drone-*",), created_us=0)),
@@ -169,10 +173,11 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
             for device in (OWN, OTHER):
                 command = await an_open_command(site, device)
                 await site.directory.apply([Put(Device(id=device, tenant_id="air" if device == OWN else "ground"))])
-                url = path.format(device_id=device, command_id=command, name="dji")
+                url = path.format(device_id=device, command_id=command, name="dji", webhook_id=HOOK, event_id="evt_x")
                 headers = {"Authorization": "Bearer homing_x"} if who == "unknown" else site.headers(who)
                 response = await site.rig.http.request(method, url, headers=headers, json=BODIES.get(name))
-                expected = expectation(action, who, device, about_device="_id}" in path and name != LIST_OF_DEVICE)
+                about_device = "_id}" in path and name != LIST_OF_DEVICE and action != "webhooks"
+                expected = expectation(action, who, device, about_device=about_device)
                 assert response.status_code in expected, (name, who, device, response.text)
                 if response.status_code == 401:
                     assert response.headers["www-authenticate"] == 'Bearer realm="homing"'
@@ -194,6 +199,8 @@ def expectation(action: str | None, who: str | None, device: str, *, about_devic
         return (200, 201, 202, 204) if action in allowed else (403,)
     if action == "known":
         return (200, 409)  # no login has given these keys
+    if action == "webhooks":
+        return (503,) if action in allowed else (403,)  # this node has no secret for them
     if action == "read":
         return (200,)  # a list of what one may read, and be it empty
     return (200,) if action in allowed else (403,)

@@ -118,12 +118,12 @@ def wake_ups_lost_and_no_resync() -> None:
 def publish_before_register() -> None:
     """The command leaves before it is on record (F1)."""
     invoker, store = _class("app.commands.invoker.Invoker"), _class("app.store.redis.store.RedisStateStore")
-    registration_of, publish, register = invoker._registration, invoker._publish, store.register
+    opened, publish, register = invoker._open, invoker._publish, store.register
     begun: list[Any] = []
 
-    def remember(self: Any, *asked: Any) -> Any:
+    def remember(self: Any, *asked: Any, **how: Any) -> Any:
         begun.append(self)
-        return registration_of(self, *asked)
+        return opened(self, *asked, **how)
 
     async def send_first(self: Any, registration: Any) -> Any:
         sender = begun.pop()
@@ -136,15 +136,15 @@ def publish_before_register() -> None:
         await asyncio.sleep(0.01)
         return await register(self, registration)
 
-    invoker._registration, store.register = remember, send_first
+    invoker._open, store.register = remember, send_first
     invoker._publish = lambda _self, _command, _pending, _trace: None
 
 
 def idempotency_ignored() -> None:
     """A retry is a new command (F14)."""
-    invoker = _class("app.commands.invoker.Invoker")
-    registration_of = invoker._registration
-    invoker._registration = lambda self, request, *asked: registration_of(
+    registrar = _class("app.commands.registrar.Registrar")
+    registration_of = registrar.registration
+    registrar.registration = lambda self, request, *asked: registration_of(
         self, replace(request, idempotency_key=None), *asked
     )
 

@@ -178,6 +178,7 @@ def registration(
     key: str | None = None,
     fingerprint: str = "",
     if_offline: IfOffline = IfOffline.SEND,
+    notify: tuple[str, ...] = (),
 ) -> Registration:
     return Registration(
         command_id=identity or new_id(device),
@@ -193,6 +194,7 @@ def registration(
         idempotency_key=key,
         fingerprint=fingerprint,
         if_offline=if_offline,
+        notify=notify,
     )
 
 

@@ -18,12 +18,14 @@ from app.cluster.wakeups import Hearing
 from app.core.command import CommandState
 from app.core.errors import UnavailableError
 from app.core.identifiers import partition_of
+from app.core.webhooks.schedule import Reply
 from app.store.commands import Query
 from app.store.redis.doctor import inspect
 from app.store.redis.rights import CHANNELS, COMMANDS, KEYS
 from app.store.redis.store import RedisStateStore
 from app.system import SystemClock, new_charter
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
+from tests.contract.test_webhooks import FAILED, delivery, endpoint, tried
 from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, RedisProcess
 from tests.stores import redis_store
 from tests.waiting import PATIENCE, eventually
@@ -102,6 +104,7 @@ async def everything(url: str) -> None:
     await store.start()
     try:
         await of_commands(store)
+        await of_webhooks(store)
     finally:
         await store.close()
     await of_nodes(url)
@@ -129,6 +132,27 @@ async def of_commands(store: RedisStateStore) -> None:
     await store.list_commands(Query(device_id="dock-1"))
     await store.now()
     await store.ping()
+
+
+async def of_webhooks(store: RedisStateStore) -> None:
+    hooks, hook = store.webhooks, endpoint()
+    await hooks.put_endpoint(hook, None)
+    await hooks.endpoints()
+    told = registration("dock-4", notify=(hook.id,))
+    await store.register(told)
+    await store.finish(told.command_id, CommandState.CANCELLED, "node-a")
+    await store.respond(answer(told), "node-a")
+    await hooks.forget(await hooks.outbox([partition_of("dock-4")], 10))
+    for late in (False, True):
+        await hooks.enqueue(hook.id, delivery(told.command_id, late=late))
+    (claimed,) = await hooks.claim(hook.id, 1, timedelta(seconds=30))
+    for reply in (FAILED, Reply(200)):
+        await hooks.settle(hook.id, tried(claimed, reply, timedelta()))
+    await hooks.again(hook.id, claimed.event_id)
+    await hooks.deliveries(hook.id, 5)
+    await hooks.waiting(hook.id)
+    await hooks.keep(hook.id, None)
+    await hooks.remove_endpoint(hook.id)
 
 
 async def of_nodes(url: str) -> None:

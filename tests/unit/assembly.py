@@ -12,9 +12,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from app.api.representation import command_json
 from app.callbacks.observer import Observer
 from app.cluster.local import LocalCluster
-from app.commands.invoker import CommandRequest
+from app.commands.registrar import CommandRequest
 from app.core.callback import Registration
 from app.core.messages import Publication
 from app.core.reading import ResponseReader
@@ -176,7 +177,7 @@ def _member(
         open_mqtt=lambda _client_id, _still_ours: LoopbackMqttClient(broker, node_id, counters),
         open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
     )
-    return Member(node_id, compose(settings, adapters))
+    return Member(node_id, compose(settings, adapters, tenant_of=lambda _device: "", render=command_json))
 
 
 def request(method: str = "blink", **changes: Any) -> CommandRequest:

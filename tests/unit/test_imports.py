@@ -20,7 +20,7 @@ LAYERS = (
     {"store", "mqtt", "profiles", "latency"},
     {"cluster", "access"},
     {"callbacks"},
-    {"commands", "events", "observers"},
+    {"commands", "events", "observers", "webhooks"},
     {"node"},
     {"metrics", "parts"},
     {"api"},
@@ -43,13 +43,13 @@ SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
-    "store": {"commands", "directory", "eventlog", "history", "roles", "rules", "state"},
-    "cluster": {"cluster", "directory", "membership", "orphans", "wakeups"},
+    "store": {"commands", "directory", "eventlog", "history", "roles", "rules", "state", "webhooks"},
+    "cluster": {"cluster", "directory", "membership", "orphans", "shares", "wakeups"},
     "mqtt": {"base", "inbox"},
 }
 """What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
 
-PORT_USERS = {"callbacks", "commands", "events", "node", "metrics", "api"}
+PORT_USERS = {"callbacks", "commands", "events", "webhooks", "node", "metrics", "api"}
 """Who knows ports only: an engine or an adapter reaches them through the constructor."""
 
 ENGINES = {
@@ -73,7 +73,7 @@ SQL = ("app/store/sql/*",)
 DRIVERS = {
     "aiosqlite": SQL,
     "alembic": SQL,
-    "aiohttp": (*CLI, "app/access/jwks.py", "app/rig/*", "app/simulator/*"),
+    "aiohttp": (*CLI, "app/access/jwks.py", "app/webhooks/sender.py", "app/rig/*", "app/simulator/*"),
     "amqtt": ("app/mqtt/embedded.py",),
     "cbor2": ("app/profiles/codecs.py",),
     "fastapi": ("app/api/*", "app/main.py", "app/rig/bench/*"),

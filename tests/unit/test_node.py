@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.api.representation import command_json
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.core.errors import NodeDrainingError, NodeIdTakenError, StoreUnavailableError, UnavailableError
@@ -97,7 +98,7 @@ class Rig:
             open_mqtt=lambda _client_id, _still_ours: self.link,
             open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
         )
-        parts = compose(load_settings(_env_file=None), adapters)
+        parts = compose(load_settings(_env_file=None), adapters, tenant_of=lambda _device: "", render=command_json)
         self.node = Node(parts.membership, Services(parts.services, self.failures.append))
 
     def ready(self) -> bool:

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Final
 
 from app.core.callback import Answer, Correlation, Registration
 from app.core.command import CommandState
@@ -21,9 +22,11 @@ from app.core.identifiers import partition_of_command
 from app.core.reception import reception_of
 from app.core.routing import Outcome, Recorded, Verdict
 from app.core.wakekey import WakeKey
+from app.core.webhooks.deliveries import Notice
 from app.store.commands import Finished, Joined, Registered
 from app.store.memory.history import note_report
 from app.store.memory.records import Record, Table
+from app.store.memory.webhooks import MemoryWebhooks
 from app.store.rules import (
     MAX_JOINED,
     NO_RESPONSE,
@@ -48,6 +51,7 @@ class MemoryCommandWriter:
     def __init__(self, table: Table, wake: Wake | None, wake_key: WakeKey | None, tell: Tell | None = None) -> None:
         self._table = table
         self._tell = tell
+        self.webhooks: Final = MemoryWebhooks(table.now)
         self._wake = wake
         self._wake_key = wake_key
 
@@ -190,6 +194,8 @@ class MemoryCommandWriter:
         if record.command.late is not None:
             return Verdict.DUPLICATE
         record.command = replace(record.command, late=late_annex(answer.state, answer.result, answer.error, now))
+        if record.registration.notify:
+            self.webhooks.tell(Notice(record.command.id, late=True))
         return Verdict.LATE
 
     def _settle(
@@ -213,6 +219,8 @@ class MemoryCommandWriter:
         else:
             self._table.indexes.leave(registration)
         self._table.expire(record, now)
+        if registration.notify:
+            self.webhooks.tell(Notice(registration.command_id, late=False))
         if self._wake is not None:
             for node in record.waiting:
                 if node != settler:

@@ -21,7 +21,7 @@ Fields = Mapping[str, bytes | None]
 
 OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
 VERSION_FIELD: Final = "v"
-COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late")
+COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late", "notify")
 CHECKED_OUTCOME_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD)
 
 NO_RECORD: Final[Fields] = MappingProxyType({"state": b"", VERSION_FIELD: b"none"})
@@ -124,6 +124,7 @@ def _command(command_id: str, fields: Fields) -> Command:
         late=fields.get("late"),
         one_way=expectations == NO_EXPECTATIONS,
         if_offline=_if_offline(fields.get(VERSION_FIELD)),
+        notify=tuple((fields.get("notify") or b"").decode().split()),
     )
 
 

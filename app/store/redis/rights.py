@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "zrem": "ZREM {key} m",
         "zremrangebyscore": "ZREMRANGEBYSCORE {key} 0 0",
         "zrevrangebyscore": "ZREVRANGEBYSCORE {key} 0 0",
+        "zscore": "ZSCORE {key} m",
     }
 )
 """Each command as ACL rules name it, and a form of it that changes nothing: the key does not exist, or Redis finds the
@@ -51,9 +52,11 @@ arguments wrong, which it does after it has looked at the rights."""
 
 KEYS: Final = (
     *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "list", "idempotency", "history")),
+    *(f"mqtt:{kind}:*" for kind in ("outbox", "webhook")),
     *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption")),
     "mqtt:cluster",
     "mqtt:nodes",
+    "mqtt:webhooks",
 )
 CHANNELS: Final = ("mqtt:node:*",)
 

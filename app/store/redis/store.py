@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Final
 
 from app.core.clock import Clock
 from app.core.wakekey import WakeKey
@@ -15,6 +16,7 @@ from app.store.redis.history import RedisCommandHistory
 from app.store.redis.lanes import Lanes
 from app.store.redis.reader import RedisCommandReader
 from app.store.redis.unreadable import Unreadable
+from app.store.redis.webhooks import RedisWebhooks
 from app.store.redis.writer import RedisCommandWriter
 
 
@@ -53,6 +55,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
             attempts_of=new_secret(),
         )
         RedisCommandHistory.__init__(self, lanes, unreadable)
+        self.webhooks: Final = RedisWebhooks(lanes)
 
     @property
     def connected(self) -> bool:

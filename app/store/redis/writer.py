@@ -89,6 +89,7 @@ class RedisCommandWriter:
             MAX_JOINED,
             registration.trace or "",
             records.version(self._wake_key.token(registration.command_id), registration.if_offline),
+            " ".join(registration.notify),
         )
         match reply:
             case [b"registered", created_at, deadline]:

@@ -134,7 +134,7 @@ async def test_a_repeated_publish_to_nobody_says_nothing_about_the_first(tmp_pat
     assembly.broker.disconnect("n1")
     left = []
     for one_way in (False, True):
-        registration = home.invoker._registration(
+        registration = home.invoker._registrar.registration(
             request(profile="homing2", one_way=one_way, if_offline=FAIL),
             home.invoker._profile("homing2"),
             timedelta(seconds=10),

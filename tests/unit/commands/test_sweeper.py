@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
-from app.commands.sweeper import COVER, GRACE, Sweeper, share_of
+from app.cluster.shares import share_of
+from app.commands.sweeper import COVER, GRACE, Sweeper
 from app.core.command import CommandState
 from app.system import new_charter
 from tests.unit.assembly import assemble, request

@@ -14,6 +14,7 @@
 --   quarantine    until when (µs) its topic by order stays occupied after the outcome
 --   progress, late                JSON texts
 --   sender        the node that took over sending it, as its home had died
+--   notify        ids of the webhook endpoints that are told of its outcome and late answer, with a blank between
 --   trace         the context of its trace (W3C traceparent), where it is traced
 --   v             version of the record, the token of its wake-ups (app/core/wakekey.py), and `offline=fail` where it is
 --                 unsent when nobody is subscribed; with a blank between. 0.1.0 wrote none. How the next version adds to all this: app/core/versions.py
@@ -164,6 +165,13 @@ local function tell(id, watch, knowing)
   end
 end
 
+-- Put into the outbox that endpoints are to be told of a command; `what` is outcome or late.
+local function to_outbox(now, id, what, at_ms)
+  local outbox = 'mqtt:outbox:' .. tag
+  redis.call('ZADD', outbox, micros(now), id .. ' ' .. what)
+  live_until(outbox, now, at_ms)
+end
+
 -- Give an open command its outcome. The first write removes, so that Redis runs the rest also at maxmemory.
 -- Returns what `wake` does.
 local function settle(now, id, waiting, match, due, list, outcome, settler)
@@ -197,6 +205,9 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   live_until(list, now, at_ms)
   if match.idempotency ~= '-' then
     keep_while_mine(key('idempotency', match.idempotency), id, at_ms)
+  end
+  if outcome.notify then
+    to_outbox(now, id, 'outcome', at_ms)
   end
   return wake(id, waiting, outcome, settler)
 end

@@ -10,11 +10,11 @@
 -- Repeated: the command has its outcome, which is the answer.
 
 local id, state, allowed, finisher, error_text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local found, reason = read(id, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'sender')
+local found, reason = read(id, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'sender', 'notify')
 if not found then
   return {'unreadable', reason}
 end
-local v, known_state, joined, about, finished, by, result, known_error, sender = unpack(found, 1, 9)
+local v, known_state, joined, about, finished, by, result, known_error, sender, notify = unpack(found, 1, 10)
 if not known_state then
   return {'missing'}
 end
@@ -32,6 +32,7 @@ end
 local now = now_us()
 local outcome = {
   state = state, finished = micros(now), by = '', result = '', error = error_text, words = words(v), was = known_state,
+  notify = notify,
 }
 local heard = settle(now, id, waiting_nodes(match, joined), match, KEYS[2], KEYS[3], outcome, finisher)
 return {'won', outcome.finished, heard}

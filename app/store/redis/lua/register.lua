@@ -6,7 +6,7 @@
 -- ARGV  1 command id          2 member of the list       3 timeout µs       4 retention ms     5 home node
 --       6 rest of `about`     7 fingerprint              8 number of topics 9 how many of them are by order
 --       10 number of correlations                        11 most joined nodes 12 trace ('' is none)
---       13 what is written as `v`
+--       13 what is written as `v`                        14 endpoints to be told, with a blank between ('' is none)
 -- Reply {'registered', created µs, deadline µs} | {'joined', command id, fields and values of the record}
 --       | {'mismatch', command id} | {'busy'} | {'unreadable', command id, reason}: what the key stands for
 -- Writes record, due, list, topics, correlations, idempotency key; for a join the record's joined nodes.
@@ -97,6 +97,10 @@ end
 if ARGV[12] ~= '' then
   fields[#fields + 1] = 'trace'
   fields[#fields + 1] = ARGV[12]
+end
+if ARGV[14] ~= '' then
+  fields[#fields + 1] = 'notify'
+  fields[#fields + 1] = ARGV[14]
 end
 redis.call('HSET', record, unpack(fields))
 redis.call('PEXPIREAT', record, at_ms)

@@ -56,11 +56,11 @@ end
 
 local record = key('callback', id)
 local found, reason = read(
-  id, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'late', 'trace')
+  id, 'state', 'joined', 'about', 'finished', 'by', 'result', 'error', 'late', 'trace', 'notify')
 if not found then
   return {'unreadable', id, reason}
 end
-local v, known_state, joined, about, finished, by, known_result, known_error, late, trace = unpack(found, 1, 10)
+local v, known_state, joined, about, finished, by, known_result, known_error, late, trace, notify = unpack(found, 1, 11)
 if not known_state then
   return {'unknown'}
 end
@@ -115,7 +115,7 @@ if not finished and state == 'running' then
 end
 if not finished then
   local outcome = {state = state, finished = micros(now), by = receiver .. reception, result = result, error = error_text,
-    words = words(v, trace), was = known_state}
+    words = words(v, trace), was = known_state, notify = notify}
   local heard = settle(now, id, waiting, match, due, list, outcome, receiver)
   remember()
   return {'won', id, waiting, trace or '', outcome.finished, heard}
@@ -129,6 +129,9 @@ if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancell
     redis.call('HSET', record, 'late', string.format('{"state":"%s","result":', state)
       .. (result == '' and 'null' or result) .. ',"error":' .. (error_text == '' and 'null' or error_text)
       .. ',"received_at":' .. micros(now) .. '}')
+    if notify then
+      to_outbox(now, id, 'late', later_ms(now, match.retention))
+    end
     remember()
     tell(id, redis.call('HGET', record, 'watch'), receiver)
     return reply('late')

@@ -53,11 +53,11 @@ end
 
 local ended = 0
 local function end_overdue(id)
-  local found, reason = read(id, 'joined', 'about', 'finished', 'state')
+  local found, reason = read(id, 'joined', 'about', 'finished', 'state', 'notify')
   if not found then
     return put_off(id, reason)
   end
-  local v, joined, about, finished, state = unpack(found, 1, 5)
+  local v, joined, about, finished, state, notify = unpack(found, 1, 6)
   if not state or finished then
     return redis.call('ZREM', KEYS[1], id)
   end
@@ -73,6 +73,7 @@ local function end_overdue(id)
   end
   local outcome = {
     state = 'timed_out', finished = micros(now), by = '', result = '', error = ARGV[3], words = words(v), was = state,
+    notify = notify,
   }
   say(id, outcome.finished,
     settle(now, id, waiting_nodes(match, joined), match, KEYS[1], KEYS[2], outcome, ARGV[2]))

@@ -1,0 +1,196 @@
+"""Webhooks over HTTP: who is told of outcomes, and how that went."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi import Response as Reply
+
+from app.api import problems
+from app.api.dependencies import NodePorts, WhoAsks
+from app.api.http import BytesResponse
+from app.api.openapi import acts, problems_of
+from app.api.problems import BY_ERROR
+from app.api.schemas import said
+from app.api.v1 import webhook_models as models
+from app.api.v1.webhook_models import EVENT_ID, WEBHOOK_ID, delivery_json, webhook_json
+from app.core import errors
+from app.core.access.rules import Action
+from app.core.access.snapshot import DEFAULT_TENANT
+from app.core.errors import InvalidInputError, WebhooksOffError
+from app.core.webhooks.deliveries import EVENT
+from app.core.webhooks.endpoints import ENDPOINT_ID
+from app.webhooks.administration import Administration, Wanted
+
+MAX_LISTED: Final = 200
+
+_AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.WebhooksOffError])
+_OF_ONE: Final = (problems.NOT_FOUND, problems.INVALID, *_AWAY)
+_CHANGED: Final = BY_ERROR[errors.WebhookChangedError]
+_MAY: Final = acts(Action.WEBHOOKS)
+
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+
+_Id = Annotated[
+    str,
+    Path(description="The webhook.", json_schema_extra=said(ENDPOINT_ID), examples=[WEBHOOK_ID], alias="webhook_id"),
+]
+_EventId = Annotated[
+    str, Path(description="The delivery.", json_schema_extra=said(EVENT), examples=[EVENT_ID], alias="event_id")
+]
+_Limit = Annotated[int, Query(description="How many at most.", ge=1, le=MAX_LISTED, examples=[20])]
+
+
+class _Desk:
+    """Webhooks, for one caller."""
+
+    def __init__(self, administration: Administration, tenant: str | None) -> None:
+        self.webhooks = administration
+        self.tenant = tenant
+        """None: the caller operates Homing itself; "" where nobody is asked for a key."""
+
+
+async def _desk(ports: NodePorts, asker: WhoAsks) -> _Desk:
+    asker.check_own(Action.WEBHOOKS)
+    if ports.webhooks is None:
+        raise WebhooksOffError("this node has no HOMING_WEBHOOKS_SECRET_KEY")
+    identity = asker.identity()
+    return _Desk(ports.webhooks, "" if identity is None else identity.tenant)
+
+
+_AtDesk = Annotated[_Desk, Depends(_desk)]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Let a URL be told of outcomes",
+    response_model=models.WebhookWithSecret,
+    response_description="The webhook and its secret, which is shown this once.",
+    responses=problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], *_AWAY),
+    openapi_extra=_MAY,
+)
+async def create(body: models.NewWebhook, desk: _AtDesk) -> Reply:
+    """Of commands that are sent from now on; all nodes know of it after a second."""
+    tenant = desk.tenant
+    if tenant is None:
+        tenant = DEFAULT_TENANT.id if body.tenant is None else body.tenant
+    elif body.tenant not in (None, tenant):
+        raise InvalidInputError("tenant", f"{body.tenant!a} is not yours; leave it out")
+    wanted = Wanted(url=body.url, events=body.events, devices=body.devices, methods=body.methods)
+    endpoint, secret = await desk.webhooks.create(tenant, wanted)
+    return _json({**webhook_json(endpoint), "secret": secret}, 201)
+
+
+@router.get(
+    "",
+    summary="List webhooks",
+    response_model=models.Webhooks,
+    response_description="The oldest first.",
+    responses=problems_of(*_AWAY),
+    openapi_extra=_MAY,
+)
+async def list_webhooks(desk: _AtDesk) -> Reply:
+    """Those of the caller's tenant."""
+    return _json({"webhooks": [webhook_json(one) for one in await desk.webhooks.all(desk.tenant)]})
+
+
+@router.get(
+    "/{webhook_id}",
+    summary="Read a webhook",
+    response_model=models.Webhook,
+    response_description="The webhook.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def read(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 - its summary says it
+    return _json(webhook_json(await desk.webhooks.get(desk.tenant, webhook_id)))
+
+
+@router.patch(
+    "/{webhook_id}",
+    summary="Change, disable or enable a webhook",
+    response_model=models.Webhook,
+    response_description="The webhook as it stands then.",
+    responses=problems_of(_CHANGED, *_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def change(webhook_id: _Id, body: models.WebhookChange, desk: _AtDesk) -> Reply:
+    """What waits for a disabled one is kept for a day."""
+    wanted = Wanted(url=body.url, events=body.events, devices=body.devices, methods=body.methods, enabled=body.enabled)
+    return _json(webhook_json(await desk.webhooks.change(desk.tenant, webhook_id, wanted)))
+
+
+@router.delete(
+    "/{webhook_id}",
+    status_code=204,
+    summary="Remove a webhook",
+    response_description="It is gone, with all that waited for it.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def remove(webhook_id: _Id, desk: _AtDesk) -> None:  # noqa: D103 - its summary says it
+    await desk.webhooks.remove(desk.tenant, webhook_id)
+
+
+@router.post(
+    "/{webhook_id}/rotate",
+    summary="Give a webhook its next secret",
+    response_model=models.WebhookWithSecret,
+    response_description="The webhook and its secret, which is shown this once.",
+    responses=problems_of(_CHANGED, *_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def rotate(webhook_id: _Id, desk: _AtDesk) -> Reply:
+    """For a day both secrets sign: a receiver that knows either one takes the delivery."""
+    endpoint, secret = await desk.webhooks.rotate(desk.tenant, webhook_id)
+    return _json({**webhook_json(endpoint), "secret": secret})
+
+
+@router.post(
+    "/{webhook_id}/test",
+    summary="Send a webhook a test event, now and once",
+    response_model=models.WebhookTest,
+    response_description="What became of it.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def test(webhook_id: _Id, desk: _AtDesk) -> Reply:
+    """It waits for the receiver, 15 s at most, and counts for nothing else."""
+    reply = await desk.webhooks.test(desk.tenant, webhook_id)
+    return _json({"delivered": reply.delivered, "status": reply.status, "reason": reply.reason or None})
+
+
+@router.get(
+    "/{webhook_id}/deliveries",
+    summary="See how deliveries went",
+    response_model=models.WebhookDeliveries,
+    response_description="Those that wait, the next one first, then those that ended, the last one first.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def deliveries(webhook_id: _Id, desk: _AtDesk, limit: _Limit = 50) -> Reply:
+    """Ended ones are kept for three days, and a thousand of them at most."""
+    waiting, found = await desk.webhooks.deliveries(desk.tenant, webhook_id, limit)
+    return _json(
+        {"waiting": waiting, "deliveries": [{**delivery_json(one), "body": orjson.Fragment(one.body)} for one in found]}
+    )
+
+
+@router.post(
+    "/{webhook_id}/deliveries/{event_id}/retry",
+    status_code=204,
+    summary="Deliver once more",
+    response_description="It is tried now.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MAY,
+)
+async def retry(webhook_id: _Id, event_id: _EventId, desk: _AtDesk) -> None:
+    """Only what has ended: what waits is tried by itself."""
+    await desk.webhooks.again(desk.tenant, webhook_id, event_id)
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Reply:
+    return BytesResponse(orjson.dumps(content), status=status)

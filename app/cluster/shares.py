@@ -1,0 +1,22 @@
+"""Who of the live nodes does what, by rendezvous hashing: no node asks another, and an overlap is harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from app.core.identifiers import PARTITIONS
+
+
+def falls_to(node_id: str, live: Sequence[str], name: str) -> bool:
+    """Whether something of this name falls to this node."""
+
+    def weight(node: str) -> bytes:
+        return blake2b(f"{name}:{node}".encode(), digest_size=8).digest()
+
+    return max(sorted({node_id, *live}), key=weight) == node_id
+
+
+def share_of(node_id: str, live: Sequence[str], partitions: int = PARTITIONS) -> list[int]:
+    """The partitions that fall to this node."""
+    return [one for one in range(partitions) if falls_to(node_id, live, str(one))]

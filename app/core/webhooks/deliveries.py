@@ -1,0 +1,186 @@
+"""What is delivered to an endpoint, and how it stands with that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from app.core.webhooks.endpoints import Endpoint, EventType
+from app.core.webhooks.schedule import Reply, next_attempt
+
+MOST_WAITING: Final = 100_000
+"""How many events may wait for one endpoint; what comes then is dropped, and counted."""
+MOST_KEPT: Final = 1_000
+"""How many ended deliveries of an endpoint can be looked at."""
+KEPT_US: Final = 3 * 24 * 3_600_000_000
+"""For how long."""
+
+
+class Progress(StrEnum):
+    """Where a delivery is in its life."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    GIVEN_UP = "given_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A command to which something happened that its endpoints are told of, as the store's outbox has it."""
+
+    command_id: str
+    late: bool
+    """Whether it is the late answer, not the outcome."""
+
+    @property
+    def member(self) -> str:
+        """The notice as a text."""
+        return f"{self.command_id} {'late' if self.late else 'outcome'}"
+
+    @classmethod
+    def read(cls, member: str) -> Notice:
+        """The notice that the text stands for."""
+        command_id, _, what = member.partition(" ")
+        return cls(command_id, what == "late")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event for one endpoint. `body` is what is sent, byte for byte, on each attempt; instants in µs."""
+
+    event_id: str
+    type: EventType
+    body: bytes
+    created_at: int
+    attempts: int = 0
+    progress: Progress = Progress.WAITING
+    status: int | None = None
+    """HTTP status of the last attempt."""
+    reason: str = ""
+    """Why the last attempt failed, in words."""
+    attempted_at: int | None = None
+    next_at: int | None = None
+
+    @property
+    def delay(self) -> int | None:
+        """How long (µs) to wait after the last attempt; None when it is not tried again."""
+        return None if self.next_at is None or self.attempted_at is None else self.next_at - self.attempted_at
+
+    def after(self, reply: Reply, now: int, random: float) -> Delivery:
+        """As it stands after an attempt; `random` is from 0 to 1."""
+        tried = replace(
+            self,
+            attempts=self.attempts + 1,
+            status=reply.status,
+            reason=reply.reason,
+            attempted_at=now,
+            next_at=None,
+        )
+        if reply.delivered:
+            return replace(tried, progress=Progress.DELIVERED)
+        again = next_attempt(tried.attempts, now, random, reply.retry_after)
+        if again is None or reply.gone:
+            return replace(tried, progress=Progress.GIVEN_UP)
+        return replace(tried, next_at=again)
+
+
+EVENT: Final = "evt_[0-9A-Za-z_-]{1,80}"
+"""What ids of events look like."""
+OUTCOME_SEQUENCE: Final = 1
+LATE_SEQUENCE: Final = 2
+
+
+def event_id(notice: Notice) -> str:
+    """The id of the event: the same on each attempt. The later event of a command has the higher number."""
+    return f"evt_{notice.command_id}_{LATE_SEQUENCE if notice.late else OUTCOME_SEQUENCE}"
+
+
+def before(identity: str) -> str | None:
+    """The event that is delivered before this one, if there is one."""
+    late = f"_{LATE_SEQUENCE}"
+    return f"{identity.removesuffix(late)}_{OUTCOME_SEQUENCE}" if identity.endswith(late) else None
+
+
+_VERSION: Final = 1
+
+
+def encode_delivery(one: Delivery) -> bytes:
+    """As the store keeps it."""
+    return _dump(
+        {
+            "v": _VERSION,
+            "id": one.event_id,
+            "type": one.type,
+            "body": one.body.decode(),
+            "created": one.created_at,
+            "attempts": one.attempts,
+            "progress": one.progress,
+            "status": one.status,
+            "reason": one.reason,
+            "attempted": one.attempted_at,
+            "next": one.next_at,
+        }
+    )
+
+
+def decode_delivery(data: bytes) -> Delivery:
+    """What `encode_delivery` wrote; ValueError, KeyError or TypeError for anything else."""
+    found: dict[str, Any] = json.loads(data)
+    return Delivery(
+        event_id=found["id"],
+        type=EventType(found["type"]),
+        body=found["body"].encode(),
+        created_at=found["created"],
+        attempts=found["attempts"],
+        progress=Progress(found["progress"]),
+        status=found["status"],
+        reason=found["reason"],
+        attempted_at=found["attempted"],
+        next_at=found["next"],
+    )
+
+
+def encode_endpoint(one: Endpoint) -> bytes:
+    """As the store keeps it. The same endpoint has always the same bytes."""
+    return _dump(
+        {
+            "v": _VERSION,
+            "id": one.id,
+            "tenant": one.tenant,
+            "url": one.url,
+            "events": sorted(one.events),
+            "devices": one.devices,
+            "methods": one.methods,
+            "created": one.created_at,
+            "root": one.root,
+            "epoch": one.epoch,
+            "rotated": one.rotated_at,
+            "disabled": one.disabled_at,
+            "why": one.disabled_reason,
+        }
+    )
+
+
+def decode_endpoint(data: bytes) -> Endpoint:
+    """What `encode_endpoint` wrote; ValueError, KeyError or TypeError for anything else."""
+    found: dict[str, Any] = json.loads(data)
+    return Endpoint(
+        id=found["id"],
+        tenant=found["tenant"],
+        url=found["url"],
+        events=frozenset(EventType(name) for name in found["events"]),
+        devices=found["devices"],
+        methods=found["methods"],
+        created_at=found["created"],
+        root=found["root"],
+        epoch=found["epoch"],
+        rotated_at=found["rotated"],
+        disabled_at=found["disabled"],
+        disabled_reason=found["why"],
+    )
+
+
+def _dump(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()

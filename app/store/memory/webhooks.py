@@ -1,0 +1,136 @@
+"""Webhooks of one node alone, in this process's memory. It promises nothing across the end of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from app.core.identifiers import partition_of_command
+from app.core.webhooks.deliveries import KEPT_US, MOST_KEPT, MOST_WAITING, Delivery, Notice, Progress, before
+from app.core.webhooks.endpoints import Endpoint
+from app.store.rules import micros
+
+
+@dataclass(slots=True)
+class _Queue:
+    deliveries: dict[str, Delivery] = field(default_factory=dict)
+    due: dict[str, int] = field(default_factory=dict)
+    """When each that waits is next due (µs), also those that are claimed."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """When each that ended did so, the oldest first."""
+    failing_since: int = 0
+    forget_at: int | None = None
+
+
+class MemoryWebhooks:
+    """`now` is the store's clock, in µs."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._endpoints: dict[str, Endpoint] = {}
+        self._queues: dict[str, _Queue] = {}
+        self._outbox: dict[Notice, None] = {}
+
+    def tell(self, notice: Notice) -> None:
+        """Part of the step that made the outcome."""
+        self._outbox[notice] = None
+
+    async def endpoints(self) -> Sequence[Endpoint]:
+        return [self._endpoints[one] for one in sorted(self._endpoints)]
+
+    async def put_endpoint(self, endpoint: Endpoint, before: Endpoint | None) -> bool:
+        if self._endpoints.get(endpoint.id) not in (before, endpoint):
+            return False
+        self._endpoints[endpoint.id] = endpoint
+        return True
+
+    async def remove_endpoint(self, endpoint_id: str) -> bool:
+        self._queues.pop(endpoint_id, None)
+        return self._endpoints.pop(endpoint_id, None) is not None
+
+    async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[Notice]:
+        found: dict[int, list[Notice]] = {one: [] for one in partitions}
+        for notice in self._outbox:
+            of_partition = found.get(partition_of_command(notice.command_id))
+            if of_partition is not None and len(of_partition) < most:
+                of_partition.append(notice)
+        return [notice for some in found.values() for notice in some]
+
+    async def forget(self, notices: Sequence[Notice]) -> None:
+        for one in notices:
+            self._outbox.pop(one, None)
+
+    async def enqueue(self, endpoint_id: str, delivery: Delivery) -> bool:
+        queue = self._queue(endpoint_id)
+        if delivery.event_id in queue.deliveries:
+            return True
+        if len(queue.due) >= MOST_WAITING:
+            return False
+        now = self._now()
+        queue.deliveries[delivery.event_id] = replace(delivery, next_at=now)
+        queue.due[delivery.event_id] = now
+        return True
+
+    async def claim(self, endpoint_id: str, most: int, hold: timedelta) -> Sequence[Delivery]:
+        queue, now = self._queue(endpoint_id), self._now()
+        claimed: list[Delivery] = []
+        for event_id in sorted(queue.due, key=queue.due.__getitem__):
+            if queue.due[event_id] > now or len(claimed) == most:
+                break
+            if before(event_id) in queue.due:
+                continue
+            queue.due[event_id] = now + micros(hold)
+            claimed.append(queue.deliveries[event_id])
+        return claimed
+
+    async def settle(self, endpoint_id: str, delivery: Delivery) -> int:
+        queue, now = self._queue(endpoint_id), self._now()
+        if delivery.event_id not in queue.due:
+            return now - queue.failing_since if queue.failing_since else 0
+        queue.deliveries[delivery.event_id] = delivery
+        if delivery.delay is not None:
+            queue.due[delivery.event_id] = now + delivery.delay
+        else:
+            del queue.due[delivery.event_id]
+            queue.ended[delivery.event_id] = now
+            self._trim(queue, now)
+        if delivery.progress is Progress.DELIVERED:
+            queue.failing_since = 0
+            return 0
+        queue.failing_since = queue.failing_since or now
+        return now - queue.failing_since
+
+    async def again(self, endpoint_id: str, event_id: str) -> bool:
+        queue = self._queue(endpoint_id)
+        if event_id not in queue.ended:
+            return False
+        del queue.ended[event_id]
+        queue.due[event_id] = now = self._now()
+        queue.deliveries[event_id] = replace(queue.deliveries[event_id], progress=Progress.WAITING, next_at=now)
+        return True
+
+    async def deliveries(self, endpoint_id: str, limit: int) -> Sequence[Delivery]:
+        queue = self._queue(endpoint_id)
+        waiting = sorted(queue.due, key=queue.due.__getitem__)
+        return [queue.deliveries[one] for one in (*waiting, *reversed(queue.ended))][:limit]
+
+    async def waiting(self, endpoint_id: str) -> int:
+        return len(self._queue(endpoint_id).due)
+
+    async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
+        self._queue(endpoint_id).forget_at = None if duration is None else self._now() + micros(duration)
+
+    def _queue(self, endpoint_id: str) -> _Queue:
+        queue = self._queues.get(endpoint_id)
+        if queue is None or (queue.forget_at is not None and queue.forget_at <= self._now()):
+            queue = self._queues[endpoint_id] = _Queue()
+        return queue
+
+    def _trim(self, queue: _Queue, now: int) -> None:
+        while queue.ended:
+            oldest = next(iter(queue.ended))
+            if len(queue.ended) <= MOST_KEPT and queue.ended[oldest] > now - KEPT_US:
+                return
+            del queue.ended[oldest]
+            del queue.deliveries[oldest]

@@ -1,0 +1,143 @@
+"""Webhooks in Redis, over the connection for lists: no command waits behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from app.core import keys
+from app.core.errors import StoreRefusedError
+from app.core.identifiers import partition_of_command
+from app.core.webhooks.deliveries import (
+    KEPT_US,
+    LATE_SEQUENCE,
+    MOST_KEPT,
+    MOST_WAITING,
+    OUTCOME_SEQUENCE,
+    Delivery,
+    Notice,
+    Progress,
+    decode_delivery,
+    decode_endpoint,
+    encode_delivery,
+    encode_endpoint,
+)
+from app.core.webhooks.endpoints import Endpoint
+from app.store.redis.lanes import Lanes
+from app.store.redis.scripts import HOOK_AGAIN, HOOK_CLAIM, HOOK_ENQUEUE, HOOK_PUT, HOOK_SETTLE
+from app.store.rules import micros
+
+IDLE_MS: Final = 7 * 24 * 3_600_000
+"""How long a queue lives without a change: more than all attempts together take."""
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+
+class RedisWebhooks:
+    """See `app/core/keys.py` for the keys, and the header of each script for its step."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    async def endpoints(self) -> Sequence[Endpoint]:
+        found = await self._call("HVALS", keys.WEBHOOKS)
+        return sorted(_readable(found, decode_endpoint), key=lambda one: one.id)
+
+    async def put_endpoint(self, endpoint: Endpoint, before: Endpoint | None) -> bool:
+        known = b"" if before is None else encode_endpoint(before)
+        reply = await self._lanes.run_for_list(HOOK_PUT, [keys.WEBHOOKS], endpoint.id, known, encode_endpoint(endpoint))
+        return bool(reply == 1)
+
+    async def remove_endpoint(self, endpoint_id: str) -> bool:
+        removed = await self._call("HDEL", keys.WEBHOOKS, endpoint_id)
+        await self._call("DEL", *keys.webhook(endpoint_id))
+        return bool(removed == 1)
+
+    async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[Notice]:
+        commands = [("ZRANGE", keys.outbox(one), 0, most - 1) for one in partitions]
+        replies = await self._lanes.call_for_list(commands)
+        return [Notice.read(one.decode()) for reply in replies if isinstance(reply, list) for one in reply]
+
+    async def forget(self, notices: Sequence[Notice]) -> None:
+        await self._lanes.call_for_list(
+            [("ZREM", keys.outbox(partition_of_command(one.command_id)), one.member) for one in notices]
+        )
+
+    async def enqueue(self, endpoint_id: str, delivery: Delivery) -> bool:
+        reply = await self._lanes.run_for_list(
+            HOOK_ENQUEUE,
+            keys.webhook(endpoint_id),
+            delivery.event_id,
+            encode_delivery(delivery),
+            MOST_WAITING,
+            IDLE_MS,
+        )
+        return bool(reply == 1)
+
+    async def claim(self, endpoint_id: str, most: int, hold: timedelta) -> Sequence[Delivery]:
+        found = await self._lanes.run_for_list(
+            HOOK_CLAIM,
+            keys.webhook(endpoint_id),
+            most,
+            micros(hold),
+            f"_{LATE_SEQUENCE}",
+            f"_{OUTCOME_SEQUENCE}",
+        )
+        return list(_readable(found, decode_delivery))
+
+    async def settle(self, endpoint_id: str, delivery: Delivery) -> int:
+        reply = await self._lanes.run_for_list(
+            HOOK_SETTLE,
+            keys.webhook(endpoint_id),
+            delivery.event_id,
+            encode_delivery(delivery),
+            "" if delivery.delay is None else delivery.delay,
+            int(delivery.progress is Progress.DELIVERED),
+            MOST_KEPT,
+            KEPT_US,
+            f"{delivery.event_id.removesuffix(f'_{OUTCOME_SEQUENCE}')}_{LATE_SEQUENCE}",
+            IDLE_MS,
+        )
+        return int(reply)
+
+    async def again(self, endpoint_id: str, event_id: str) -> bool:
+        names = keys.webhook(endpoint_id)
+        data = await self._call("HGET", names[2], event_id)
+        for known in _readable([] if data is None else [data], decode_delivery):
+            waits = replace(known, progress=Progress.WAITING, next_at=None)
+            return bool(await self._lanes.run_for_list(HOOK_AGAIN, names, event_id, data, encode_delivery(waits)) == 1)
+        return False
+
+    async def deliveries(self, endpoint_id: str, limit: int) -> Sequence[Delivery]:
+        due, ended, events, _ = keys.webhook(endpoint_id)
+        waiting, over = await self._lanes.call_for_list([("ZRANGE", due, 0, limit - 1), ("ZRANGE", ended, -limit, -1)])
+        ids = [*waiting, *reversed(over)][:limit]
+        found = await self._call("HMGET", events, *ids) if ids else []
+        return list(_readable((one for one in found if one is not None), decode_delivery))
+
+    async def waiting(self, endpoint_id: str) -> int:
+        return int(await self._call("ZCARD", keys.webhook(endpoint_id)[0]))
+
+    async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
+        ms = IDLE_MS if duration is None else micros(duration) // 1000
+        await self._lanes.call_for_list([("PEXPIRE", one, ms) for one in keys.webhook(endpoint_id)])
+
+    async def _call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
+        (reply,) = await self._lanes.call_for_list([command])
+        if isinstance(reply, BaseException):
+            raise StoreRefusedError(str(reply))
+        return reply
+
+
+def _readable(found: Iterable[bytes], decode: Callable[[bytes], _T]) -> Iterable[_T]:
+    """What this version can read; the rest is left alone."""
+    for data in found:
+        try:
+            yield decode(data)
+        except (ValueError, KeyError, TypeError) as error:
+            _log.warning("unreadable_webhook_entry", reason=f"{type(error).__name__}: {error}"[:200])

@@ -1,0 +1,1 @@
+"""Tells endpoints what became of commands: collects, sends, tries again. Built on ports."""

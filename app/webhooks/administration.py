@@ -1,0 +1,156 @@
+"""Webhooks, as those see them who make, change and try them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from app.core.clock import IdFactory
+from app.core.errors import CapacityError, InvalidInputError, WebhookChangedError, WebhookNotFoundError
+from app.core.webhooks.deliveries import Delivery
+from app.core.webhooks.endpoints import (
+    Endpoint,
+    new_id,
+    validate_events,
+    validate_filter,
+    validate_id,
+    validate_url,
+)
+from app.core.webhooks.schedule import KEPT, Reply
+from app.core.webhooks.signing import Signer
+from app.store.webhooks import Webhooks
+from app.webhooks import events
+from app.webhooks.book import MOST_ENDPOINTS, Book
+from app.webhooks.sender import Sender
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a caller says of an endpoint; None leaves it as it is."""
+
+    url: str | None = None
+    events: Sequence[str] | None = None
+    devices: str | None = None
+    methods: str | None = None
+    enabled: bool | None = None
+
+
+class Administration:
+    """`tenant` is in every call: None for who operates Homing and knows of all, "" where nobody is asked for a key."""
+
+    def __init__(
+        self,
+        *,
+        store: Webhooks,
+        book: Book,
+        sender: Sender,
+        signer: Signer,
+        new_ulid: IdFactory,
+        now: Callable[[], int],
+        plain_http: bool,
+    ) -> None:
+        """`now` in µs; with `plain_http`, http:// is allowed besides https://."""
+        self._store = store
+        self._book = book
+        self._sender = sender
+        self._signer = signer
+        self._new_ulid = new_ulid
+        self._now = now
+        self._plain_http = plain_http
+
+    async def create(self, tenant: str, wanted: Wanted) -> tuple[Endpoint, str]:
+        """A new endpoint and its secret, which is shown this once; InvalidInputError, CapacityError."""
+        if wanted.url is None:
+            raise InvalidInputError("url", "is missing; allowed: https://host[:port]/path")
+        if wanted.events is None:
+            raise InvalidInputError("events", "is missing; a list is needed")
+        blank = Endpoint(
+            id=new_id(self._new_ulid()),
+            tenant=tenant,
+            url="",
+            events=frozenset(),
+            devices="*",
+            methods="*:*",
+            created_at=self._now(),
+            root=self._signer.fingerprint,
+        )
+        endpoint = self._changed(blank, wanted)
+        if len(await self._store.endpoints()) >= MOST_ENDPOINTS:
+            raise CapacityError(f"there are {MOST_ENDPOINTS} webhooks, which is all that a cluster can have")
+        await self._put(endpoint, None)
+        return endpoint, self._signer.secret(endpoint)
+
+    async def all(self, tenant: str | None) -> Sequence[Endpoint]:
+        """Those of a tenant, the oldest first."""
+        return [one for one in await self._store.endpoints() if tenant in (None, one.tenant)]
+
+    async def get(self, tenant: str | None, endpoint_id: str) -> Endpoint:
+        """WebhookNotFoundError."""
+        validate_id(endpoint_id)
+        for one in await self.all(tenant):
+            if one.id == endpoint_id:
+                return one
+        raise WebhookNotFoundError(f"there is no webhook {endpoint_id}")
+
+    async def change(self, tenant: str | None, endpoint_id: str, wanted: Wanted) -> Endpoint:
+        """The endpoint as it stands then. What waits for a disabled one is kept for a day."""
+        before = await self.get(tenant, endpoint_id)
+        endpoint = self._changed(before, wanted)
+        await self._put(endpoint, before)
+        if endpoint.enabled != before.enabled:
+            await self._store.keep(endpoint_id, None if endpoint.enabled else timedelta(microseconds=KEPT))
+        return endpoint
+
+    async def rotate(self, tenant: str | None, endpoint_id: str) -> tuple[Endpoint, str]:
+        """The next secret, which is shown this once; the one before signs as well for a day."""
+        before = await self.get(tenant, endpoint_id)
+        endpoint = before.rotated(self._now())
+        await self._put(endpoint, before)
+        return endpoint, self._signer.secret(endpoint)
+
+    async def remove(self, tenant: str | None, endpoint_id: str) -> None:
+        """Forget it and all that waits for it."""
+        await self.get(tenant, endpoint_id)
+        await self._store.remove_endpoint(endpoint_id)
+        await self._book.refresh()
+
+    async def deliveries(self, tenant: str | None, endpoint_id: str, limit: int) -> tuple[int, Sequence[Delivery]]:
+        """How many wait; and of these, the next one first, and those that ended, the last one first, up to `limit`."""
+        await self.get(tenant, endpoint_id)
+        return await self._store.waiting(endpoint_id), await self._store.deliveries(endpoint_id, limit)
+
+    async def again(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
+        """Try an ended delivery once more, now; WebhookNotFoundError."""
+        await self.get(tenant, endpoint_id)
+        if not await self._store.again(endpoint_id, event_id):
+            raise WebhookNotFoundError(f"webhook {endpoint_id} has no delivery {event_id[:100]} that has ended")
+
+    async def test(self, tenant: str | None, endpoint_id: str) -> Reply:
+        """Send it an event now, once, from this node. It counts for nothing but its answer."""
+        endpoint = await self.get(tenant, endpoint_id)
+        now = self._now()
+        event = events.of_test(endpoint, now)
+        headers = self._signer.headers(endpoint, event.event_id, event.body, now)
+        return await self._sender.post(endpoint.url, headers, event.body)
+
+    def _changed(self, endpoint: Endpoint, wanted: Wanted) -> Endpoint:
+        devices, methods = validate_filter(
+            endpoint.devices if wanted.devices is None else wanted.devices,
+            endpoint.methods if wanted.methods is None else wanted.methods,
+        )
+        changed = replace(endpoint, devices=devices, methods=methods)
+        if wanted.url is not None:
+            changed = replace(changed, url=validate_url(wanted.url, plain_http=self._plain_http))
+        if wanted.events is not None:
+            changed = replace(changed, events=validate_events(wanted.events))
+        if wanted.enabled is True:
+            changed = replace(changed, disabled_at=None, disabled_reason=None)
+        if wanted.enabled is False and changed.enabled:
+            changed = changed.disabled(self._now(), "somebody has disabled it")
+        return changed
+
+    async def _put(self, endpoint: Endpoint, before: Endpoint | None) -> None:
+        if not await self._store.put_endpoint(endpoint, before):
+            raise WebhookChangedError(f"webhook {endpoint.id} was changed meanwhile: read it, and try again")
+        await self._book.refresh()

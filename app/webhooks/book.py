@@ -1,0 +1,76 @@
+"""The endpoints as this node knows them: which of them want to be told of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from app.core.errors import InvalidInputError
+from app.core.webhooks.endpoints import Endpoint
+from app.store.webhooks import Webhooks
+
+MOST_ENDPOINTS: Final = 200
+"""How many a cluster can have."""
+MOST_TOLD: Final = 16
+"""How many are told of one command."""
+_MOST_REMEMBERED: Final = 8_192
+
+TenantOf = Callable[[str], str]
+"""To whom a device belongs; "" where nobody is asked for a key."""
+
+
+class Book:
+    """Follows the store: an endpoint is known on all nodes after one interval."""
+
+    def __init__(self, store: Webhooks, tenant_of: TenantOf) -> None:
+        self._store = store
+        self._tenant_of = tenant_of
+        self._endpoints: Mapping[str, Endpoint] = {}
+        self._wanting: dict[tuple[str, str, str], tuple[str, ...]] = {}
+
+    def get(self, endpoint_id: str) -> Endpoint | None:
+        """The endpoint, where there is one."""
+        return self._endpoints.get(endpoint_id)
+
+    @property
+    def all(self) -> Sequence[Endpoint]:
+        """All of them."""
+        return tuple(self._endpoints.values())
+
+    async def refresh(self) -> None:
+        """Read them; StoreUnavailableError."""
+        found = {one.id: one for one in await self._store.endpoints()}
+        if found != self._endpoints:
+            self._endpoints = found
+            self._wanting.clear()
+
+    def forget(self) -> None:
+        """Devices may have other owners now."""
+        self._wanting.clear()
+
+    def told_of(self, device_id: str, profile: str, method: str, named: Sequence[str] = ()) -> tuple[str, ...]:
+        """Who is told of a command: those whose filter fits, and those that its caller names.
+
+        InvalidInputError for a name that is no endpoint of the device's tenant.
+        """
+        for one in named:
+            endpoint = self._endpoints.get(one)
+            if endpoint is None or endpoint.tenant != self._tenant_of(device_id):
+                raise InvalidInputError(
+                    "notify", f"{one[:64]!a} is no webhook; allowed: ids that GET /v1/webhooks lists"
+                )
+        if not self._endpoints:
+            return ()
+        key = (device_id, profile, method)
+        found = self._wanting.get(key)
+        if found is None:
+            found = self._remember(key)
+        return tuple(dict.fromkeys((*named, *found)))[:MOST_TOLD] if named else found
+
+    def _remember(self, key: tuple[str, str, str]) -> tuple[str, ...]:
+        if len(self._wanting) >= _MOST_REMEMBERED:
+            self._wanting.clear()
+        tenant = self._tenant_of(key[0])
+        fits = [one.id for one in self._endpoints.values() if one.tenant == tenant and one.wants(*key)]
+        found = self._wanting[key] = tuple(fits[:MOST_TOLD])
+        return found

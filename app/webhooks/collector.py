@@ -1,0 +1,91 @@
+"""Moves what happened from the outbox into the queues of the endpoints that want to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from app.core.command import Command
+from app.core.errors import CommandNotFoundError, UnreadableRecordError
+from app.core.webhooks.deliveries import Delivery, Notice
+from app.core.webhooks.endpoints import Endpoint, EventType
+from app.core.webhooks.schedule import KEPT
+from app.observability import Counters
+from app.store.commands import CommandReader
+from app.store.webhooks import Webhooks
+from app.webhooks import events
+from app.webhooks.book import Book
+from app.webhooks.events import Render
+
+ROUND: Final = 100
+"""How much of a partition's outbox is moved at once."""
+
+
+class Collector:
+    """`render` shows a command as the API does; `now` is in µs."""
+
+    def __init__(
+        self,
+        *,
+        store: Webhooks,
+        commands: CommandReader,
+        book: Book,
+        render: Render,
+        now: Callable[[], int],
+        counters: Counters,
+    ) -> None:
+        self._store = store
+        self._commands = commands
+        self._book = book
+        self._render = render
+        self._now = now
+        self._counters = counters
+        self._log = structlog.get_logger()
+
+    async def collect(self, partitions: Sequence[int]) -> None:
+        """Move all that is there. What is queued when this node dies is queued again, and known for what it is."""
+        while notices := await self._store.outbox(partitions, ROUND):
+            known = await self._commands.get([one.command_id for one in notices])
+            moved = [one for one, command in zip(notices, known, strict=True) if await self._tell(one, command)]
+            await self._store.forget(moved)
+            if len(moved) < len(notices):
+                return
+
+    async def disable(self, endpoint: Endpoint, reason: str) -> None:
+        """Serve it no more, keep what waits for a day, and tell the others of its tenant."""
+        now = self._now()
+        disabled = endpoint.disabled(now, reason)
+        if not await self._store.put_endpoint(disabled, endpoint):
+            return  # somebody has changed it meanwhile
+        await self._store.keep(endpoint.id, timedelta(microseconds=KEPT))
+        self._counters["webhooks.disabled"] += 1
+        self._log.warning("webhook_disabled", webhook_id=endpoint.id, reason=reason)
+        await self._book.refresh()
+        for other in self._book.all:
+            if other.tenant == endpoint.tenant and other.enabled and EventType.DISABLED in other.events:
+                await self._enqueue(other, events.of_disabled(disabled, now))
+
+    async def _tell(self, notice: Notice, command: Command | None) -> bool:
+        """Queue the event for all that want it; False when another version has to do it."""
+        if command is None:
+            try:
+                command = await self._commands.read(notice.command_id)
+            except CommandNotFoundError:
+                self._counters["webhooks.lost"] += 1
+                return True
+            except UnreadableRecordError:
+                return False
+        delivery = events.of_command(notice, command, self._render, self._now())
+        for endpoint_id in command.notify:
+            endpoint = self._book.get(endpoint_id)
+            if endpoint is not None and endpoint.enabled and delivery.type in endpoint.events:
+                await self._enqueue(endpoint, delivery)
+        return True
+
+    async def _enqueue(self, endpoint: Endpoint, delivery: Delivery) -> None:
+        if not await self._store.enqueue(endpoint.id, delivery):
+            self._counters["webhooks.dropped"] += 1
+            self._log.warning("webhook_queue_full", webhook_id=endpoint.id, event_id=delivery.event_id)

@@ -1,0 +1,46 @@
+"""What endpoints are told, as JSON (Standard Webhooks 1.0: type, timestamp, data)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from app.core.command import Command
+from app.core.webhooks.deliveries import LATE_SEQUENCE, OUTCOME_SEQUENCE, Delivery, Notice, event_id
+from app.core.webhooks.endpoints import BY_STATE, Endpoint, EventType
+
+Render = Callable[[Command], bytes]
+"""A command as the API shows it."""
+
+
+def of_command(notice: Notice, command: Command, render: Render, now: int) -> Delivery:
+    """The event of a command that has an outcome; `now` in µs."""
+    kind = EventType.LATE if notice.late else BY_STATE[command.state]
+    data = {
+        "sequence": LATE_SEQUENCE if notice.late else OUTCOME_SEQUENCE,
+        "command": orjson.Fragment(render(command)),
+    }
+    at = now if notice.late or command.finished_at is None else command.finished_at
+    return Delivery(event_id(notice), kind, _body(kind, at, data), now)
+
+
+def of_disabled(endpoint: Endpoint, now: int) -> Delivery:
+    """That an endpoint is not served any more."""
+    data = {"webhook_id": endpoint.id, "url": endpoint.url, "reason": endpoint.disabled_reason}
+    return Delivery(f"evt_{endpoint.id}_{now}", EventType.DISABLED, _body(EventType.DISABLED, now, data), now)
+
+
+def of_test(endpoint: Endpoint, now: int) -> Delivery:
+    """What somebody asked for who wants to see that it works."""
+    return Delivery(
+        f"evt_{endpoint.id}_{now}", EventType.TEST, _body(EventType.TEST, now, {"webhook_id": endpoint.id}), now
+    )
+
+
+def _body(kind: EventType, at: int, data: dict[str, Any]) -> bytes:
+    # To the millisecond, as all of Homing's instants in JSON.
+    moment = datetime.fromtimestamp(at // 1000 / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return orjson.dumps({"type": kind, "timestamp": moment, "data": data})

@@ -1,0 +1,127 @@
+"""Webhooks of one node as one life: put together from the settings, or absent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from app import __version__
+from app.cluster.directory import Directory
+from app.core.clock import Clock, IdFactory
+from app.core.errors import ConfigurationError, InvalidInputError
+from app.core.webhooks.signing import LEAST_ROOT_BYTES, Signer
+from app.observability import Counters
+from app.services import Service
+from app.settings import WebhooksSettings
+from app.store.state import StateStore
+from app.webhooks.administration import Administration
+from app.webhooks.book import Book, TenantOf
+from app.webhooks.collector import Collector
+from app.webhooks.deliverer import Deliverer
+from app.webhooks.events import Render
+from app.webhooks.lane import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookPlane:
+    """What serves webhooks, on a node that has the root secret."""
+
+    book: Book
+    administration: Administration
+    service: Service
+
+
+def nobody(device_id: str, profile: str, method: str, named: Sequence[str]) -> tuple[str, ...]:
+    """Who is told of a command on a node that serves no webhooks; InvalidInputError when its caller names some."""
+    del device_id, profile, method
+    if named:
+        raise InvalidInputError("notify", "names webhooks, and this node has no HOMING_WEBHOOKS_SECRET_KEY")
+    return ()
+
+
+def open_webhooks(
+    settings: WebhooksSettings,
+    *,
+    store: StateStore,
+    cluster: Directory,
+    node_id: str,
+    tenant_of: TenantOf,
+    render: Render,
+    clock: Clock,
+    new_ulid: IdFactory,
+    counters: Counters,
+) -> WebhookPlane | None:
+    """None where the settings have no root secret; ConfigurationError.
+
+    `tenant_of` tells to whom a device belongs, `render` shows a command as the API does.
+    """
+    root = _root_secret(settings)
+    if not root:
+        return None
+    try:
+        from app.webhooks.sender import HttpSender  # noqa: PLC0415 - its library is an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"HOMING_WEBHOOKS_SECRET_KEY: {error.name} is not installed; webhooks need the extra homing[access]"
+        ) from None
+    hooks, signer, random = store.webhooks, Signer(root), Random()
+    book = Book(hooks, tenant_of)
+    sender = HttpSender(allowed=settings.allowed_networks, user_agent=f"homing/{__version__}")
+
+    def now() -> int:
+        return round(clock.wall() * 1_000_000)
+
+    async def live() -> Sequence[str]:
+        return [one.node_id for one in await cluster.nodes()]
+
+    collector = Collector(store=hooks, commands=store, book=book, render=render, now=now, counters=counters)
+
+    def open_lane(endpoint_id: str) -> Lane:
+        return Lane(
+            endpoint_id,
+            endpoint=book.get,
+            store=hooks,
+            sender=sender,
+            signer=signer,
+            disable=collector.disable,
+            now=now,
+            random=random,
+            counters=counters,
+        )
+
+    deliverer = Deliverer(
+        collector=collector,
+        book=book,
+        live=live,
+        node_id=node_id,
+        open_lane=open_lane,
+        root=signer.fingerprint,
+        counters=counters,
+    )
+    administration = Administration(
+        store=hooks,
+        book=book,
+        sender=sender,
+        signer=signer,
+        new_ulid=new_ulid,
+        now=now,
+        plain_http=settings.plain_http,
+    )
+    service = Service("webhooks", deliverer.run, close=sender.close, queues=deliverer.queues)
+    return WebhookPlane(book, administration, service)
+
+
+def _root_secret(webhooks: WebhooksSettings) -> bytes:
+    """What all secrets are derived from; none when no webhooks are wanted."""
+    if webhooks.secret_key_file is None:
+        return webhooks.secret_key.get_secret_value().encode()
+    try:
+        root = webhooks.secret_key_file.read_bytes().strip()
+    except OSError as error:
+        raise ConfigurationError(f"HOMING_WEBHOOKS_SECRET_KEY_FILE: {error}") from None
+    if len(root) < LEAST_ROOT_BYTES:
+        raise ConfigurationError(
+            f"HOMING_WEBHOOKS_SECRET_KEY_FILE: {LEAST_ROOT_BYTES} bytes are needed; openssl rand -base64 32 makes them"
+        )
+    return root

@@ -1,0 +1,128 @@
+"""One attempt to deliver, over HTTP. The only place that knows aiohttp's client for webhooks."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from aiohttp import (
+    AddrInfoType,
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+    ThreadedResolver,
+)
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from app.core.webhooks.destinations import Network, refusal
+from app.core.webhooks.schedule import Reply
+
+SECONDS: Final = 15.0
+"""How long an attempt may take, name look-up and TLS included."""
+MOST_REPLY: Final = 65_536
+"""How much of a reply is read, in bytes, so that the receiver is not cut off while it writes."""
+_MOST_REASON: Final = 200
+
+
+class RefusedAddressError(OSError):
+    """The address is not public."""
+
+
+class Sender(Protocol):
+    """Sends a delivery once."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """What came of it; it never raises."""
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+
+
+class HttpSender:
+    """Follows no redirection, knows no proxy, keeps no cookie, and connects to public addresses and `allowed` only."""
+
+    def __init__(self, *, allowed: Sequence[Network], user_agent: str) -> None:
+        self._allowed = allowed
+        self._user_agent = user_agent
+        self._session: ClientSession | None = None
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """See the port."""
+        try:
+            async with self._open().post(
+                url, data=body, headers={"content-type": "application/json", **headers}, allow_redirects=False
+            ) as response:
+                status, retry_after = response.status, response.headers.get("retry-after")
+                await response.content.read(MOST_REPLY)
+        except TimeoutError:
+            return Reply(None, f"no reply within {SECONDS:g} s")
+        except (ClientError, OSError, ValueError) as error:
+            return Reply(None, _reason(error)[:_MOST_REASON])
+        return Reply(status, "" if 200 <= status < 300 else f"the receiver answered {status}", retry_after)  # noqa: PLR2004
+
+    async def close(self) -> None:
+        """See the port."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _open(self) -> ClientSession:
+        if self._session is None:
+            connector = TCPConnector(
+                resolver=_PublicResolver(self._allowed),
+                socket_factory=self._socket,
+                limit=0,  # the lanes bound it
+                use_dns_cache=False,  # so that what was judged is what is connected to
+                force_close=True,
+            )
+            self._session = ClientSession(
+                connector=connector,
+                timeout=ClientTimeout(total=SECONDS),
+                headers={"user-agent": self._user_agent},
+                cookie_jar=DummyCookieJar(),
+                trust_env=False,
+                auto_decompress=False,
+            )
+        return self._session
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        """The last gate before `connect`: literals come here without a look-up."""
+        family, kind, protocol, _, target = address
+        reason = refusal(str(target[0]), self._allowed)
+        if reason is not None:
+            raise RefusedAddressError(reason)
+        return socket.socket(family, kind, protocol)
+
+
+def _reason(error: BaseException) -> str:
+    """What is behind an error of aiohttp, which says that it cannot connect and not why."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, RefusedAddressError):
+            return str(cause)
+        cause = cause.__cause__
+    return str(error) or type(error).__name__
+
+
+class _PublicResolver(AbstractResolver):
+    """Gives the addresses of a name when all of them may be connected to: one that may not is an attempt."""
+
+    def __init__(self, allowed: Sequence[Network]) -> None:
+        self._allowed = allowed
+        self._resolver = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found = await self._resolver.resolve(host, port, family)
+        for one in found:
+            reason = refusal(one["host"], self._allowed)
+            if reason is not None:
+                raise RefusedAddressError(f"{host[:100]}: {reason}")
+        return found
+
+    async def close(self) -> None:
+        await self._resolver.close()

@@ -1,0 +1,67 @@
+"""Real HTTP servers that receive webhooks, or must never be reached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+Answer = Callable[[web.Request], Awaitable[web.Response]]
+
+
+async def fine(_request: web.Request) -> web.Response:
+    return web.Response(status=204)
+
+
+@dataclass
+class Receiver:
+    """What came in, as header and body."""
+
+    port: int = 0
+    answer: Answer = fine
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    connections: int = 0
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    async def wait(self, count: int) -> None:
+        while len(self.got) < count:
+            self.heard.clear()
+            await self.heard.wait()
+
+
+@asynccontextmanager
+async def receiving(answer: Answer = fine, host: str = "127.0.0.1") -> AsyncIterator[Receiver]:
+    receiver = Receiver(answer=answer)
+
+    async def take(request: web.Request) -> web.Response:
+        body = await request.read()
+        receiver.got.append(({name.lower(): value for name, value in request.headers.items()}, body))
+        receiver.heard.set()
+        return await receiver.answer(request)
+
+    application = web.Application()
+    application.router.add_route("*", "/{tail:.*}", take)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    server: Any = runner.server
+
+    def counted() -> asyncio.Protocol:
+        receiver.connections += 1
+        protocol: asyncio.Protocol = server()
+        return protocol
+
+    listening = await asyncio.get_running_loop().create_server(counted, host, 0)
+    receiver.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield receiver
+    finally:
+        listening.close()
+        await runner.cleanup()
