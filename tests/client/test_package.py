@@ -48,7 +48,8 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
 """The call of a client that each operation is."""
 
 NOT_YET: Final = re.compile(
-    r".* /v1/(login|profiles|keys|principals|roles|tenants|access|audit|events|databases|streams|topics|state|transactions|webhooks)\b.*"
+    r".* /v1/(login|profiles|keys|principals|roles|tenants|access|audit|webhooks)\b.*"
+    r"|.* /v1/(events|databases|streams|topics|state|transactions)\b.*"
     r"|.* /v1/commands/.*(events|explain)|.* /v1/devices/.*/state"
 )
 """Operations that are younger than this package, and have no call yet."""
