@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from fastapi import FastAPI
 
 from app.access.administration import Administration
+from app.access.audit_reader import AuditReader
 from app.access.authority import Authority, Everybody
 from app.access.bootstrap import prepare
 from app.access.devices import Devices
@@ -32,6 +33,7 @@ from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
 from app.node import Node
 from app.observability import Counters, Fill
+from app.observers.audit import Audit
 from app.parts import Adapters, compose
 from app.services import Service, Services
 from app.settings import AccessSettings, Settings
@@ -106,14 +108,18 @@ class Homing:
         on_failure: Callable[[BaseException], None],
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
-        guard = None if adapters.directory is None else self._guard(settings, adapters, adapters.directory)
+        audit = None if adapters.directory is None else _audit(settings, adapters, adapters.directory)
+        guard = None if adapters.directory is None else self._guard(settings, adapters, adapters.directory, audit)
         tenant_of = (Everybody() if guard is None else guard.authority).tenant_of
-        self.parts: Final = compose(settings, adapters, tenant_of=tenant_of, render=command_json)
+        self.parts: Final = compose(settings, _with_observer(adapters, audit), tenant_of=tenant_of, render=command_json)
+        if audit is not None and guard is not None:
+            info = self.parts.membership.info
+            audit.begin(f"{info.node_id}/{info.incarnation}", guard.authority.who, guard.authority.tenant_of)
         self._clock = adapters.clock
         self.events: Final = _events(settings, adapters, self.parts.profiles)
         planes = [] if self.events is None else self.events.services()
-        own = [] if guard is None else guard.services
-        self._services: Final = Services([*self.parts.services, *own, *planes], on_failure)
+        first, own = ([], []) if guard is None else (guard.first, guard.services)
+        self._services: Final = Services([*first, *self.parts.services, *own, *planes], on_failure)
         self.node: Final = Node(self.parts.membership, self._services)
         ports = self._ports(outside or {}, guard)
         self.application: Final = Application(ports, settings, self._lifespan)
@@ -136,7 +142,7 @@ class Homing:
             self._on_failure(error)
             raise
 
-    def _guard(self, settings: Settings, adapters: Adapters, directory: AccessDirectory) -> _Guard:
+    def _guard(self, settings: Settings, adapters: Adapters, directory: AccessDirectory, audit: Audit | None) -> _Guard:
         clock, services = adapters.clock, []
         tokens = None
         if settings.oidc.issuer:
@@ -155,7 +161,7 @@ class Homing:
             counters=adapters.counters,
             tokens=tokens,
         )
-        administration = Administration(directory, authority, clock)
+        administration = Administration(directory, authority, clock, audited=settings.audit != "off")
         logins = Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters)
         services.append(Service("logins", close=logins.close))
         services.append(Service("access", authority.run, close=authority.close, check=lambda: authority.health))
@@ -163,8 +169,9 @@ class Homing:
             devices=Devices(authority, administration, clock, settings.profile),
             keys=Keys(administration, lambda: make_key(random_bytes)),
             people=People(administration),
+            audit=AuditReader(directory.audit, authority, administration),
         )
-        return _Guard(authority, on_record, logins, services)
+        return _Guard(authority, on_record, logins, services, _first_services(directory, audit), audit)
 
     def _recheck(self) -> None:
         self.application.recheck()
@@ -182,6 +189,7 @@ class Homing:
             member=self.node,
             access=Everybody() if guard is None else guard.authority,
             directory=None if guard is None else guard.directory,
+            audit=None if guard is None else guard.audit,
             logins=None if guard is None else guard.logins,
             nodes=parts.membership.cluster.nodes,
             invoker=parts.invoker,
@@ -219,6 +227,33 @@ class _Guard:
     directory: Directory
     logins: Logins
     services: Sequence[Service]
+    first: Sequence[Service]
+    """They begin before all others, and so end after them."""
+    audit: Audit | None
+
+
+def _audit(settings: Settings, adapters: Adapters, directory: AccessDirectory) -> Audit | None:
+    if settings.audit == "off":
+        return None
+    return Audit(
+        directory.audit,
+        adapters.clock,
+        adapters.counters,
+        commands=settings.audit == "commands",
+        required=settings.audit_required,
+    )
+
+
+def _with_observer(adapters: Adapters, audit: Audit | None) -> Adapters:
+    return adapters if audit is None else replace(adapters, observers=[*adapters.observers, audit])
+
+
+def _first_services(directory: AccessDirectory, audit: Audit | None) -> list[Service]:
+    first = [Service("directory", close=directory.close)]
+    if audit is not None:
+        # What is not written is no reason to take no commands, unless that is asked for.
+        first.append(Service("audit", audit.run, close=audit.close, queues=audit.queues))
+    return first
 
 
 def _passwords() -> Passwords:

@@ -212,6 +212,7 @@ _COUNTED: Final = (
 """Counters by name, each with the value of its family's label."""
 
 _DROPPED: Final = Family("homing_dropped", "counter", "Messages that were dropped, by why", ("reason",))
+_AUDIT: Final = Family("homing_audit_lines", "counter", "Lines of the audit, by what became of them", ("result",))
 _REFUSED: Final = Family("homing_refused", "counter", "Requests that were refused, by problem type", ("problem",))
 _HTTP_CLOSED: Final = Family(
     "homing_http_connections_closed", "counter", "Connections that this node closed or turned away, by why", ("reason",)
@@ -223,6 +224,7 @@ _EVENTS: Final = Family("homing_events", "counter", "Everything else that is cou
 _PREFIXES: Final = (
     ("drop.", _DROPPED),
     ("refused.", _REFUSED),
+    ("audit.", _AUDIT),
     ("http.closed.", _HTTP_CLOSED),
     ("latency.", _LATENCY_LOG),
     ("webhooks.", _WEBHOOKS),
@@ -241,6 +243,7 @@ _SHOWN_AT_ZERO: Final = (
     ),
     *("webhooks.delivered", "webhooks.failed", "webhooks.given_up", "webhooks.dropped", "webhooks.lost"),
     *("latency.records", "latency.write_failures", "latency.dropped_full_buffer", "latency.dropped_write_failed"),
+    "audit.dropped",
     *("http.closed.too_many", "http.closed.too_many_of_peer", "http.closed.made_room", "http.closed.unreadable"),
     *("refused.limit-reached", "refused.store-unavailable", "refused.broker-unavailable", "refused.node-draining"),
 )
@@ -293,7 +296,7 @@ FAMILIES: Final = (
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
     *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
     *(family for family, _ in _COUNTED),
-    *(_DROPPED, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _WEBHOOKS, _EVENTS),
+    *(_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _WEBHOOKS, _EVENTS),
 )
 """Every metric of our own. Those of the process (`process_*`, `python_gc_*`) are the client library's."""
 
@@ -391,7 +394,9 @@ class NodeMetrics(Collector):
     def _counters(self) -> Iterator[Metric]:
         """All counters: what is new and in no table still shows."""
         values: dict[Family, dict[Labels, int]] = {family: {} for family, _ in _COUNTED}
-        values |= {_DROPPED: {}, _REFUSED: {}, _HTTP_CLOSED: {}, _LATENCY_LOG: {}, _WEBHOOKS: {}, _EVENTS: {}}
+        values |= {
+            family: {} for family in (_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _WEBHOOKS, _EVENTS)
+        }
         counters = self._counts
         for name in dict.fromkeys((*_BY_COUNTER, *_SHOWN_AT_ZERO, *counters)):
             family, labels = _place_of(name)

@@ -414,6 +414,10 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     access: AccessSettings = AccessSettings()
     oidc: OidcSettings = OidcSettings()
+    audit: Literal["commands", "changes", "off"] = "commands"
+    """With an access directory, what is put on record in it: changes of it, and also commands."""
+    audit_required: bool = False
+    """Refuse commands while they cannot be put on record."""
     mqtt: MqttSettings = MqttSettings()
     api: ApiSettings = ApiSettings()
     command: CommandSettings = CommandSettings()

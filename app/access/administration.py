@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
+from app.access.asking import ASKING, Asking
 from app.access.authority import Authority, View
 from app.core.access.admins import check_admins
 from app.core.access.callers import GROUP, Caller, Standing
@@ -22,6 +23,7 @@ from app.core.access.model import Binding, Credential, Device, Document, Princip
 from app.core.access.plan import applied, entries_of
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
+from app.core.audit import Author
 from app.core.clock import Clock
 from app.core.errors import (
     DirectoryError,
@@ -41,7 +43,9 @@ Decide = Callable[[View], Sequence[Change]]
 class Administration:
     """Reads and writes the directory that the authority follows."""
 
-    def __init__(self, directory: AccessDirectory, authority: Authority, clock: Clock) -> None:
+    def __init__(self, directory: AccessDirectory, authority: Authority, clock: Clock, *, audited: bool) -> None:
+        """`audited`: each change is put into the audit, in its transaction."""
+        self._audited = audited
         self._directory = directory
         self._authority = authority
         self._clock = clock
@@ -65,7 +69,8 @@ class Administration:
                 return view
             await self._check(caller, view, changes)
             try:
-                await self._directory.apply(changes, expected_version=view.document.version)
+                author = self._author(caller)
+                await self._directory.apply(changes, expected_version=view.document.version, author=author)
                 break
             except VersionConflictError:
                 if attempt == TRIES - 1:
@@ -112,6 +117,20 @@ class Administration:
     def now_us(self) -> int:
         """Microseconds since 1970, UTC."""
         return int(self._clock.wall() * 1_000_000)
+
+    def _author(self, caller: Caller) -> Author | None:
+        if not self._audited:
+            return None
+        asking = ASKING.get() or Asking(caller, None, None)
+        principal, key = self._authority.who(caller)
+        return Author(
+            principal=principal,
+            tenant=self.tenant_of(caller),
+            key=key,
+            address=asking.address,
+            agent=asking.agent,
+            at_us=self.now_us,
+        )
 
     async def _check(self, caller: Caller, view: View, changes: Sequence[Change]) -> None:
         now_us = self.now_us

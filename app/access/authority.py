@@ -365,11 +365,8 @@ class Authority:
         return View(document, snapshot)
 
     async def close(self) -> None:
-        """Tell the directory which keys were used, and let go of it."""
-        try:
-            await self._touch(at_once=True)
-        finally:
-            await self._directory.close()
+        """Tell the directory which keys were used."""
+        await self._touch(at_once=True)
 
     async def _touch(self, *, at_once: bool = False) -> None:
         now = self._clock.monotonic()
@@ -385,6 +382,14 @@ class Authority:
         if str(error) != self._trouble:
             self._trouble = str(error)
             self._log.warning("access_rules_not_read", reason=self._trouble)
+
+    def who(self, caller: Caller | None) -> tuple[str | None, str | None]:
+        """The principal of a caller, as far as it is known, and the public id of the key."""
+        if caller is None:
+            return None, None
+        credential = self._current().credentials.get(caller.credential_id or "")
+        known = caller.principal_id or caller.subject if credential is None else credential.principal_id
+        return known, caller.credential_id
 
     def profile_of(self, device: str) -> str | None:
         """By the record of this moment."""

@@ -7,6 +7,7 @@ import structlog
 from app.core.access.changes import Put
 from app.core.access.keys import Key
 from app.core.access.model import Binding, Credential, Document, Kind, Principal, Scheme
+from app.core.audit import Author
 from app.core.errors import VersionConflictError
 from app.store.directory import AccessDirectory
 
@@ -27,7 +28,8 @@ async def prepare(directory: AccessDirectory, *, migrate: bool, key: Key | None,
         if _has_admin(document):
             return
         try:
-            await directory.apply(_first_admin(key, now_us), expected_version=document.version)
+            author = Author(principal="bootstrap", key=key.id, via="bootstrap", at_us=now_us)
+            await directory.apply(_first_admin(key, now_us), expected_version=document.version, author=author)
         except VersionConflictError:  # another node was faster
             continue
         structlog.get_logger().info("access_bootstrapped", key=key.id)

@@ -24,6 +24,7 @@ from app.api.sse import Streams
 from app.api.turns import Turns
 from app.api.v1 import (
     access,
+    audit,
     command_events,
     commands,
     devices,
@@ -66,6 +67,7 @@ GUARDED: Final = (
     people.router,
     access.router,
     webhooks.router,
+    audit.router,
 )
 """Of these, no route answers a caller whom nobody knows."""
 ROUTERS: Final = (*GUARDED, login.router, front.router, health.router)

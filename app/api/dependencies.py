@@ -6,9 +6,10 @@ from typing import Annotated, Final, Protocol
 
 from fastapi import Depends, Request
 
+from app.access.asking import ASKING
 from app.access.authority import Access, Identity
 from app.api.hot import HotRoute
-from app.api.http import headers_of
+from app.api.http import asking, headers_of
 from app.api.ports import Directory, Ports
 from app.api.sse import Streams
 from app.api.turns import Turns
@@ -110,7 +111,10 @@ async def asker(request: Request) -> Asker:
     """Who sends the request; UnauthenticatedError. Routers depend on it, so that no route of theirs can forget to."""
     front: Front = request.app
     access = front.ports.access
-    return Asker(access, access.caller(headers_of(request.scope).get(b"authorization")))
+    headers = headers_of(request.scope)
+    caller = access.caller(headers.get(b"authorization"))
+    ASKING.set(asking(caller, request.scope, headers))
+    return Asker(access, caller)
 
 
 async def _events(request: Request) -> EventPlane:

@@ -14,9 +14,10 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.access.asking import ASKING
 from app.api import problems
 from app.api.command_body import CommandBody
-from app.api.http import BytesResponse, Serve, headers_of, read_body
+from app.api.http import BytesResponse, Serve, asking, headers_of, read_body
 from app.api.media_types import media_type_refusal
 from app.api.parking import DismissedError, Parking
 from app.api.ports import Ports
@@ -31,6 +32,7 @@ from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.deadlines import LearnedTimeouts
+from app.core.errors import DeviceNotFoundError, ForbiddenError
 from app.core.identifiers import validate_device_id
 from app.core.payload import decode_json
 from app.settings import Settings
@@ -52,6 +54,7 @@ class HotRoute:
     ) -> None:
         self._member = ports.member
         self._access = ports.access
+        self._audit = ports.audit
         self._invoker = ports.invoker
         self._counters = ports.counters
         self._parking = parking
@@ -112,6 +115,8 @@ class HotRoute:
     async def _send(self, device_id: str, scope: Scope, receive: Receive) -> Response:
         headers = headers_of(scope)
         caller = self._access.caller(headers.get(b"authorization"))
+        if self._audit is not None:
+            ASKING.set(asking(caller, scope, headers))
         validate_device_id(device_id)
         refusal = media_type_refusal(headers)
         if refusal is not None:
@@ -119,7 +124,7 @@ class HotRoute:
         preference = read_preference(headers.get(b"prefer"))
         body = decode_json(await read_body(receive, headers))
         asked = self._body.read(device_id, body, headers.get(b"idempotency-key"))
-        self._access.spend(caller, Action.SEND, device_id, asked.profile, asked.method)
+        self._spend(caller, asked)
         if wants_events(headers.get(b"accept")):
             return await self._stream(asked, caller, scope.get("root_path", ""))
         longest = asked.timeout + self._grace
@@ -140,6 +145,19 @@ class HotRoute:
             return _accepted(scope, command, preference, extra)
         detail = f"command {command.id} is past its deadline and the store did not say what became of it; read it later"
         return problems.of_command(problems.NO_OUTCOME, detail, command, extra, root=scope.get("root_path", ""))
+
+    def _spend(self, caller: Caller | None, asked: CommandRequest) -> None:
+        """Return when the caller may send it now; what is not allowed is put on record."""
+        audit = self._audit
+        if audit is None:
+            self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
+            return
+        try:
+            self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
+        except (ForbiddenError, DeviceNotFoundError) as error:
+            audit.denied(str(error), asked.device_id)
+            raise
+        audit.check()
 
 
 def _outcome(scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]) -> BytesResponse:

@@ -10,6 +10,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
+from app.access.asking import Asking
+from app.core.access.callers import Caller
 from app.core.errors import PayloadTooLargeError
 from app.core.payload import MAX_BYTES
 
@@ -55,6 +57,12 @@ def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
         for name, value in raw:
             headers[name] = headers[name] + b", " + value if name in headers else value
     return headers
+
+
+def asking(caller: Caller | None, scope: Scope, headers: Mapping[bytes, bytes]) -> Asking:
+    """Who sends the request, and from where."""
+    client, agent = scope.get("client"), headers.get(b"user-agent")
+    return Asking(caller, client[0] if client else None, None if agent is None else agent.decode("latin-1"))
 
 
 async def read_body(receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:

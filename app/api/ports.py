@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from app.access.audit_reader import AuditReader
 from app.access.authority import Access
 from app.access.devices import Devices
 from app.access.keys import Keys
@@ -20,6 +21,7 @@ from app.events.plane import EventPlane
 from app.metrics import Exposition
 from app.node import Health, NodeState
 from app.observability import Counters, Fill
+from app.observers.audit import Audit
 from app.store.commands import CommandReader
 from app.store.history import CommandHistory
 from app.webhooks.administration import Administration
@@ -57,6 +59,7 @@ class Directory:
     devices: Devices
     keys: Keys
     people: People
+    audit: AuditReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,8 @@ class Ports:
     """Who may do what."""
     logins: Logins | None
     """Where people log in; None where nobody is asked."""
+    audit: Audit | None
+    """What commands are put on record in; None where they are not."""
     directory: Directory | None
     """The access directory, as callers may read and change it; None where there is none."""
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from app.access.access_file import BindingBody, BindingInFile, PrincipalInFile, RoleInFile, TenantInFile
 from app.api.schemas import Instant
@@ -99,6 +99,40 @@ class Differences(_Model):
     """What came (+), went (-) and changed (~)."""
 
     changes: Annotated[list[str], Field(examples=[["+ role 'pilot' of tenant 'north'"]])]
+
+
+class AuditLine(_Model):
+    """One line of a chain."""
+
+    writer: Annotated[str, Field(description="Node and incarnation, or `directory`.")]
+    seq: int
+    hash: Annotated[str, Field(description="SHA-256 of the hash before it, the number and the line's bytes.")]
+    line: Annotated[dict[str, JsonValue] | None, Field(description="What was told: `at` (µs), `kind`, `who`, …")]
+
+
+class AuditPage(_Model):
+    """Lines, newest first."""
+
+    lines: list[AuditLine]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+
+
+class AuditFault(_Model):
+    """What is wrong with a chain, and from which line on."""
+
+    writer: str
+    seq: int
+    what: str
+
+
+class AuditVerified(_Model):
+    """What was read, and what is wrong with it."""
+
+    intact: bool
+    writers: int
+    lines: int
+    heads: Annotated[int, Field(description="That the chains had to lead to.")]
+    faults: list[AuditFault]
 
 
 class Check(_Model):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from getpass import getuser
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from app.cli.output import Exit, Stop
@@ -13,6 +14,7 @@ from app.cli.output import Exit, Stop
 if TYPE_CHECKING:
     from app.core.access.changes import Change
     from app.core.access.model import Binding, Document, Principal
+    from app.core.audit import Author
     from app.store.directory import AccessDirectory
 
 T = TypeVar("T")
@@ -75,8 +77,22 @@ async def _change_once(directory: AccessDirectory, decide: Decide) -> Document:
     after = applied(current, changes)
     Snapshot.of(after)
     check_admins(current, after, instant())
-    await directory.apply(changes, expected_version=current.version)
+    await directory.apply(changes, expected_version=current.version, author=_author())
     return after
+
+
+def _author() -> Author | None:
+    """Who is at the keyboard, for the audit."""
+    from app.core.audit import Author
+    from app.settings import load_settings
+
+    if load_settings().audit == "off":
+        return None
+    try:
+        name = f"cli:{getuser()}"
+    except (OSError, KeyError):  # a container has users without names
+        name = "cli"
+    return Author(principal=name, via="cli", at_us=instant())
 
 
 def find(document: Document, name: str, tenant: str | None = None) -> Principal | None:

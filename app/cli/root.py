@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app import __version__
-from app.cli import access, events, keys, profile, users
+from app.cli import access, audit, events, keys, profile, users
 from app.cli.analyze import analyze, generate_log
 from app.cli.bench import bench
 from app.cli.chaos import chaos
@@ -29,7 +29,10 @@ application = typer.Typer(
 )
 for command in (serve, demo, send, simulate, analyze, generate_log, bench, chaos, doctor):
     application.command()(command)
-for group, name in ((events, "events"), (profile, "profile"), (access, "access"), (keys, "keys"), (users, "users")):
+for group, name in (
+    *((events, "events"), (profile, "profile"), (access, "access")),
+    *((audit, "audit"), (keys, "keys"), (users, "users")),
+):
     application.add_typer(group.application, name=name)
 
 

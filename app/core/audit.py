@@ -51,6 +51,25 @@ class Fault(NamedTuple):
     what: str
 
 
+class Columns(NamedTuple):
+    """What stands beside a line so that it can be looked for. It must be what the line says."""
+
+    at_us: int
+    who: str | None
+    device: str | None
+    tenant: str | None
+
+
+def columns_of(body: bytes) -> Columns:
+    """What a line says of itself; nothing, when it cannot be read."""
+    try:
+        told = json.loads(body)
+        texts = [None if told.get(name) is None else str(told[name]) for name in ("who", "device", "tenant")]
+        return Columns(int(told["at"]), *texts)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Columns(0, None, None, None)
+
+
 def genesis(writer: str) -> bytes:
     """The hash before the first line of a writer."""
     return hashlib.sha256(b"homing-audit\0" + writer.encode()).digest()
@@ -86,12 +105,15 @@ class Verifier:
         self._heads: Final[dict[int, set[bytes]]] = {}
         for head in heads:
             self._heads.setdefault(head.seq, set()).add(head.hash)
-        self.lines = 0
+
+    @property
+    def writer(self) -> str:
+        """Whose lines these are."""
+        return self._head.writer
 
     def read(self, line: Line) -> Iterator[Fault]:
         """What is wrong with it."""
         writer, seq, _ = self._head
-        self.lines += 1
         if line.writer != writer:
             yield Fault(writer, line.seq, f"a line of {line.writer} is among them")
         if line.seq <= seq:
@@ -136,6 +158,8 @@ class Author:
     address: str | None = None
     agent: str | None = None
     via: str = "http"
+    at_us: int = 0
+    """When, in microseconds since 1970, UTC."""
 
     def said(self) -> dict[str, Any]:
         """What is known, for a line."""
@@ -156,11 +180,13 @@ def body_of(kind: str, at_us: int, facts: Mapping[str, Any]) -> bytes:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
-def changes_body(changes: Sequence[Change], version: int, author: Author, at_us: int) -> bytes:
+def changes_body(changes: Sequence[Change], version: int, author: Author) -> bytes:
     """The line of a change of the access directory: what was changed to what, and never a digest or a hash."""
     told = [_described(one) for one in changes[:MOST_DESCRIBED]]
     more = len(changes) - len(told)
-    return body_of("changes", at_us, {**author.said(), "version": version, "changes": told, "more": more or None})
+    return body_of(
+        "changes", author.at_us, {**author.said(), "version": version, "changes": told, "more": more or None}
+    )
 
 
 def _described(change: Change) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import Protocol
 
 from app.core.access.changes import Change
 from app.core.access.model import Document
+from app.core.audit import Author
+from app.store.audit import AuditStore
 
 
 class AccessDirectory(Protocol):
@@ -38,8 +40,16 @@ class AccessDirectory(Protocol):
     async def version(self) -> int:
         """The version of what `read` would give."""
 
-    async def apply(self, changes: Sequence[Change], *, expected_version: int | None = None) -> int:
+    @property
+    def audit(self) -> AuditStore:
+        """The audit, in the same database."""
+
+    async def apply(
+        self, changes: Sequence[Change], *, expected_version: int | None = None, author: Author | None = None
+    ) -> int:
         """Make the changes in the order given, all or none; the new version. No changes make no version.
+
+        With an `author` the audit gets a line of it in the same transaction.
 
         VersionConflictError when `expected_version` is given and is not the present one. EntryNotFoundError when what
         is removed or revoked is not on record. EntryConflictError when an entry names another that is not on record,

@@ -94,9 +94,9 @@ def expected(name: str, who: str | None, tenant: str) -> tuple[int, ...]:
         return done
     if who not in ADMINISTERS:
         return (403,)
-    if name in ("GET /v1/tenants", "GET /v1/principals", "GET /v1/roles"):
+    if name in ("GET /v1/tenants", "GET /v1/principals", "GET /v1/roles", "GET /v1/audit"):
         return done
-    if "/tenants/" in name or name.endswith("/v1/access"):
+    if "/tenants/" in name or name.endswith(("/v1/access", "/v1/audit/verify")):
         return done if who == "boss" else (403,)
     return done if tenant in ADMINISTERS[who] else (403, 404)
 

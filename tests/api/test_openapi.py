@@ -79,6 +79,8 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "GET /v1/keys": {*guarded, "200", "404", "503"},
         **dict.fromkeys(("POST /v1/keys", "POST /v1/keys/{key_id}/rotate"), changing - {"200"}),
         "DELETE /v1/keys/{key_id}": removing,
+        "GET /v1/audit": reading,
+        "GET /v1/audit/verify": {*guarded, "200", "404", "503"},
         "DELETE /v1/commands/{command_id}": {*guarded, "200", "404", "409", "422", "503"},
         "POST /v1/webhooks": {*guarded, "201", "422", "429", "503"},
         "GET /v1/webhooks": {*guarded, "200", "503"},

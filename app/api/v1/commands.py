@@ -215,8 +215,11 @@ async def list_commands_of_device(
 )
 async def cancel(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
     """Its callers are told at once. The device is not: it may still act, and its response is `late`."""
-    asker.check_command(Action.CANCEL, await _known(command_id, ports, asker))
+    command = await _known(command_id, ports, asker)
+    asker.check_command(Action.CANCEL, command)
     ports.member.admit()
+    if ports.audit is not None:
+        ports.audit.cancelled(command_id, command.device_id)
     finished = await ports.invoker.cancel(command_id)
     if not finished.won:
         raise CommandFinishedError(command_id, finished.outcome.state)

@@ -140,7 +140,7 @@ class Snapshot:
 class Tenancy:
     """To whom devices belong."""
 
-    __slots__ = ("_on_record", "_owners", "_pattern", "ids", "patterns")
+    __slots__ = ("_by_pattern", "_on_record", "_owners", "_pattern", "ids", "patterns")
 
     def __init__(self, tenants: Iterable[Tenant], devices: Iterable[Device]) -> None:
         tenants = tuple(tenants)
@@ -149,6 +149,7 @@ class Tenancy:
         owned = [(tenant.id, expression(pattern)) for tenant in tenants for pattern in tenant.devices]
         self._owners: Final = tuple(tenant_id for tenant_id, _ in owned)
         self._pattern: Final = re.compile("|".join(f"({pattern})" for _, pattern in owned) or "(?!)")
+        self._by_pattern: Final[Memo[str, tuple[str | None]]] = Memo()
         self._on_record: Final = {device.id: device.tenant_id for device in devices}
 
     def owner(self, device: str) -> str | None:
@@ -158,8 +159,12 @@ class Tenancy:
 
     def owner_by_pattern(self, device: str) -> str | None:
         """The tenant of a device that is not on record."""
-        found = self._pattern.fullmatch(device)
-        return self._owners[found.lastindex - 1] if found and found.lastindex else None
+        known = self._by_pattern.get(device)
+        if known is None:
+            found = self._pattern.fullmatch(device)
+            known = (self._owners[found.lastindex - 1] if found and found.lastindex else None,)
+            self._by_pattern.put(device, known)
+        return known[0]
 
 
 def _tenancy(tenants: Iterable[Tenant], devices: Iterable[Device]) -> Tenancy:

@@ -16,8 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.access.changes import Change, Entry, Put, Remove, Revoke, identity_of, named
 from app.core.access.model import Binding, Credential, Device, Document, Principal, Role, Tenant
+from app.core.audit import Author
 from app.core.errors import EntryConflictError, EntryNotFoundError, SchemaTooOldError, VersionConflictError
+from app.store.audit import AuditStore
 from app.store.sql import schema
+from app.store.sql.audit import SqlAudit, note_changes
 from app.store.sql.calls import Calls
 from app.store.sql.connect import WRITES, open_sql
 from app.store.sql.rows import MAPPED, row_of
@@ -36,6 +39,7 @@ class SqlDirectory:
     def __init__(self, url: str, *, budget: timedelta, new_cluster_id: Callable[[], str]) -> None:
         self._engine = open_sql(url, budget)
         self._calls = Calls(self._engine, budget)
+        self._audit = SqlAudit(self._calls)
         self._new_cluster_id = new_cluster_id
         self._snapshot = _SNAPSHOT if self._engine.dialect.name == "postgresql" else {}
 
@@ -57,7 +61,13 @@ class SqlDirectory:
 
         return await self._calls.transaction(version)
 
-    async def apply(self, changes: Sequence[Change], *, expected_version: int | None = None) -> int:
+    @property
+    def audit(self) -> AuditStore:
+        return self._audit
+
+    async def apply(
+        self, changes: Sequence[Change], *, expected_version: int | None = None, author: Author | None = None
+    ) -> int:
         async def apply(connection: AsyncConnection) -> int:
             # First of all, as it locks the row: one writer at a time, whose version is the next one.
             found = await _raise_version(connection)
@@ -68,6 +78,8 @@ class SqlDirectory:
                 else:
                     for change in group:
                         await _make(connection, change, found + 1)
+            if author is not None:
+                await note_changes(connection, changes, found + 1, author)
             return found + 1
 
         if not changes:

@@ -21,7 +21,7 @@ from app.store.sql import tables
 from app.store.sql.calls import unavailable
 from app.store.sql.connect import UNBOUNDED, WRITES
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """The last migration, which a test compares with the folder of them."""
 VERSION_TABLE: Final = "access_schema"
 """Where Alembic keeps the number of the last migration that was made."""

@@ -129,3 +129,30 @@ removed_devices: Final = Table(
     Column("id", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
 )
+
+audit: Final = Table(
+    "audit",
+    metadata,
+    Column("writer", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    # What the line says, so that it can be looked for.
+    Column("at_us", BigInteger, nullable=False),
+    Column("who", Text),
+    Column("device", Text),
+    Column("tenant", Text),
+    # The bytes that were hashed.
+    Column("body", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+Index("audit_at", audit.c.at_us)
+Index("audit_device", audit.c.device, audit.c.at_us)
+
+audit_heads: Final = Table(
+    "audit_heads",
+    metadata,
+    Column("writer", Text, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("facts", BigInteger, nullable=False),
+)

@@ -158,7 +158,7 @@ def test_a_change_is_told_without_secrets() -> None:
     )
     person = Principal(id="ann", tenant_id="air", kind=Kind.USER, name="ann", password_hash="$argon2id$secret")
     changes: list[Change] = [Put(credential), Put(person), Revoke(credential_id=key.id, at_us=7)]
-    body = changes_body(changes, 5, Author(principal="boss", key="2F7QW9ZD", agent="x" * 999), 9)
+    body = changes_body(changes, 5, Author(principal="boss", key="2F7QW9ZD", agent="x" * 999, at_us=9))
     told = json.loads(body)
     assert (told["at"], told["version"], told["who"], len(told["agent"])) == (9, 5, "boss", 256)
     assert [one["what"] for one in told["changes"]] == [
@@ -169,7 +169,7 @@ def test_a_change_is_told_without_secrets() -> None:
     assert told["changes"][1]["to"] == {"tenant": "air", "disabled": False, "password": True}
     for secret in (key.secret, key.digest.hex(), "argon2id"):
         assert secret.encode() not in body
-    assert json.loads(changes_body([*changes] * 50, 5, Author(), 9))["more"] == 50
+    assert json.loads(changes_body([*changes] * 50, 5, Author()))["more"] == 50
 
 
 def test_what_no_writer_makes_tells_of_no_heads() -> None:

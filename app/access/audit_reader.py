@@ -1,0 +1,36 @@
+"""The audit for callers: lines of what they may know, and whether anybody has changed it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from app.access.administration import Administration
+from app.access.authority import Authority
+from app.access.verification import Verification, verify
+from app.core.access.callers import Caller
+from app.core.access.rules import Action
+from app.store.audit import AuditQuery, AuditStore, Kept
+
+
+class AuditReader:
+    """Reads; nobody writes here."""
+
+    def __init__(self, store: AuditStore, authority: Authority, administration: Administration) -> None:
+        self._store = store
+        self._authority = authority
+        self._administration = administration
+        self._verifying: Final = asyncio.Lock()
+
+    async def page(self, caller: Caller | None, query: AuditQuery) -> Sequence[Kept]:
+        """The newest lines first. Who belongs to a tenant reads its lines."""
+        tenant = self._administration.tenant_of(caller)
+        self._authority.check(caller, Action.AUDIT, tenant_id=tenant)
+        return await self._store.page(query if tenant is None else query._replace(tenant=tenant))
+
+    async def verify(self, caller: Caller | None) -> Verification:
+        """All of it, one caller at a time; for who operates Homing."""
+        self._authority.check(caller, Action.AUDIT)
+        async with self._verifying:
+            return await verify(self._store)

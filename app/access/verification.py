@@ -1,0 +1,67 @@
+"""Reads the whole audit, and says what was done to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from app.core.audit import Fault, Head, Verifier, columns_of, heads_of
+from app.store.audit import AuditStore, Kept
+
+BATCH: Final = 500
+MOST_FAULTS: Final = 1_000
+"""That are told one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What was read, and what is wrong with it."""
+
+    writers: int
+    lines: int
+    heads: int
+    """That the chains had to lead to."""
+    faults: tuple[Fault, ...]
+    """The first ones."""
+
+
+async def verify(store: AuditStore, heads: Iterable[Head] = ()) -> Verification:
+    """Read everything twice: once for what the chains tell of each other. `heads` are those of logs.
+
+    DirectoryUnavailableError. Lines that are written meanwhile do no harm.
+    """
+    told = [*heads, *[head for head, _ in await store.heads()]]
+    async for kept in all_lines(store):
+        told += heads_of(kept.line.body) if b'"seen"' in kept.line.body else ()
+    by_writer: dict[str, list[Head]] = {}
+    for head in told:
+        by_writer.setdefault(head.writer, []).append(head)
+    faults: list[Fault] = []
+    lines, writers = 0, 0
+    verifier: Verifier | None = None
+    async for kept in all_lines(store):
+        writer = kept.line.writer
+        if verifier is None or verifier.writer != writer:
+            faults += [] if verifier is None else verifier.end()
+            verifier = Verifier(writer, by_writer.pop(writer, ()))
+            writers += 1
+        faults += verifier.read(kept.line)
+        if columns_of(kept.line.body) != kept.columns:
+            faults.append(Fault(writer, kept.line.seq, "what stands beside the line is not what it says"))
+        lines += 1
+    faults += [] if verifier is None else verifier.end()
+    for writer, missing in sorted(by_writer.items()):
+        faults += Verifier(writer, missing).end()
+    return Verification(writers=writers, lines=lines, heads=len(set(told)), faults=tuple(faults[:MOST_FAULTS]))
+
+
+async def all_lines(store: AuditStore) -> AsyncIterator[Kept]:
+    """Every line, by writer and number."""
+    after = ("", 0)
+    while batch := await store.read(after, BATCH):
+        for kept in batch:
+            yield kept
+        after = (batch[-1].line.writer, batch[-1].line.seq)
+        await asyncio.sleep(0)

@@ -1,0 +1,117 @@
+"""The audit over HTTP."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Response as Reply
+from pydantic import AwareDatetime
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api import problems
+from app.api.dependencies import Records, WhoAsks
+from app.api.http import BytesResponse
+from app.api.openapi import acts, problems_of
+from app.api.parameters import Limit, check_names
+from app.api.problems import BY_ERROR
+from app.api.schemas_of_access import AuditPage, AuditVerified
+from app.core import errors
+from app.core.access.rules import Action
+from app.core.errors import InvalidInputError
+from app.store.audit import AuditQuery, Kept, Place
+
+_ACTS: Final = acts(Action.AUDIT)
+_PROBLEMS: Final = (BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY)
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_CURSOR: Final = "([0-9]{1,18})_([0-9]{1,18})_([!-~]{1,200})"
+_TEXT: Final = {"pattern": "^.{1,128}$"}
+
+router = APIRouter(prefix="/v1/audit", tags=["access"])
+
+
+async def _asked(
+    request: Request,
+    since: Annotated[
+        AwareDatetime | SkipJsonSchema[None],
+        Query(
+            description="Only lines from then on (RFC 3339).",
+            json_schema_extra={"pattern": "^[0-9]{4}-"},
+            examples=["2026-03-01T08:00:00Z"],
+        ),
+    ] = None,
+    who: Annotated[
+        str | SkipJsonSchema[None],
+        Query(description="Only what this principal asked for.", json_schema_extra=_TEXT, examples=["ci"]),
+    ] = None,
+    device: Annotated[
+        str | SkipJsonSchema[None],
+        Query(description="Only what is about this device.", json_schema_extra=_TEXT, examples=["dock-1"]),
+    ] = None,
+    limit: Limit = 50,
+    cursor: Annotated[
+        str | SkipJsonSchema[None],
+        Query(
+            description="What the page before gave.",
+            json_schema_extra={"pattern": f"^{_CURSOR}$"},
+            examples=["1772352000000000_17_node-1/01JC8ZQ5M7W3T9K2V4X6Y8B0D1"],
+        ),
+    ] = None,
+) -> AuditQuery:
+    check_names(request, ("since", "who", "device", "limit", "cursor"))
+    since_us = 0 if since is None else (since - _EPOCH) // timedelta(microseconds=1)
+    before = None if cursor is None else _place(cursor)
+    return AuditQuery(since_us=max(0, since_us), who=who, device=device, before=before, limit=limit)
+
+
+def _place(cursor: str) -> Place:
+    found = re.fullmatch(_CURSOR, cursor)
+    if found is None:
+        raise InvalidInputError("cursor", "is none; allowed: what the page before gave")
+    return Place(int(found[1]), found[3], int(found[2]))
+
+
+@router.get(
+    "",
+    summary="Read who asked what of which device, and how it ended, newest first",
+    response_model=AuditPage,
+    response_description="A page of the audit.",
+    responses=problems_of(*_PROBLEMS, problems.INVALID),
+    openapi_extra=_ACTS,
+)
+async def read_audit(asked: Annotated[AuditQuery, Depends(_asked)], records: Records, asker: WhoAsks) -> Reply:
+    """Of one's tenant; of all, for who operates Homing. Lines are there within a second."""
+    found = await records.audit.page(asker.caller, asked)
+    cursor = None
+    if len(found) == asked.limit:
+        last = found[-1]
+        cursor = f"{last.columns.at_us}_{last.line.seq}_{last.line.writer}"
+    return BytesResponse(orjson.dumps({"lines": [_shown(one) for one in found], "cursor": cursor}))
+
+
+@router.get(
+    "/verify",
+    summary="Look whether anybody has changed the audit",
+    response_model=AuditVerified,
+    response_description="What was read, and what is wrong with it.",
+    responses=problems_of(*_PROBLEMS),
+    openapi_extra=_ACTS,
+)
+async def verify_audit(records: Records, asker: WhoAsks) -> Reply:
+    """Reads all of it, which may take long. `homing audit verify` takes heads out of logs besides."""
+    found = await records.audit.verify(asker.caller)
+    faults = [{"writer": one.writer, "seq": one.seq, "what": one.what} for one in found.faults]
+    shown = {"intact": not faults, "writers": found.writers, "lines": found.lines, "heads": found.heads}
+    return BytesResponse(orjson.dumps({**shown, "faults": faults}))
+
+
+def _shown(kept: Kept) -> dict[str, Any]:
+    line = kept.line
+    try:
+        body: object = orjson.loads(line.body)
+    except orjson.JSONDecodeError:
+        body = None
+    return {"writer": line.writer, "seq": line.seq, "hash": line.hash.hex(), "line": body}
