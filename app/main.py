@@ -158,6 +158,7 @@ class Homing:
             stale=settings.access.stale.total_seconds(),
             nodes=lambda: len(self.parts.membership.cluster.leased or ()),
             changed=self._recheck,
+            agreed=self._agreed,
             counters=adapters.counters,
             tokens=tokens,
         )
@@ -172,6 +173,10 @@ class Homing:
             audit=AuditReader(directory.audit, authority, administration),
         )
         return _Guard(authority, on_record, logins, services, _first_services(directory, audit), audit)
+
+    async def _agreed(self, own: str) -> str:
+        """The id of the directory of this cluster, whose parts are put together later."""
+        return await self.parts.membership.cluster.directory(own)
 
     def _recheck(self) -> None:
         self.application.recheck()

@@ -28,6 +28,7 @@ from app.core.errors import (
     DeviceNotFoundError,
     DirectoryError,
     ForbiddenError,
+    ForeignDirectoryError,
     HomingError,
     InvalidInputError,
     RateLimitError,
@@ -37,6 +38,8 @@ from app.core.errors import (
 from app.observability import Counters
 from app.store.directory import AccessDirectory
 
+AGREE_SECONDS: Final = 30.0
+"""How often the cluster is asked which directory it has."""
 TOUCH_SECONDS: Final = 30.0
 """How often the directory is told which keys were used."""
 _ACTING: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Action.OVERRIDE, Action.FLEET, Action.ACCESS})
@@ -182,7 +185,8 @@ class Authority:
     """Decides by the latest snapshot; `run` keeps it up to date, looking for a new version every `interval` seconds.
 
     `prepare` is done first, again and again until it succeeds. `changed` is called whenever another snapshot counts;
-    `nodes` tells how many share the limits; after `stale` seconds without the directory nobody may act any more.
+    `agreed` tells which directory the cluster has, this one where none is known; `nodes` tells how many share the
+    limits; after `stale` seconds without the directory nobody may act any more.
     """
 
     def __init__(
@@ -195,6 +199,7 @@ class Authority:
         stale: float,
         nodes: Callable[[], int],
         changed: Callable[[], None],
+        agreed: Callable[[str], Awaitable[str]],
         counters: Counters,
         tokens: TokenCheck | None = None,
     ) -> None:
@@ -205,6 +210,8 @@ class Authority:
         self._stale = stale
         self._nodes = nodes
         self._changed = changed
+        self._agreed = agreed
+        self._agreed_at = clock.monotonic()
         self._counters = counters
         self._tokens = tokens
         self._buckets: Final = Buckets()
@@ -336,8 +343,10 @@ class Authority:
                 if not started:
                     await self._prepare()
                     started = True
-                await self.refresh()
+                view = await self.refresh()
                 await self._touch()
+                if self._clock.monotonic() - self._agreed_at >= AGREE_SECONDS:
+                    await self._agree(view.document.cluster_id)
             except (UnavailableError, DirectoryError, InvalidInputError) as error:
                 self._fail(error)
             await asyncio.sleep(self._interval)
@@ -360,9 +369,23 @@ class Authority:
         document = await self._directory.read(None if view is None else view.document)
         if view is not None and document.cluster_id != view.document.cluster_id:
             raise DirectoryError("the access directory is another one than before; the node goes on with the old rules")
+        if view is None:
+            await self._agree(document.cluster_id)
         snapshot = await asyncio.to_thread(Snapshot.of, document)
         self._log.info("access_rules_read", version=document.version)
         return View(document, snapshot)
+
+    async def _agree(self, own: str) -> None:
+        """Return when the cluster has this directory; ForeignDirectoryError. The store may have lost it meanwhile."""
+        others = await self._agreed(own)
+        if others != own:
+            raise ForeignDirectoryError(
+                f"the other nodes on this store have another access directory ({others[:8]}…) than this one "
+                f"({own[:8]}…), and a key that is revoked there would go on counting here: give all nodes the same "
+                "HOMING_ACCESS_URL; if it was replaced on purpose, stop all nodes, and remove the field directory of "
+                "mqtt:cluster in Redis"
+            )
+        self._agreed_at = self._clock.monotonic()
 
     async def close(self) -> None:
         """Tell the directory which keys were used."""

@@ -76,6 +76,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
     {
         errors.HomingError: INTERNAL,
         errors.ConfigurationError: INTERNAL,
+        errors.ForeignDirectoryError: INTERNAL,
         errors.InvalidInputError: INVALID,
         errors.PayloadTooLargeError: ProblemType("body-too-large", "The body is too large", 413, hang_up=True),
         errors.UnpublishableError: ProblemType("unpublishable", "MQTT cannot carry the command", 422),

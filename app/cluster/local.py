@@ -37,6 +37,9 @@ class LocalCluster:
     async def charter(self) -> Charter:
         return self._charter
 
+    async def directory(self, own: str) -> str:
+        return own
+
     async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
         if self._node not in (None, node, replaces):
             raise NodeIdTakenError(node.node_id)

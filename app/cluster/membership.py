@@ -14,6 +14,9 @@ class Membership(Protocol):
     async def charter(self) -> Charter:
         """What the nodes of this cluster share; made now when the cluster's memory has none."""
 
+    async def directory(self, own: str) -> str:
+        """The id of the access directory that all nodes of this cluster have: `own`, where nobody has said so."""
+
     async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
         """Take the lease of the node id, renew it in the background, and begin to listen.
 

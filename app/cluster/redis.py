@@ -103,6 +103,9 @@ class RedisCluster:
         self._charter = await self._read_charter()
         return self._charter
 
+    async def directory(self, own: str) -> str:
+        return _text(await self._redis.run("directory", [keys.CLUSTER], own, self._session_ms))
+
     async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
         patience = self._clock.monotonic() + self._lease + 1
         while (holder := await self._take(node, replaces)) is not None:
@@ -308,7 +311,7 @@ class RedisCluster:
         self._tasks = []
 
 
-_SCRIPTS: Final = ("charter", "enlist", "join", "renew", "leave", "claim", "adopted")
+_SCRIPTS: Final = ("charter", "directory", "enlist", "join", "renew", "leave", "claim", "adopted")
 
 
 def _lua(name: str) -> str:

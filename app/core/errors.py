@@ -2,6 +2,7 @@
 
 HomingError
 ├── ConfigurationError          a setting or a profile file is wrong; the process must not start
+│   └── ForeignDirectoryError   the other nodes have another access directory
 ├── InvalidInputError           a caller's value is outside what is allowed
 │   ├── PayloadTooLargeError    a body or payload is over its limit
 │   └── UnpublishableError      MQTT cannot carry the command; it is on record as unsent
@@ -62,6 +63,10 @@ class HomingError(Exception):
 
 class ConfigurationError(HomingError):
     """A setting or a profile file is wrong: says which, and what is allowed."""
+
+
+class ForeignDirectoryError(ConfigurationError):
+    """The other nodes of the cluster have another access directory: a key revoked there would go on counting here."""
 
 
 class InvalidInputError(HomingError):

@@ -22,7 +22,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
 | `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
 | `mqtt:adoption:{<node id>}:<client id>` | string | who adopts the session | adoption time |
-| `mqtt:cluster` | hash | version, group and key: what the nodes share (app/core/charter.py) | session life |
+| `mqtt:cluster` | hash | version, group and key: what the nodes share (app/core/charter.py); directory | session life |
 | `mqtt:nodes` | sorted set | node ids by the time (ms) until which something of them may remain | session life |
 | `mqtt:node:<node id>` | channel | wake-ups | - |
 """

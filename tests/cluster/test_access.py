@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
 from app.system import new_secret
-from tests.cluster.harness import Cluster, cluster_of
+from tests.cluster.harness import Cluster, NodeProcess, cluster_of
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually
 
@@ -130,3 +131,12 @@ async def test_a_caller_that_waits_on_any_node_is_sent_away(cluster: Cluster, da
 async def listed(session: aiohttp.ClientSession, cluster: Cluster, headers: dict[str, str]) -> int:
     async with session.get(f"{cluster.nodes[0].url}/v1/commands", headers=headers) as response:
         return len((await response.json())["commands"])
+
+
+def test_a_node_with_another_database_than_the_others_does_not_start(cluster: Cluster, tmp_path: Path) -> None:
+    env = {"HOMING_ACCESS_URL": f"sqlite:///{tmp_path / 'another.db'}"}
+    stranger = NodeProcess("n9", cluster.redis, cluster.broker, module="app.cli", **env)
+    ended = subprocess.run(stranger._command(), capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert "the other nodes on this store have another access directory" in ended.stderr
+    assert "give all nodes the same HOMING_ACCESS_URL" in ended.stderr

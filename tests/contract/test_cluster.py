@@ -538,3 +538,30 @@ async def test_after_a_fail_over_behind_one_address_the_new_primary_is_found() -
             await eventually(lambda: member.listening)
             assert member._counters["lease.lost"] == 0
             await member.leave()
+
+
+async def test_all_nodes_have_the_directory_of_the_first_one(redis_server: RedisProcess) -> None:
+    redis = Redis.from_url(redis_server.url, decode_responses=True)
+    await redis.delete("mqtt:cluster")
+    one, other = redis_member(redis_server.node_url, Heard()), redis_member(redis_server.node_url, Heard())
+    try:
+        charter = await one.charter()
+        assert [await member.directory(own) for member, own in ((one, "a"), (other, "b"), (one, "a"))] == [
+            "a",
+            "a",
+            "a",
+        ]
+        assert await other.charter() == charter
+        await redis.delete("mqtt:cluster")
+        assert await other.directory("b") == "b"
+        assert await redis.pttl("mqtt:cluster") > 0
+        assert (await one.charter()).group  # it is founded anew, and then the directory is asked for again
+        assert await one.directory("a") == "a"
+    finally:
+        await one.leave()
+        await other.leave()
+        await redis.aclose()
+
+
+async def test_a_cluster_of_one_has_its_own_directory() -> None:
+    assert await LocalCluster(new_charter()).directory("a") == "a"
