@@ -27,6 +27,7 @@ def bench(  # noqa: PLR0913 - one per option
     latency_log: Annotated[
         Path | None, typer.Option("--latency-log", metavar="DIR", help="Also measure what that log costs; left there.")
     ] = None,
+    access: Annotated[bool, typer.Option("--access", help="Also measure what keys, rules and audit cost.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all figures there.")] = None,
 ) -> None:
     """Measure commands per second, latencies and CPU under closed-loop load, beside two references.
@@ -45,6 +46,7 @@ def bench(  # noqa: PLR0913 - one per option
         commands=commands,
         pending=_counts(pending),
         nodes_url=nodes_url,
+        access=access,
         mqtt_url=mqtt_url,
         latency_log=None if latency_log is None else latency_log.absolute(),
     )

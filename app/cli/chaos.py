@@ -34,6 +34,9 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
     latency_log: Annotated[
         Path | None, typer.Option("--latency-log", metavar="DIR", help="Have the nodes leave their latency log there.")
     ] = None,
+    access: Annotated[  # noqa: FBT002 - how typer takes a flag
+        bool, typer.Option("--access", help="The nodes ask for keys, and keep an audit.")
+    ] = False,
     short: Annotated[  # noqa: FBT002 - how typer takes a flag
         bool, typer.Option("--short", help="The form of the test suite: seconds, not minutes.")
     ] = False,
@@ -66,6 +69,7 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
         rate=rate,
         schedule=schedule,
         short=short,
+        access=access,
         out=out_folder,
         latency_log=None if latency_log is None else latency_log.absolute(),
     )

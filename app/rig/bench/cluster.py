@@ -111,6 +111,7 @@ def job_for(options: BenchOptions, cluster: Cluster, devices: Sequence[str]) -> 
             "timeout": "10s",
             "profile": options.profile,
         },
+        authorization=options.authorization,
         in_flight=options.in_flight,
         commands=options.commands,
         seconds=None if options.commands is not None else options.seconds,

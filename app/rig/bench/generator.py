@@ -36,6 +36,8 @@ class LoadJob:
     in_flight: int
     commands: int | None = None
     seconds: float | None = None
+    authorization: str = ""
+    """The value of the header Authorization."""
     prefer: str = ""
     """The value of the header Prefer."""
     check: str = "outcome"
@@ -87,6 +89,7 @@ class _Run:
         self.time = time.perf_counter  # the clock of uvloop moves in milliseconds
         self._head = (
             f" HTTP/1.1\r\nHost: {job.host}:{job.port}\r\nContent-Type: application/json\r\n".encode()
+            + (f"Authorization: {job.authorization}\r\n".encode() if job.authorization else b"")
             + (f"Prefer: {job.prefer}\r\n".encode() if job.prefer else b"")
             + b"Content-Length: "
         )

@@ -51,6 +51,10 @@ class BenchOptions:
     """Starts a node that reads its settings from the environment."""
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the nodes, HOMING_…"""
+    access: bool = False
+    """Also measure what access costs: keys, 200 rules and an audit."""
+    authorization: str = ""
+    """What callers send as Authorization."""
     latency_log: Path | None = None
     """Also measure what the latency log costs, and leave it in this folder, whose path is absolute."""
 
@@ -77,6 +81,8 @@ class BenchOptions:
             raise ConfigurationError("nodes_url: allowed is http://host:port")
         if self.nodes_url is not None and self.pending:
             raise ConfigurationError("pending: is measured on private nodes only, as it needs their memory and CPU")
+        if self.nodes_url is not None and self.access:
+            raise ConfigurationError("access: is measured on private nodes only, with it and without")
         if self.nodes_url is not None and self.latency_log is not None:
             raise ConfigurationError("latency_log: is measured on private nodes only, with it and without")
 

@@ -113,28 +113,28 @@ class PendingReport:
 
 
 @dataclass(frozen=True, slots=True)
-class LogReport:
-    """The same load on two clusters in turns: one without the latency log, and one with it."""
+class CostReport:
+    """The same load on two clusters in turns: one without something, and one with it."""
 
     without: Side
-    with_log: Side
+    with_it: Side
     cost: list[float]
-    """CPU of both nodes per command with the log against without, by turns, in rising order."""
+    """CPU of both nodes per command with it against without, by turns, in rising order."""
     median: float
     """Of them."""
     total: float
     """The same over all turns together."""
     untouched: float
-    """The same for fleet and load, which the log cannot touch: how far the machine itself went up or down."""
+    """The same for fleet and load, which it cannot touch: how far the machine itself went up or down."""
 
     @classmethod
-    def of(cls, without: Sequence[Turn], with_log: Sequence[Turn]) -> LogReport:
+    def of(cls, without: Sequence[Turn], with_it: Sequence[Turn]) -> CostReport:
         """From the turns of both."""
-        pairs = zip(without, with_log, strict=True)
+        pairs = zip(without, with_it, strict=True)
         cost = sorted(ratio(_of_nodes(dear), _of_nodes(plain)) for plain, dear in pairs)
-        total = ratio(_of_nodes(*with_log), _of_nodes(*without))
-        untouched = ratio(_cpu(("fleet", "load"), with_log), _cpu(("fleet", "load"), without))
-        return cls(Side.of(without), Side.of(with_log), cost, median(cost), total, untouched)
+        total = ratio(_of_nodes(*with_it), _of_nodes(*without))
+        untouched = ratio(_cpu(("fleet", "load"), with_it), _cpu(("fleet", "load"), without))
+        return cls(Side.of(without), Side.of(with_it), cost, median(cost), total, untouched)
 
 
 def _of_nodes(*turns: Turn) -> float:
@@ -174,15 +174,16 @@ class BenchReport:
     single: Single
     pending: list[PendingReport] = field(default_factory=list)
     memory: Memory | None = None
-    latency_log: LogReport | None = None
+    latency_log: CostReport | None = None
+    access: CostReport | None = None
     machine: dict[str, Any] = field(default_factory=describe_machine)
 
     @property
     def clean(self) -> bool:
         """Whether every command got its own answer, and in time."""
         sides = [self.cluster, self.no_op, *(side for report in self.pending for side in report.sides.values())]
-        if self.latency_log is not None:
-            sides += [self.latency_log.without, self.latency_log.with_log]
+        for one in (self.latency_log, self.access):
+            sides += [] if one is None else [one.without, one.with_it]
         return not any(side.wrong or side.lost or side.errors for side in sides)
 
     def as_json(self) -> bytes:

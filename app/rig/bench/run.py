@@ -7,18 +7,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from app.rig.bench.cluster import PARAMS, Steps, job_for, run_job, start_cluster, take_turn, warm_up
-from app.rig.bench.latency import measure_latency_log
+from app.rig.bench.cost import measure_cost
 from app.rig.bench.open_commands import SCENARIOS, measure_memory, measure_pending
 from app.rig.bench.options import BenchOptions, ProgressCallback
 from app.rig.bench.processes import Processes
 from app.rig.bench.report import BenchReport, Side, Single, turn_ratios
+from app.rig.guard import Guard
 from app.simulator.options import FleetOptions, device_ids
 
 
 async def run_bench(options: BenchOptions, progress: ProgressCallback) -> BenchReport:
     """Measure; BenchError when something cannot be started or ends on its own."""
     total = 3 + 4 * options.rounds + len(SCENARIOS) * len(options.pending) * (options.rounds + 1)
-    steps = Steps(progress, total + (0 if options.latency_log is None else 2 + 2 * options.rounds))
+    comparisons = (options.latency_log is not None) + options.access
+    steps = Steps(progress, total + comparisons * (2 + 2 * options.rounds))
     with tempfile.TemporaryDirectory(prefix="homing-bench-") as folder:
         processes = Processes(Path(folder))
         try:
@@ -29,7 +31,14 @@ async def run_bench(options: BenchOptions, progress: ProgressCallback) -> BenchR
         pending = [await measure_pending(options, one, steps) for one in SCENARIOS]
         report = replace(report, pending=pending, memory=await measure_memory(options, steps))
     if options.latency_log is not None:
-        report = replace(report, latency_log=await measure_latency_log(options, options.latency_log, steps))
+        logging = {"HOMING_LATENCY_LOG_DIR": str(options.latency_log)}
+        report = replace(report, latency_log=await measure_cost("latency log", options, logging, steps))
+    if options.access:
+        with tempfile.TemporaryDirectory(prefix="homing-bench-") as folder:
+            guard = Guard(Path(folder))
+            await guard.set_up()
+            cost = await measure_cost("access", options, guard.settings, steps, guard.authorization)
+        report = replace(report, access=cost)
     progress(1.0, "done")
     return report
 

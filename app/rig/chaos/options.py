@@ -42,6 +42,8 @@ class ChaosOptions:
     """Starts a node that reads its settings from the environment."""
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the nodes, HOMING_…"""
+    access: bool = False
+    """Whether the nodes ask for keys, and keep an audit."""
     latency_log: Path | None = None
     """The folder in which the nodes leave their latency log, an absolute path; none when None."""
 
@@ -52,6 +54,7 @@ class ChaosOptions:
         given = {name: getattr(self, name) for name in ("seconds", "commands", "nodes", "rate", "schedule")}
         words += [f"--{name} {value}" for name, value in given.items() if value is not None]
         words += [] if self.latency_log is None else [f"--latency-log {self.latency_log}"]
+        words += ["--access"] if self.access else []
         return " ".join([*words, *(["--short"] if self.short else [])])
 
     def __post_init__(self) -> None:

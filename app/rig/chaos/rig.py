@@ -23,6 +23,7 @@ from app.rig.chaos.recorder import Recorder
 from app.rig.chaos.scenario import Form, Scenario
 from app.rig.chaos.schedule import Fault, Kind
 from app.rig.chaos.servers import MosquittoProcess, NodeProcess, RedisProcess
+from app.rig.guard import Guard
 from app.rig.rights import NODE_USER, PASSWORD, RIG_USER
 from app.simulator.options import device_ids
 from app.system import SystemClock
@@ -175,13 +176,15 @@ async def rig_of(
         redis = Redis(port=redis_service.port, username=RIG_USER, password=PASSWORD)
         stack.push_async_callback(redis.aclose)
         proxies: dict[str, FaultProxy] = {}
+        guard = await _guard(options, folder)
         nodes = {}
         for number in range(1, form.nodes + 1):
             name, port = f"n{number}", redis_service.port
             if scenario.proxies:
                 proxies[name] = await stack.enter_async_context(FaultProxy("127.0.0.1", port, seed=options.seed))
                 port = proxies[name].port
-            settings = _settings(form, options, port, broker, profiles)
+            asks = {} if guard is None else guard.settings
+            settings = _settings(form, options, port, broker, profiles) | asks
             nodes[name] = NodeProcess(name, folder, _command(scenario, options, number), settings)
             stack.push_async_callback(nodes[name].kill)
         await asyncio.gather(*(node.start() for node in nodes.values()))
@@ -190,7 +193,9 @@ async def rig_of(
         await witness.start()
         session = await stack.enter_async_context(
             aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None, sock_connect=2.0)
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=2.0),
+                headers={} if guard is None else {"Authorization": guard.authorization},
             )
         )
         flushing = asyncio.create_task(recorder.keep_flushing())
@@ -215,6 +220,14 @@ async def rig_of(
             stack=stack,
         )
         yield rig
+
+
+async def _guard(options: ChaosOptions, folder: Path) -> Guard | None:
+    if not options.access:
+        return None
+    guard = Guard(folder)
+    await guard.set_up()
+    return guard
 
 
 def _command(scenario: Scenario, options: ChaosOptions, number: int) -> list[str]:

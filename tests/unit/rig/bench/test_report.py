@@ -13,7 +13,7 @@ from rich.console import Console
 
 from app.rig.bench import BenchReport, render
 from app.rig.bench.generator import LoadResult
-from app.rig.bench.report import LogReport, Memory, PendingReport, Side, Single, Turn, median_by_name, turn_ratios
+from app.rig.bench.report import CostReport, Memory, PendingReport, Side, Single, Turn, median_by_name, turn_ratios
 
 
 def turn(good: int, seconds: float = 1.0, cpu: dict[str, float] | None = None, **load: Any) -> Turn:
@@ -123,15 +123,15 @@ def test_people_see_that_something_was_lost() -> None:
 
 def test_the_cost_of_the_latency_log_is_that_of_both_nodes_turn_by_turn_and_in_sum() -> None:
     without = [turn(100, cpu={"node-a": 0.01, "node-b": 0.01, "redis": 9.0}) for _ in range(3)]
-    with_log = [turn(100, cpu={"node-a": seconds, "node-b": 0.01, "redis": 1.0}) for seconds in (0.05, 0.01, 0.012)]
-    found = LogReport.of(without, with_log)
+    with_it = [turn(100, cpu={"node-a": seconds, "node-b": 0.01, "redis": 1.0}) for seconds in (0.05, 0.01, 0.012)]
+    found = CostReport.of(without, with_it)
     assert found.cost == pytest.approx([1.0, 1.1, 3.0])
     assert found.median == pytest.approx(1.1)
     assert found.total == pytest.approx(0.102 / 0.06)
     loads = [[turn(10, cpu={"load": 0.01, "fleet": one})] for one in (0.01, 0.02)]
-    assert LogReport.of(*loads).untouched == pytest.approx(1.5)
+    assert CostReport.of(*loads).untouched == pytest.approx(1.5)
     text = text_of(report(latency_log=found))
     assert "× 1.100" in text
     assert "× 1.700" in text
-    assert not report(latency_log=LogReport.of([turn(1, lost=1)], [turn(1)])).clean
+    assert not report(latency_log=CostReport.of([turn(1, lost=1)], [turn(1)])).clean
     assert json.loads(report(latency_log=found, options={"latency_log": Path("/x")}).as_json())
