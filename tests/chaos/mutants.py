@@ -252,6 +252,19 @@ def waits_when_taken_over() -> None:
     _class("app.mqtt.paho.PahoMqttClient").taken_over = taken_over
 
 
+def webhooks_try_once() -> None:
+    """What a receiver did not take is given up."""
+    delivery = _class("app.core.webhooks.deliveries.Delivery")
+    after = delivery.after
+
+    def once(self: Any, *asked: Any) -> Any:
+        tried = after(self, *asked)
+        waiting = tried.next_at is not None
+        return replace(tried, progress=type(tried.progress)("given_up"), next_at=None) if waiting else tried
+
+    delivery.after = once
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """`scenario` finds it, and says so with one of `found_as`: figures missed, or kinds of violations.
@@ -300,6 +313,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(canary_always_well, "R27", ("unnoticed",)),
             Mutant(canary_never_forgives, "R27", ("recovered_s",)),
             Mutant(waits_when_taken_over, "R28", ("not_begun_again",)),
+            Mutant(webhooks_try_once, "R30", ("untold",)),
         )
     }
 )

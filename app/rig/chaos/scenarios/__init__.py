@@ -13,11 +13,12 @@ from app.rig.chaos.scenarios.nodes import R2, R3, R4, R5
 from app.rig.chaos.scenarios.paths import R6, R10, R13, R13_KILL, R19
 from app.rig.chaos.scenarios.sessions import R24, R25, R26, R27, R28
 from app.rig.chaos.scenarios.traffic import R1, R14, R15, R16, R17
+from app.rig.chaos.scenarios.webhooks import R30
 
 _ALL: Final = (
     *(R1, R2, R3, R4, R5, R6, R10, R13, R13_KILL),
     *(R14, R15, R16, R17, R18, R19),
-    *(R24, R25, R26, R27, R28),
+    *(R24, R25, R26, R27, R28, R30),
 )
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({one.name: one for one in _ALL})
 
