@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from app.callbacks.canary import Canary
 from app.callbacks.dispatcher import Dispatcher
 from app.callbacks.observer import Observer, Observers
 from app.callbacks.open_commands import OpenCommands
+from app.callbacks.replier import Replier
 from app.callbacks.sessions import OwnTopics, Sessions
 from app.callbacks.waiters import Waiters
 from app.callbacks.waker import Waker
@@ -32,6 +33,7 @@ from app.core.callback import Answer
 from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError
 from app.core.eventlog.event import Database
+from app.core.listening import ReplyReader
 from app.core.notices import Notice
 from app.core.profile import DeviceProfile
 from app.core.reading import ResponseReader
@@ -125,8 +127,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
     """
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
     profiles = _profiles(settings)
-    reader = ResponseReader(profiles.values())
-    filters = reader.filters()
+    reader, reply_reader, filters = _readers(profiles.values())
     own_topics: OwnTopics = {}
 
     def heard(notice: Notice) -> None:
@@ -230,7 +231,14 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
         observers=observers,
         store_clock=None if log is None else log.store_clock,
     )
-    dispatcher = Dispatcher(reader=reader, takers={Answer: answers.take}, observers=observers, own=own_topics)
+    replier = Replier(reader=reply_reader, mqtt=mqtt, store=store, clock=clock, counters=counters, observers=observers)
+    dispatcher = Dispatcher(
+        reader=reader,
+        takers={Answer: answers.take},
+        observers=observers,
+        own=own_topics,
+        replies_to=replier.replies_to if reply_reader.filters() else None,
+    )
     inbox = Inbox(dispatcher.take, clock)
     sweeper = Sweeper(
         store=store,
@@ -285,6 +293,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
         Service("mqtt", queues=mqtt.queues),
         *([] if journal is None else [Service("journal", journal.run, close=journal.close, queues=journal.queues)]),
         Service("commands", drain=invoker.drained, queues=lambda: open_commands.queues() | waiters.queues()),
+        Service("replier", drain=replier.drained, queues=replier.queues),
         Service("expirer", expirer.run),
         Service("waker", waker.run),
         Service("watches", watches.run, queues=watches.queues),
@@ -317,12 +326,18 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
 
 def _profiles(settings: Settings) -> Mapping[str, DeviceProfile]:
     """Those that this node speaks; ConfigurationError when its default is none of them."""
-    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names)
+    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names, settings.profiles.values)
     if settings.profile not in profiles:
         raise ConfigurationError(
             f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
         )
     return profiles
+
+
+def _readers(profiles: Collection[DeviceProfile]) -> tuple[ResponseReader, ReplyReader, tuple[str, ...]]:
+    """Who reads what devices say to nodes, and the topic filters that bring it."""
+    responses, replies = ResponseReader(profiles), ReplyReader(profiles)
+    return responses, replies, tuple(dict.fromkeys((*responses.filters(), *replies.filters())))
 
 
 def _adopter(

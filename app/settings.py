@@ -275,6 +275,8 @@ class ProfilesSettings(_Part):
     """A folder of further profiles (*.toml); only the shipped ones when empty."""
     shipped: str = "homing,dji"
     """Which of the shipped profiles are spoken, with commas between; `all` for every one."""
+    values: OptionalFile = None
+    """A TOML file with a table for each profile whose `[values]` this deployment sets; some of them are secret."""
 
     @property
     def shipped_names(self) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ class Answers:
             case Drop(reason):
                 self._drop(reason, answer.device_id, recorded.command_id)
                 if recorded.verdict is Verdict.UNKNOWN:
-                    self._floods.unknown(answer.device_id)
+                    self._floods.count(answer.device_id)
             case Forwarded() if self._store_clock is not None and recorded.outcome is not None:
                 # Of a command whose home is here the store has told its time when it was registered.
                 self._store_clock.learn(arrived_at, now, recorded.outcome.finished_at)

@@ -24,12 +24,17 @@ class Dispatcher:
         takers: Mapping[type, Taker],
         observers: Observers,
         own: Mapping[str, Callable[[bytes], None]] | None = None,
+        replies_to: Callable[[Arrival], bool] | None = None,
     ) -> None:
-        """`own` are the topics on which nodes speak to nodes, each with who takes the payload."""
+        """`own` are the topics on which nodes speak to nodes, each with who takes the payload.
+
+        `replies_to` sees to it that a message gets its reply when it is settled, and says whether it will.
+        """
         self._reader = reader
         self._takers = takers
         self._observers = observers
         self._own = {} if own is None else own
+        self._replies_to = replies_to
 
     def take(self, arrival: Arrival) -> None:
         """Find out what came, and hand it on. Returns at once."""
@@ -46,10 +51,14 @@ class Dispatcher:
         if message.qos == 0:
             for tell in self._observers.unpromised:
                 tell(message.topic)
+        replied = self._replies_to is not None and self._replies_to(arrival)
         try:
             reading = self._reader.read(message)
         except UndecodableMessageError as error:
-            self._drop(arrival, error.reason)
+            if replied:
+                arrival.settle()
+            else:
+                self._drop(arrival, error.reason)
         else:
             self._takers[type(reading)](arrival, reading)
 

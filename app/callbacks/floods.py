@@ -14,25 +14,27 @@ MOST_DEVICES: Final = 10_000
 
 
 class Floods:
-    """Counts unknown responses by device, in windows of a second. Who goes over the limit waits for the next one."""
+    """Counts by device, in windows of a second. Who goes over the limit waits for the next one."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, most: int = MOST_A_SECOND) -> None:
+        """`most` is how many of a device pass within a second."""
         self._clock = clock
-        self._unknown: Counter[str] = Counter()
+        self._most = most
+        self._counted: Counter[str] = Counter()
         self._ends_at = 0.0
         self._flooding = False
 
-    def unknown(self, device_id: str) -> None:
-        """Note a response that fits no command on record."""
+    def count(self, device_id: str) -> None:
+        """Note one more of this device."""
         now = self._clock.monotonic()
         if now >= self._ends_at:
-            self._unknown.clear()
+            self._counted.clear()
             self._flooding = False
             self._ends_at = now + 1.0
-        if device_id in self._unknown or len(self._unknown) < MOST_DEVICES:
-            self._unknown[device_id] += 1
-            self._flooding = self._flooding or self._unknown[device_id] >= MOST_A_SECOND
+        if device_id in self._counted or len(self._counted) < MOST_DEVICES:
+            self._counted[device_id] += 1
+            self._flooding = self._flooding or self._counted[device_id] >= self._most
 
     def holds_back(self, device_id: str) -> bool:
         """Whether what this device says now is dropped unread. Costs next to nothing while nobody floods."""
-        return self._flooding and self._unknown[device_id] >= MOST_A_SECOND and self._clock.monotonic() < self._ends_at
+        return self._flooding and self._counted[device_id] >= self._most and self._clock.monotonic() < self._ends_at

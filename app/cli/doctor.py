@@ -57,11 +57,20 @@ def _needs(settings: Settings, run_id: str) -> Needs:
     from app.mqtt.paho_probe import Needs
     from app.profiles.loader import load_profiles
 
-    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names).values()
-    reads = sorted({response.topic.filter() for one in profiles for response in one.responses})
+    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names, settings.profiles.values).values()
+    reads = sorted({topic.filter() for one in profiles for topic in one.heard})
     notices = f"{NOTICES}/doctor-{run_id}"
     absent = [topic for one in profiles for topic, _ in one.topics_of_nobody(f"homing-doctor-{run_id}")]
-    return Needs(writes=[*absent, *canary_topics(reads), notices], absent=absent, reads=[*reads, notices])
+    replies = [
+        reply.to.filled(dict.fromkeys(reply.to.names, f"homing-doctor-{run_id}"))
+        for one in profiles
+        for reply in one.replies
+    ]
+    return Needs(
+        writes=[*absent, *dict.fromkeys(replies), *canary_topics(reads), notices],
+        absent=absent,
+        reads=[*reads, notices],
+    )
 
 
 def _print(diagnoses: Sequence[Diagnosis]) -> None:

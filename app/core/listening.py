@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from app.core.callback import Answer
 from app.core.device_events import DeviceEvent, EventSpec, Presence, PresenceSpec
 from app.core.messages import ReceivedMessage
 from app.core.profile import DeviceProfile
+from app.core.replies import Candidate, ReplySpec, candidate
+from app.core.topics import TopicTemplate
 from app.core.topictree import TopicTree
 
 Reading: TypeAlias = Answer | DeviceEvent | Presence
@@ -52,5 +54,52 @@ class EventReader:
             one = spec.read(profile, message, values)
             if one is not None:
                 decided.add(scope)
+                found.append(one)
+        return found
+
+
+class ReplyReader:
+    """Finds the kinds of replies that a message fits, under all profiles at once."""
+
+    def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
+        speaking = tuple(profiles)
+        kinds = [(one.name, spec) for one in speaking for spec in one.replies]
+        self._filters: Final = tuple(dict.fromkeys(spec.topic.filter() for _, spec in kinds))
+        self._tree: Final = TopicTree[tuple[str, ReplySpec]]()
+        for kind in kinds:
+            self._tree.enter(kind[1].topic, kind)
+        self._heard: Final = TopicTree[TopicTemplate]()
+        for topic in [*(spec.topic for one in speaking for spec in one.responses), *(spec.topic for _, spec in kinds)]:
+            self._heard.enter(topic, topic)
+        ends = [spec.topic.levels[-1] for _, spec in kinds]
+        self._ends: Final = frozenset(one for one in ends if one is not None)
+        self._any_end: Final = len(self._ends) < len(set(ends))
+
+    def filters(self) -> tuple[str, ...]:
+        """The topic filters that bring the messages, without repetition."""
+        return self._filters
+
+    def may_concern(self, topic: str) -> bool:
+        """False for nearly all messages that get no reply; it costs next to nothing, and every message is asked."""
+        return self._any_end or topic.rpartition("/")[2] in self._ends
+
+    def hears(self, topic: str) -> bool:
+        """Whether Homing itself reads what is published there."""
+        levels = topic.split("/")
+        return any(template.match(levels) is not None for template in self._heard.find(levels))
+
+    def read(self, message: ReceivedMessage, now_ms: int) -> Sequence[Candidate]:
+        """The kinds that fit, of the first profile that has any; raises nothing.
+
+        Ids of devices are as the message has them: they may be none of ours.
+        """
+        levels = message.topic.split("/")
+        found: list[Candidate] = []
+        for profile, spec in self._tree.find(levels):
+            if found and profile != found[0].profile:
+                break
+            values = spec.topic.match(levels)
+            one = None if values is None else candidate(spec, profile, message, values, now_ms)
+            if one is not None:
                 found.append(one)
         return found

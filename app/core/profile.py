@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from app.core.callback import Correlation, Expectation
 from app.core.catalogue import Catalogue, no_method
@@ -20,9 +20,13 @@ from app.core.errors import InvalidInputError
 from app.core.messages import Publication
 from app.core.paths import Path, first
 from app.core.payload import JsonValue, decode_json
+from app.core.replies import ReplySpec
 from app.core.sources import BETWEEN, CorrelationSource, Decode, DeviceSource
 from app.core.templating import CommandFacts, any_absent, level_text, render, render_present, scalar_text
 from app.core.topics import TopicTemplate
+
+Part: TypeAlias = "Path | Callable[[JsonValue], JsonValue]"
+"""Where something stands in a message: a path, or what finds it; that one raises InvalidInputError."""
 
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -53,10 +57,10 @@ class ResponseSpec:
     match: tuple[Condition, ...] = ()
     confirm: tuple[Path, ...] = ()
     value: tuple[str, ...] = ()
-    result: Path | None = None
-    progress: Path | None = None
-    error_code: Path | None = None
-    error_message: Path | None = None
+    result: Part | None = None
+    progress: Part | None = None
+    error_code: Part | None = None
+    error_message: Part | None = None
     decode: Decode = decode_json
     device: DeviceSource | None = None
     captures: Mapping[str, str] = field(default_factory=dict)
@@ -119,11 +123,23 @@ class DeviceProfile:
     events: tuple[EventSpec, ...] = ()
     presence: tuple[PresenceSpec, ...] = ()
     catalogue: Catalogue = field(default_factory=Catalogue)
+    replies: tuple[ReplySpec, ...] = ()
 
     @property
     def repeatable(self) -> frozenset[str]:
         """The methods that may be executed twice, and late within the deadline, without harm."""
         return frozenset().union(*(request.repeatable for request in self.requests))
+
+    @property
+    def heard(self) -> tuple[TopicTemplate, ...]:
+        """Where nodes read what devices answer and ask."""
+        answered, asked = (one.topic for one in self.responses), (one.topic for one in self.replies)
+        return tuple(dict.fromkeys((*answered, *asked)))
+
+    @property
+    def told(self) -> tuple[TopicTemplate, ...]:
+        """Where nodes write commands and replies."""
+        return tuple(dict.fromkeys((*(one.topic for one in self.requests), *(one.to for one in self.replies))))
 
     def topics_of_nobody(self, name: str) -> list[tuple[str, int]]:
         """Topics, with their QoS, of commands to a device of this name that is not there.

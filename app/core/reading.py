@@ -8,11 +8,11 @@ from typing import Final
 from app.core.callback import Answer, Correlation
 from app.core.command import CommandState
 from app.core.conditions import all_hold
-from app.core.errors import UndecodableMessageError
+from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.messages import ReceivedMessage
-from app.core.paths import Path, first
-from app.core.payload import MISSING, JsonValue
-from app.core.profile import DeviceProfile, ResponseSpec, correlation_text, to_json
+from app.core.paths import first
+from app.core.payload import MISSING, JsonValue, Missing
+from app.core.profile import DeviceProfile, Part, ResponseSpec, correlation_text, to_json
 from app.core.sources import Decode
 from app.core.templating import scalar_text
 from app.core.topictree import TopicTree
@@ -153,16 +153,25 @@ def _correlations(
     raise UndecodableMessageError("no_correlation")
 
 
-def _part(document: JsonValue, path: Path | None) -> bytes | None:
-    if path is None:
+def _part(document: JsonValue, part: Part | None) -> bytes | None:
+    if part is None:
         return None
-    found = first(document, path)
+    found = _found(document, part)
     return None if found is MISSING or found is None else to_json(found)
 
 
+def _found(document: JsonValue, part: Part) -> JsonValue | Missing:
+    if isinstance(part, tuple):
+        return first(document, part)
+    try:
+        return part(document)
+    except InvalidInputError:  # the message is none that it was written for
+        return MISSING
+
+
 def _error(spec: ResponseSpec, document: JsonValue) -> bytes:
-    def at(path: Path | None) -> JsonValue:
-        found = MISSING if path is None else first(document, path)
+    def at(part: Part | None) -> JsonValue:
+        found = MISSING if part is None else _found(document, part)
         return None if found is MISSING else found
 
     code, message = at(spec.error_code), at(spec.error_message)

@@ -22,7 +22,7 @@ MOST_REFUSED: Final = 64
 class Arrival:
     """A delivery in its place in the order. Whoever takes it calls one of `settle`, `leave` and `refuse`, once."""
 
-    __slots__ = ("_inbox", "at", "delivery", "message", "settled")
+    __slots__ = ("_inbox", "after", "at", "delivery", "message", "settled")
 
     def __init__(self, delivery: Delivery, at: float, inbox: Inbox) -> None:
         self.delivery = delivery
@@ -30,12 +30,16 @@ class Arrival:
         self.at = at
         """When it came, on the monotonic clock."""
         self.settled = False
+        self.after: Callable[[], None] | None = None
+        """What follows when it is settled, and does not when it is left to the broker."""
         self._inbox = inbox
 
     def settle(self) -> None:
         """It is dealt with: its PUBACK goes out as soon as all before it are settled."""
         self.settled = True
         self._inbox.acknowledge()
+        if self.after is not None:
+            self.after()
 
     def leave(self) -> None:
         """Without PUBACK the next connection gets it again; it holds up none behind it."""

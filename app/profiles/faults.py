@@ -43,7 +43,7 @@ def listed(source: str, faults: Iterable[Fault], lines: Mapping[Location, int]) 
 def faults_of(error: ValidationError, tables: Mapping[str, type[BaseModel]]) -> Iterator[Fault]:
     """What pydantic found, in our words. `tables` are the models by the key that they stand under, '' is the whole."""
     for found in error.errors(include_url=False):
-        location: Location = found["loc"]
+        location: Location = tuple(part for part in found["loc"] if not str(part).startswith("<"))  # which of two forms
         said = found.get("ctx", {}).get("error")
         if isinstance(said, FaultsError):
             for fault in said.faults:

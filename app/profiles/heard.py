@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from app.core import templating
 from app.core.conditions import Condition, condition
 from app.core.paths import Path
+from app.core.profile import Part
 from app.core.sources import CorrelationSource, DeviceSource
+from app.profiles.expressions import expression, fault_of
 from app.profiles.faults import Fault
 from app.profiles.fields import Codec, Dotted, Scalar, Table, Topic, template
 from app.profiles.paths import parse_path
@@ -117,6 +119,34 @@ class DeviceTable(Table):
         if (self.path is None) == (self.fixed is None):
             raise ValueError("needs exactly one of path, fixed")
         return self
+
+
+class ExpressionTable(Table):
+    """`{ jmespath = "…" }`, where a path is not enough."""
+
+    jmespath: str
+
+    @model_validator(mode="after")
+    def _is_one(self) -> ExpressionTable:
+        if (wrong := fault_of(self.jmespath)) is not None:
+            raise ValueError(wrong)
+        return self
+
+
+def _place(value: object) -> str:
+    return "<table>" if isinstance(value, dict | ExpressionTable) else "<path>"
+
+
+Place = Annotated[Annotated[Dotted, Tag("<path>")] | Annotated[ExpressionTable, Tag("<table>")], Discriminator(_place)]
+"""Where something stands in a message."""
+
+
+def part_of(place: str | ExpressionTable | None, *, wide: bool = False) -> Part | None:
+    """What finds it; `wide` as in ResponseSpec."""
+    if not isinstance(place, ExpressionTable):
+        return path_of(place, wide=wide)
+    find = expression(place.jmespath)
+    return (lambda document: find(document["payload"]) if isinstance(document, dict) else None) if wide else find
 
 
 class HeardTable(Table):

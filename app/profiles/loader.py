@@ -15,6 +15,7 @@ from app.core.errors import ConfigurationError
 from app.core.profile import DeviceProfile
 from app.profiles.faults import faults_of, listed
 from app.profiles.positions import lines_of
+from app.profiles.values import Values, read_values, with_values
 from app.profiles.whole import TABLES, checked
 
 VARIABLE: Final = "HOMING_PROFILES_SHIPPED"
@@ -23,24 +24,27 @@ BY_DEFAULT: Final = ("homing", "dji")
 EVERY: Final = "all"
 
 
-def parse_profile(text: str, source: str) -> DeviceProfile:
+def parse_profile(text: str, source: str, values: Values | None = None) -> DeviceProfile:
     """Build the profile from TOML text.
 
     ConfigurationError has a line for each fault: `source`, line, key, what is wrong with it, and what is allowed.
     """
     try:
-        return checked(tomllib.loads(text)).build()
+        return checked(with_values(tomllib.loads(text), values or {})).build()
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{source}: not TOML: {error}") from None
     except ValidationError as error:
         raise ConfigurationError(listed(source, faults_of(error, TABLES), lines_of(text))) from None
 
 
-def load_profiles(folder: FilePath | None = None, shipped: Sequence[str] = BY_DEFAULT) -> Mapping[str, DeviceProfile]:
+def load_profiles(
+    folder: FilePath | None = None, shipped: Sequence[str] = BY_DEFAULT, values: FilePath | None = None
+) -> Mapping[str, DeviceProfile]:
     """The shipped profiles of these names (`all` is every one) and those in `folder`, by name.
 
-    One in the folder replaces a shipped one of its name. ConfigurationError tells of all files with faults, of two that
-    have the same name, and of names that are none of shipped profiles.
+    `values` is a file with a table for each profile that is given values. One in the folder replaces a shipped one of
+    its name. ConfigurationError tells of all files with faults, of two that have the same name, and of names that
+    are none of shipped profiles.
     """
     files = {entry.name.removesuffix(".toml"): entry for entry in _shipped()}
     strangers = sorted(set(shipped) - files.keys() - {EVERY})
@@ -48,22 +52,26 @@ def load_profiles(folder: FilePath | None = None, shipped: Sequence[str] = BY_DE
         known = ", ".join((*sorted(files), EVERY))
         raise ConfigurationError(f"{VARIABLE}: {', '.join(strangers)}: no such profile is shipped; allowed: {known}")
     chosen = sorted(files) if EVERY in shipped else sorted(set(shipped))
-    return {name: parse_profile(files[name].read_text("utf-8"), f"{name}.toml") for name in chosen} | _own_profiles(
-        folder
-    )
+    given = read_values(values)
+    found = {name: parse_profile(files[name].read_text("utf-8"), f"{name}.toml", given) for name in chosen}
+    found |= _own_profiles(folder, given)
+    if given.keys() - found.keys():
+        unknown = ", ".join(sorted(given.keys() - found.keys()))
+        raise ConfigurationError(f"{values}: {unknown}: no such profile is spoken; allowed: {', '.join(sorted(found))}")
+    return found
 
 
 def _shipped() -> Iterable[Traversable]:
     return (entry for entry in resources.files("app.profiles").iterdir() if entry.name.endswith(".toml"))
 
 
-def _own_profiles(folder: FilePath | None) -> dict[str, DeviceProfile]:
+def _own_profiles(folder: FilePath | None, values: Values) -> dict[str, DeviceProfile]:
     found: dict[str, DeviceProfile] = {}
     origin: dict[str, FilePath] = {}
     refused = []
     for file in _files(folder):
         try:
-            profile = read_profile(file)
+            profile = read_profile(file, values)
         except ConfigurationError as error:
             refused.append(str(error))
             continue
@@ -78,10 +86,10 @@ def _own_profiles(folder: FilePath | None) -> dict[str, DeviceProfile]:
     return found
 
 
-def read_profile(file: FilePath) -> DeviceProfile:
+def read_profile(file: FilePath, values: Values | None = None) -> DeviceProfile:
     """The profile of one file; ConfigurationError as from `parse_profile`, or when it cannot be read."""
     try:
-        return parse_profile(file.read_text("utf-8"), str(file))
+        return parse_profile(file.read_text("utf-8"), str(file), values)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
 

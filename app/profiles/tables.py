@@ -17,7 +17,7 @@ from app.core.profile import RequestSpec, ResponseSpec
 from app.profiles.codecs import CODECS
 from app.profiles.faults import Fault, refuse
 from app.profiles.fields import Codec, Dotted, Methods, Table, Topic, Values, filled, filled_topic, template
-from app.profiles.heard import ConditionTable, HeardTable, SourceTable, path_of
+from app.profiles.heard import ConditionTable, HeardTable, Place, SourceTable, part_of, path_of
 from app.profiles.paths import parse_path
 from app.profiles.rules import unreachable
 
@@ -42,11 +42,12 @@ class ResponseTable(HeardTable):
     rules: Annotated[list[RuleTable], Field(min_length=1)]
     confirm: list[Dotted] = Field(default_factory=list)
     value: Annotated[Values, AfterValidator(filled)] | None = None
-    result: Dotted | None = None
-    progress: Dotted | None = None
-    error_code: Dotted | None = None
-    error_message: Dotted | None = None
+    result: Place | None = None
+    progress: Place | None = None
+    error_code: Place | None = None
+    error_message: Place | None = None
     methods: Annotated[Methods, Field(min_length=1)] | None = None
+    not_methods: Methods = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _makes_sense(self) -> ResponseTable:
@@ -58,6 +59,8 @@ class ResponseTable(HeardTable):
         names = template(self.topic).names
         if (self.correlation == "order") == bool(self.sources):
             yield Fault((), "correlation 'order' has no sources, every other one needs at least one")
+        if self.methods is not None and self.not_methods:
+            yield Fault(("not_methods",), "goes without methods; allowed: one of both")
         if (self.correlation == "value") != (self.value is not None):
             yield Fault((), "value goes with correlation 'value', and only with it")
         for index, source in enumerate(self.sources):
@@ -93,7 +96,7 @@ class ResponseTable(HeardTable):
         for source in self.sources:
             yield from (leaf.path for leaf in source.leaves() if leaf.path is not None)
         one_each = (self.result, self.progress, self.error_code, self.error_message)
-        yield from (one for one in one_each if one is not None)
+        yield from (one for one in one_each if isinstance(one, str))
 
     @property
     def levels_read(self) -> set[str]:
@@ -104,7 +107,7 @@ class ResponseTable(HeardTable):
         """The kind of response that the table describes; `form` is how ids of devices are put together."""
         topic = template(self.topic)
         wide = bool(self.captures_used)
-        at = partial(path_of, wide=wide)
+        at = partial(part_of, wide=wide)
         return ResponseSpec(
             name=self.name,
             topic=topic,
@@ -123,7 +126,7 @@ class ResponseTable(HeardTable):
             captures={name: f"{{{name}}}" for name in self.captures(() if form is None else template(form).names)},
             wide=wide,
             methods=None if self.methods is None else frozenset(self.methods),
-            but_not=but_not if self.methods is None else frozenset(),
+            but_not=but_not.union(self.not_methods) if self.methods is None else frozenset(),
             texts=texts,
         )
 

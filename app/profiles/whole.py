@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from app.core import templating
 from app.core.errors import ConfigurationError
@@ -16,6 +16,7 @@ from app.profiles.faults import Fault, refuse
 from app.profiles.fields import Table, Topic, template
 from app.profiles.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
 from app.profiles.methods import MethodTable, catalogue_faults, catalogue_of
+from app.profiles.replying import LastTable, ReplyTable, reply_faults
 from app.profiles.rules import hears, unreachable
 from app.profiles.tables import RequestTable, ResponseTable, RuleTable
 from app.profiles.unasked import EventTable, PresenceTable
@@ -34,6 +35,8 @@ class ProfileTable(Table):
     device_id: Topic | None = None
     event: list[EventTable] = Field(default_factory=list)
     presence: list[PresenceTable] = Field(default_factory=list)
+    reply: list[ReplyTable] = Field(default_factory=list)
+    values: dict[str, JsonValue] = Field(default_factory=dict)
     methods: Literal["closed", "guarded", "open"] = "open"
     method: list[MethodTable] = Field(default_factory=list)
     codes: dict[str, Annotated[str, Field(min_length=1, max_length=300)]] = Field(default_factory=dict)
@@ -58,11 +61,13 @@ class ProfileTable(Table):
         yield from self._request_faults()
         yield from self._response_faults()
         yield from catalogue_faults(self.methods, self.method, self._methods())
-        for key, tables in (("event", self.event), ("presence", self.presence)):
+        for key, tables in (("event", self.event), ("presence", self.presence), ("reply", self.reply)):
             for index, table in enumerate(tables):
                 for fault in table.faults_in(self.device_id):
                     yield Fault((key, index, *fault.location), fault.sentence)
-            yield from _hidden(key, tables)
+            if key != "reply":  # one that lacks something leaves its message to the next
+                yield from _hidden(key, tables)
+        yield from reply_faults(self.reply, self.values, [one.topic for one in self.response])
 
     def _order_faults(self) -> Iterator[Fault]:
         ordered = any(response.correlation == "order" for response in self.response)
@@ -121,7 +126,7 @@ class ProfileTable(Table):
         for index, response in enumerate(self.response):
             for fault in self._faults_of(response):
                 yield Fault(("response", index, *fault.location), fault.sentence)
-            strangers = sorted(set(response.methods or ()) - known)
+            strangers = sorted({*(response.methods or ()), *response.not_methods} - known)
             if strangers and all(one.methods is not None for one in self.requests().values()):
                 yield Fault(
                     ("response", index, "methods"), f"has {', '.join(strangers)}, for which there is no request"
@@ -162,7 +167,11 @@ class ProfileTable(Table):
         return [
             one
             for one in self.response
-            if (method in one.methods if one.methods is not None else method not in self._apart(one))
+            if (
+                method in one.methods
+                if one.methods is not None
+                else method not in self._apart(one).union(one.not_methods)
+            )
         ]
 
     def _apart(self, response: ResponseTable) -> frozenset[str]:
@@ -179,6 +188,7 @@ class ProfileTable(Table):
             quarantine=timedelta(seconds=self.quarantine_seconds or 0),
             device=None if self.device_id is None else template(self.device_id),
             events=tuple(one.build(self.device_id) for one in self.event),
+            replies=tuple(one.build(self.device_id, self.values) for one in self.reply),
             catalogue=catalogue_of(self.methods, self.method),
             presence=tuple(one.build(self.device_id) for one in self.presence),
         )
@@ -235,6 +245,8 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "response": ResponseTable,
         "event": EventTable,
         "method": MethodTable,
+        "reply": ReplyTable,
+        "last": LastTable,
         "presence": PresenceTable,
         "sources": SourceTable,
         "id": SourceTable,

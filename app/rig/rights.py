@@ -38,13 +38,13 @@ def mosquitto_acl(own_profiles: Path | None = None) -> str:
     """The file for `acl_file`, for devices of the shipped profiles and of those in this folder."""
     nodes, devices = [f"user {NODE_USER}", f"topic readwrite {NOTICES}/#"], [f"user {DEVICE_USER}"]
     for profile in load_profiles(own_profiles).values():
-        for requests in sorted({request.topic.filter() for request in profile.requests}):
+        for requests in sorted({topic.filter() for topic in profile.told}):
             nodes.append(f"topic write {requests}")
             devices.append(f"topic read {requests}")
         for events in EventReader([profile]).filters():
             nodes.append(f"topic read {events}")
             devices.append(f"topic write {events}")
-        for responses in sorted({response.topic.filter() for response in profile.responses}):
+        for responses in sorted({topic.filter() for topic in profile.heard}):
             nodes += [f"topic read {responses}", *(f"topic write {one}" for one in canary_topics([responses]))]
             devices.append(f"topic write {responses}")
     return "\n".join((*nodes, *devices, f"user {RIG_USER}", "topic read $SYS/#", ""))

@@ -33,9 +33,9 @@ RULES = [
     if line.startswith(("topic ", "pattern ")) and "doctor" not in line and "$SYS" not in line
 ]
 PROFILES = list(load_profiles().values())
-REQUESTS = [request.topic for one in PROFILES for request in one.requests]
+REQUESTS = [topic for one in PROFILES for topic in one.told]
 WRITTEN = [topic.render(device_id=DEVICE, method="m", id="i") for topic in REQUESTS]
-READ = sorted({response.topic.filter() for one in PROFILES for response in one.responses})
+READ = sorted({topic.filter() for one in PROFILES for topic in one.heard})
 SAID = [one for one in sorted(EventReader(PROFILES).filters()) if one not in READ]
 """Topics of events and presence that are no topics of answers."""
 ANSWERED = [one.replace("+", DEVICE) for one in [*READ, *SAID]]

@@ -86,6 +86,7 @@ DRIVERS = {
     "fsspec": ("app/latency/*", "app/analysis/*"),
     "msgpack": ("app/profiles/codecs.py",),
     "jinja2": ("app/analysis/*",),
+    "jmespath": ("app/profiles/expressions.py",),
     "jsonschema": ("app/profiles/schemas.py",),
     "joserfc": ("app/access/*",),
     "opentelemetry": ("app/tracing.py",),

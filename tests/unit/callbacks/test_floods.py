@@ -13,13 +13,13 @@ def test_only_who_floods_is_held_back_and_only_for_that_second() -> None:
     floods = Floods(clock)
     for number in range(MOST_A_SECOND):
         assert not floods.holds_back("loud"), number
-        floods.unknown("loud")
-    floods.unknown("quiet")
+        floods.count("loud")
+    floods.count("quiet")
     assert floods.holds_back("loud")
     assert not floods.holds_back("quiet")
     clock.advance(1)
     assert not floods.holds_back("loud")
-    floods.unknown("loud")
+    floods.count("loud")
     assert not floods.holds_back("loud")
 
 
@@ -28,7 +28,7 @@ def test_what_is_kept_of_them_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     floods = Floods(ManualClock())
     for _ in range(MOST_A_SECOND):
         for device in ("a", "b", "c"):
-            floods.unknown(device)
+            floods.count(device)
     assert [floods.holds_back(device) for device in ("a", "b", "c")] == [True, True, False]
 
 

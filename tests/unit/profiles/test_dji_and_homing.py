@@ -178,7 +178,8 @@ def test_a_homing_failure_is_told_as_the_device_told_it() -> None:
 
 
 def test_the_filters_cover_all_profiles_once() -> None:
-    assert READER.filters() == ("thing/product/+/services_reply", "thing/product/+/events", "homing/+/response")
+    dji = ("thing/product/+/services_reply", "thing/product/+/events", "thing/product/+/property/set_reply")
+    assert READER.filters() == (*dji, "homing/+/response")
 
 
 def test_zero_is_not_false() -> None:

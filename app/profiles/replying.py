@@ -1,0 +1,109 @@
+"""The tables of a profile file for what Homing says to devices that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field, JsonValue, model_validator
+
+from app.core.replies import LastCommand, ReplySpec
+from app.profiles.codecs import CODECS
+from app.profiles.expressions import FACTS, expressions_in, faults_in, maker, names_in, path_of_fact
+from app.profiles.faults import Fault, refuse
+from app.profiles.fields import Codec, Dotted, Methods, Table, Topic, template
+from app.profiles.heard import HeardTable
+from app.profiles.paths import parse_path
+from app.profiles.rules import hears
+
+
+class LastTable(Table):
+    """`last = { methods = […], same = { "path in params" = "path in message" } }`."""
+
+    methods: Annotated[Methods, Field(min_length=1)]
+    same: dict[Dotted, Dotted] = Field(default_factory=dict)
+    open: bool = False
+
+    def build(self) -> LastCommand:
+        """What the table describes."""
+        same = tuple((parse_path(there).path, parse_path(here).path) for there, here in self.same.items())
+        return LastCommand(frozenset(self.methods), same, self.open)
+
+
+class ReplyTable(HeardTable):
+    """`[[reply]]`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    to: Topic
+    payload: JsonValue = None
+    reply_codec: Codec | None = None
+    qos: Annotated[int, Field(ge=0, le=1)] = 1
+    needs: list[str] = Field(default_factory=list)
+    last: LastTable | None = None
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> ReplyTable:
+        refuse(self._faults())
+        return self
+
+    def _faults(self) -> Iterator[Fault]:
+        yield from self.common_faults()
+        yield from faults_in(self.payload, ("payload",))
+        names = {"device_id", *template(self.topic).names}
+        unknown = sorted(set(template(self.to).names) - names)
+        if unknown:
+            known = ", ".join(f"{{{one}}}" for one in sorted(names))
+            yield Fault(("to",), f"{{{unknown[0]}}} is unknown; allowed: {known}")
+        elif hears(template(self.topic), template(self.to)):
+            yield Fault(("to",), "is a topic that this reply is to, so that it would answer itself for ever")
+        for index, name in enumerate(self.needs):
+            if name.partition(".")[0] not in FACTS:
+                yield Fault(("needs", index), f"{name!a} is unknown; allowed: {', '.join(FACTS)}, with a path behind")
+        if self.last is None and any(one.split(".")[0] == "command" for one in names_in(self.payload)):
+            yield Fault(("payload",), "speaks of {command…}, which goes with last = { methods = […] }")
+
+    @property
+    def levels_read(self) -> set[str]:
+        """The placeholders of the topic that are read by name, without a path."""
+        named = {one.partition(".")[2] for one in names_in(self.payload) if one.startswith("topic.")}
+        spoken = {one for one in template(self.topic).names for text in expressions_in(self.payload) if one in text}
+        return named | spoken | set(template(self.to).names)
+
+    def values_named(self) -> set[str]:
+        """The values of the file that it speaks of."""
+        named = [*names_in(self.payload), *self.needs]
+        return {one.split(".")[1] for one in named if one.startswith("values.")}
+
+    def build(self, form: str | None, values: Mapping[str, JsonValue]) -> ReplySpec:
+        """The kind of reply that the table describes; `form` is how ids of devices are put together."""
+        wide = bool(self.captures_used)
+        return ReplySpec(
+            name=self.name,
+            topic=template(self.topic),
+            to=template(self.to),
+            render=maker(self.payload),
+            encode=CODECS[self.reply_codec or self.codec][0],
+            match=tuple(one.build(wide=wide) for one in self.match),
+            needs=tuple(path_of_fact(one) for one in self.needs),
+            last=None if self.last is None else self.last.build(),
+            values=values,
+            qos=self.qos,
+            decode=CODECS[self.codec][1],
+            device=self.source_of_device(form, wide=wide),
+            wide=wide,
+        )
+
+
+def reply_faults(
+    tables: Sequence[ReplyTable], values: Mapping[str, JsonValue], heard: Sequence[str]
+) -> Iterator[Fault]:
+    """What is wrong with them in their file; `heard` are the topics of responses."""
+    topics = [*(one.topic for one in tables), *heard]
+    for index, table in enumerate(tables):
+        strangers = sorted(table.values_named() - values.keys())
+        if strangers:
+            known = ", ".join(values) or "none, as there is no [values]"
+            yield Fault(("reply", index), f"{{values.{strangers[0]}}} is unknown; allowed: {known}")
+        loop = next((one for one in topics if one != table.topic and hears(template(one), template(table.to))), None)
+        if loop is not None:
+            yield Fault(("reply", index, "to"), f"is read by Homing itself, as {loop}; allowed: a topic of devices")
