@@ -31,6 +31,7 @@ from app.core.errors import (
     ForeignDirectoryError,
     HomingError,
     InvalidInputError,
+    NeedsSecondPersonError,
     RateLimitError,
     UnauthenticatedError,
     UnavailableError,
@@ -300,7 +301,9 @@ class Authority:
         decision = decide(self._current(), caller, action, device, profile, method, self._now_us(), tenant_id)
         if decision.allowed:
             if decision.requires > 1:
-                raise ForbiddenError(f"{decision.requires} people must want this, and this version lets nobody approve")
+                raise NeedsSecondPersonError(
+                    f"{decision.requires} people must want {action} on {device!a}, and this version lets nobody approve"
+                )
             return decision
         if isinstance(decision.reason, Refusal):
             raise UnauthenticatedError(_worthless(caller, decision.reason))

@@ -99,6 +99,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.AccessError: INTERNAL,
         errors.UnauthenticatedError: ProblemType("unauthenticated", "This node has to know who asks", 401),
         errors.ForbiddenError: ProblemType("forbidden", "The rules do not allow this", 403),
+        errors.NeedsSecondPersonError: ProblemType("needs-second-person", "A second person must want this", 403),
         errors.DeviceNotFoundError: ProblemType("device-not-found", "There is no such device", 404),
         errors.DirectoryError: INTERNAL,
         errors.EntryNotFoundError: NOT_FOUND,

@@ -17,6 +17,7 @@ HomingError
 ├── AccessError                 about who may do what
 │   ├── UnauthenticatedError    nobody knows who asks
 │   ├── ForbiddenError          known, and not allowed
+│   │   └── NeedsSecondPersonError  one more must want it
 │   └── DeviceNotFoundError     not allowed to know of it
 ├── DirectoryError              about the access directory: who there is, and who may do what
 │   ├── EntryNotFoundError
@@ -171,6 +172,10 @@ class UnauthenticatedError(AccessError):
 
 class ForbiddenError(AccessError):
     """Whoever asks is known, and may not do this."""
+
+
+class NeedsSecondPersonError(ForbiddenError):
+    """The rules ask for a second person, who has to approve."""
 
 
 class DeviceNotFoundError(AccessError):

@@ -19,15 +19,16 @@ from app.access.asking import ASKING
 from app.callbacks.observer import Observer
 from app.callbacks.pending import Pending
 from app.core.access.callers import Caller
-from app.core.audit import DIRECTORY, Chain, Head, Line
+from app.core.audit import DIRECTORY, Chain, Columns, Head
 from app.core.callback import Answer, Registration
 from app.core.clock import Clock
 from app.core.errors import DirectoryError, UnavailableError
 from app.core.routing import Outcome, Recorded, Verdict
 from app.observability import Counters, Fill
-from app.store.audit import AuditStore
+from app.store.audit import AuditStore, Kept
 
-BATCH: Final = 200
+BATCH: Final = 1_000
+"""Lines of one call: a call costs as much as some hundred lines."""
 PAUSE_SECONDS: Final = 0.5
 """How long a line waits for others."""
 HEADS_SECONDS: Final = 10.0
@@ -71,7 +72,7 @@ class Audit(Observer):
         """What is not in the chain yet."""
         self._running: Final[dict[str, dict[str, Any]]] = {}
         """Of that, the commands without outcome."""
-        self._lines: Final[deque[Line]] = deque()
+        self._lines: Final[deque[Kept]] = deque()
         self._bytes = 0
         self._facts = 0
         self._dropped = 0
@@ -191,7 +192,7 @@ class Audit(Observer):
         self._running.clear()
         for one in told:
             line = self._chain.append(orjson.dumps(one))
-            self._lines.append(line)
+            self._lines.append(Kept(line, Columns(one["at"], one.get("who"), one.get("device"), one.get("tenant"))))
             self._bytes += len(line.body)
 
     def _is_full(self) -> bool:
@@ -248,10 +249,10 @@ class Audit(Observer):
             self._forget(batch)
             self._trouble = ""
 
-    def _forget(self, batch: Sequence[Line]) -> None:
-        for line in batch:
+    def _forget(self, batch: Sequence[Kept]) -> None:
+        for kept in batch:
             self._lines.popleft()
-            self._bytes -= len(line.body)
+            self._bytes -= len(kept.line.body)
         self._counters["audit.written"] += len(batch)
 
     def _fail(self, error: Exception) -> None:

@@ -37,7 +37,7 @@ class Kept(NamedTuple):
 class AuditStore(Protocol):
     """Every method raises DirectoryUnavailableError when no answer came within the budget of the call."""
 
-    async def append(self, lines: Sequence[Line], facts: int) -> None:
+    async def append(self, lines: Sequence[Kept], facts: int) -> None:
         """Keep lines of one writer, in the order of their numbers, and their head, at which so many facts were told.
 
         Those that are kept already stay as they are: to say it again changes nothing.

@@ -308,7 +308,8 @@ async def test_a_limit_is_kept_and_says_when_there_is_more(site: Site) -> None:
 async def test_two_people_are_asked_for_where_nobody_can_approve(site: Site) -> None:
     await site.change(Put(Role(name="careful", tenant_id="air", rules=("require 2 send *:ok on *",))))
     await site.add("alone", "operator", "careful")
-    assert (await site.send("alone")).status_code == 403
+    refused = await site.send("alone")
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:homing:problem:needs-second-person")
     assert (await site.send("alone", method="refuse")).status_code == 200
 
 

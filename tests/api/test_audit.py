@@ -14,10 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.access.verification import verify
 from app.core.access.changes import Put
 from app.core.access.model import Role
-from app.core.audit import Line
 from app.core.errors import DirectoryUnavailableError
 from app.observers import audit as writing
-from app.store.audit import AuditQuery
+from app.store.audit import AuditQuery, Kept
 from tests.api.rig import Rig, until
 from tests.api.test_access import OTHER, OWN, Site, guarded
 
@@ -189,7 +188,7 @@ class Away:
         self._append = site.directory.audit.append
         monkeypatch.setattr(site.directory.audit, "append", self.append)
 
-    async def append(self, lines: Sequence[Line], facts: int) -> None:
+    async def append(self, lines: Sequence[Kept], facts: int) -> None:
         if self.away:
             raise DirectoryUnavailableError("the access directory does not answer")
         await self._append(lines, facts)

@@ -11,7 +11,7 @@ import pytest
 
 from app.access.verification import verify
 from app.core.access.changes import Put
-from app.core.audit import DIRECTORY, Author, Chain, Head, Line, body_of
+from app.core.audit import DIRECTORY, Author, Chain, Head, Line, body_of, columns_of
 from app.core.errors import EntryConflictError
 from app.store.audit import AuditQuery, AuditStore, Kept, Place
 from app.store.directory import AccessDirectory
@@ -36,15 +36,19 @@ def lines_of(writer: str, count: int) -> list[Line]:
     ]
 
 
+def kept(*written: Line) -> list[Kept]:
+    return [Kept(line, columns_of(line.body)) for line in written]
+
+
 def lines(found: Sequence[Kept]) -> list[Line]:
-    return [kept.line for kept in found]
+    return [one.line for one in found]
 
 
 async def test_lines_are_kept_byte_by_byte_and_once(audit: AuditStore) -> None:
     written = lines_of("w", 5)
-    await audit.append(written[:3], 3)
-    await audit.append(written[1:], 5)
-    await audit.append(written, 5)
+    await audit.append(kept(*written[:3]), 3)
+    await audit.append(kept(*written[1:]), 5)
+    await audit.append(kept(*written), 5)
     await audit.append([], 5)
     assert lines(await audit.read(("", 0), 99)) == written
     assert await audit.heads() == [(Head("w", 5, written[-1].hash), 5)]
@@ -52,8 +56,8 @@ async def test_lines_are_kept_byte_by_byte_and_once(audit: AuditStore) -> None:
 
 async def test_pages_go_from_the_newest_line_backwards(audit: AuditStore) -> None:
     one, other = lines_of("a", 10), lines_of("b", 10)
-    await audit.append(one, 10)
-    await audit.append(other, 10)
+    await audit.append(kept(*one), 10)
+    await audit.append(kept(*other), 10)
     newest = sorted([*one, *other], key=lambda line: (line.seq, line.writer), reverse=True)
     found: list[Line] = []
     before = None
@@ -86,10 +90,10 @@ async def written(directory: AccessDirectory) -> list[Head]:
     for number in range(12):
         chain = chains[WRITERS[number % 2]]
         line = chain.append(body_of("command", number, {"device": f"d{number}"}))
-        await directory.audit.append([line], number)
+        await directory.audit.append(kept(line), number)
         if number % 5 == 4:
             seen = [[*head[:2], head.hash.hex()] for head, _ in await directory.audit.heads()]
-            await directory.audit.append([chain.append(body_of("seen", number, {"seen": seen}))], number)
+            await directory.audit.append(kept(chain.append(body_of("seen", number, {"seen": seen}))), number)
     return [chain.head for chain in chains.values()]
 
 

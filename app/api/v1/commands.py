@@ -50,6 +50,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
             "model": schemas.Command,
         },
         **problems_of(
+            BY_ERROR[errors.NeedsSecondPersonError],
             BY_ERROR[errors.DeviceNotFoundError],
             problems.SLOW_BODY,
             BY_ERROR[errors.PayloadTooLargeError],

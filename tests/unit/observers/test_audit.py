@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from app.callbacks.pending import Pending
-from app.core.audit import Head, Line
+from app.core.audit import Head, Line, columns_of
 from app.core.callback import Registration
 from app.core.command import CommandState
 from app.core.errors import DirectoryUnavailableError
@@ -28,11 +28,12 @@ class Store:
         self.calls: list[int] = []
         self.fails = 0
 
-    async def append(self, lines: Sequence[Line], facts: int) -> None:
+    async def append(self, lines: Sequence[Kept], facts: int) -> None:
         del facts
         self.calls.append(len(lines))
-        for line in lines:
+        for line, columns in lines:
             assert self.lines.setdefault(line.seq, line) == line
+            assert columns == columns_of(line.body)
         if self.fails:
             self.fails -= 1
             raise DirectoryUnavailableError("the reply was lost")
@@ -99,7 +100,7 @@ async def test_outcomes_of_others_are_told_by_who_ends_them(audit: Audit, store:
 
 
 async def test_lines_are_written_once_though_replies_are_lost(audit: Audit, store: Store) -> None:
-    for number in range(450):
+    for number in range(2_500):
         audit.registered(registration(f"c{number}"), 0.0)
     store.fails = 2
     for _ in range(2):
@@ -107,8 +108,8 @@ async def test_lines_are_written_once_though_replies_are_lost(audit: Audit, stor
             await audit.close()
     audit.registered(registration("last"), 0.0)
     await audit.close()
-    assert [one["command"] for one in store.told] == [*[f"c{number}" for number in range(450)], "last"]
-    assert store.calls == [200, 200, 200, 200, 51]
+    assert [one["command"] for one in store.told] == [*[f"c{number}" for number in range(2_500)], "last"]
+    assert store.calls == [1000, 1000, 1000, 1000, 501]
 
 
 async def test_what_comes_in_masses_is_bounded(audit: Audit, store: Store) -> None:

@@ -113,6 +113,15 @@ def test_rights_do_not_outlive_those_of_the_giver() -> None:
     assert not refused(before, Put(replace(binding("other", "send", tenant_id="air"), expires_us=9)))
 
 
+def test_who_administers_one_tenant_gives_nothing_in_others() -> None:
+    before = document(ALL)
+    half = Put(service("half")), Put(key("half", "k4")), Put(binding("half", "admin", tenant_id="air"))
+    before = applied(before, half)
+    new = binding("root", "viewer", tenant_id="ground")
+    for wide, expected in ((new, True), (replace(new, tenant_id=None), True), (replace(new, tenant_id="air"), False)):
+        assert refused(before, Put(wide), caller=Caller.of_key("k4")) is expected
+
+
 def test_who_gets_a_key_of_somebody_gets_their_rights() -> None:
     before = document("allow access *:* on *", "allow send *:* on a1")
     assert refused(before, Put(key("root", "k9")))
