@@ -26,6 +26,8 @@ LINKS: Final[Mapping[str, str]] = {
     "openapi": "/openapi.json",
     "commands": "/v1/commands",
     "devices": "/v1/devices",
+    "events": "/v1/events",
+    "webhooks": "/v1/webhooks",
     "profiles": "/v1/profiles",
     "nodes": "/v1/nodes",
     "health": "/readyz",
@@ -59,7 +61,9 @@ router = APIRouter()
 @router.get("/", tags=["index"], summary="Where everything is", response_model=schemas.Index)
 async def index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     root = request.scope.get("root_path", "")
-    links = {name: f"{root}{path}" for name, path in LINKS.items()}
+    planes = {"devices": ports.directory, "webhooks": ports.webhooks, "events": ports.events}
+    there = {name: path for name, path in LINKS.items() if planes.get(name, ports) is not None}
+    links = {name: f"{root}{path}" for name, path in there.items()}
     body = {"name": "homing", "version": __version__, "node_id": ports.member.info.node_id, "links": links}
     return BytesResponse(orjson.dumps(body))
 

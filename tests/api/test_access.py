@@ -207,7 +207,7 @@ def expectation(action: str | None, who: str | None, device: str, *, about_devic
     if action == "known":
         return (200, 409)  # no login has given these keys
     if action == "webhooks":
-        return (503,) if action in allowed else (403,)  # this node has no secret for them
+        return (404,) if action in allowed else (403,)  # this node has no secret for them
     if action == "read":
         return (200,)  # a list of what one may read, and be it empty
     return (200,) if action in allowed else (403,)

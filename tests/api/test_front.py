@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import async_playwright
 
 from app.api.front import ASSETS
-from tests.api.rig import Rig
+from tests.api.rig import Rig, running
 from tests.api.serving import serving
 from tests.services import find_binary
 from tests.waiting import PATIENCE
@@ -17,8 +18,21 @@ from tests.waiting import PATIENCE
 FLAGS = ("--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update")
 
 
-async def test_the_index_leads_to_what_is_there(rig: Rig) -> None:
+@pytest.mark.parametrize(
+    ("settings", "more"),
+    [
+        ({}, set[str]()),
+        ({"webhooks": {"secret_key": "x" * 32}, "events": {"url": "memory://"}}, {"webhooks", "events"}),
+    ],
+)
+async def test_the_index_leads_to_what_is_there(settings: dict[str, Any], more: set[str]) -> None:
+    async with running(**settings) as rig:
+        await leads_to(rig, more)
+
+
+async def leads_to(rig: Rig, more: set[str]) -> None:
     index = (await rig.http.get("/")).json()
+    assert index["links"].keys() & {"webhooks", "events", "devices"} == more
     assert (index["name"], index["node_id"]) == ("homing", "node-a")
     for path in index["links"].values():
         assert (await rig.http.get(path)).status_code in {200, 503}, path  # its first canary may be on its way

@@ -226,7 +226,7 @@ class TestManaged:
     async def test_a_node_without_the_secret_says_so(self) -> None:
         async with running() as rig:
             refused = await ask(rig, "GET")
-            assert (refused.status_code, refused.json()["type"]) == (503, "urn:homing:problem:webhooks-off")
+            assert (refused.status_code, refused.json()["type"]) == (404, "urn:homing:problem:webhooks-off")
             assert "HOMING_WEBHOOKS_SECRET_KEY" in refused.json()["detail"]
             assert (await rig.send("ok", notify=["wh_01J00000000000000000000001"])).status_code == 422
 

@@ -41,7 +41,7 @@ class Calls:
             if not task.done():
                 self._let_go(task)
         if not task.done():
-            raise DirectoryUnavailableError(f"the access directory did not answer within {seconds:g} s")
+            raise DirectoryUnavailableError(f"the access directory did not answer within {seconds:.3g} s")
         return task.result()
 
     async def close(self) -> None:

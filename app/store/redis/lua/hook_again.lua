@@ -2,7 +2,8 @@
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
 -- ARGV  1 event id  2 as it stands  3 as it shall stand
--- Reply 1 when it is tried, else 0. Repeated: it waits.
+-- Reply 1 when it is tried, else 0
+-- Writes due, ended and events. Repeated: it waits.
 
 if redis.call('HGET', KEYS[3], ARGV[1]) == ARGV[2] and redis.call('ZREM', KEYS[2], ARGV[1]) == 1 then
   redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])

@@ -2,8 +2,9 @@
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
 -- ARGV  1 most  2 hold µs  3, 4 how ids of the later and of the earlier event of a command end
--- Reply the deliveries. Writes when they are due again. Not to be repeated: that would claim the next ones; those
--- before come back when the hold is over.
+-- Reply the deliveries
+-- Writes when they are due again. Not to be repeated: that would claim the next ones; those before come back when the
+-- hold is over.
 -- Bounded: looks at four times ARGV[1].
 
 local most, now = tonumber(ARGV[1]), now_us()

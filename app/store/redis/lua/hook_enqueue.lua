@@ -2,7 +2,8 @@
 --
 -- KEYS  1 due  2 ended  3 events  4 failing since
 -- ARGV  1 event id  2 delivery  3 most that may wait  4 how long an idle queue lives (ms)
--- Reply 1, or 0 when the queue is full. Repeated: the event is known, also when it has been delivered.
+-- Reply 1, or 0 when the queue is full
+-- Writes due and events. Repeated: the event is known, also when it has been delivered.
 
 if redis.call('HGET', KEYS[3], ARGV[1]) then
   return 1

@@ -5,7 +5,7 @@
 --       5 how many ended ones are kept  6 and for how long (µs)  7 id of the later event of the command
 --       8 how long an idle queue lives (ms)
 -- Reply for how long (µs) the endpoint has done nothing but fail, or '0'.
--- Repeated, or settled by another node already: nothing changes.
+-- Writes all keys; forgets what ended long ago. Repeated, or settled by another node already: nothing changes.
 
 local now = now_us()
 local function failing()
