@@ -22,6 +22,8 @@ from tests.services import RedisProcess
 from tests.stores import redis_store
 
 LUA = Path(__file__).parents[4] / "app" / "store" / "redis" / "lua"
+THE_END = "~~end~~"
+"""Scripts are shown by MONITOR, too, when they are loaded; this is in none."""
 DEVICES = [f"dock:{i}" for i in range(40)]
 
 
@@ -80,9 +82,9 @@ async def monitored(client: Redis, store: StateStore) -> list[str]:
             await use_everything(store, device)
         await store.pending_of("node-a")
         await store.sweep(range(PARTITIONS), "node-a", timedelta())
-        await client.echo("the end")
+        await client.echo(THE_END)
         async for entry in monitor.listen():
-            if "the end" in entry["command"]:
+            if THE_END in entry["command"]:
                 break
             lua = " lua]" if entry["client_type"] == "lua" else ""
             lines.append(lua + " ".join(f'"{word}"' for word in entry["command"].split(" ")))

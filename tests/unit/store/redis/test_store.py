@@ -107,8 +107,8 @@ async def test_user_and_password_come_from_the_url_and_few_rights_are_enough() -
                 "ACL", "SETUSER", "homing", "on", ">p%40ss", "~mqtt:*", "&mqtt:node:*",
                 "+evalsha", "+script|load",
                 "+hmget", "+hget", "+hset", "+hdel", "+hgetall", "+exists", "+zadd", "+zrem",
-                "+zrange", "+zrangebyscore", "+zrevrangebyscore", "+zcard", "+get", "+set", "+pttl", "+pexpire", "+pexpireat",
-                "+publish", "+time", "+ping", "+select", "+client|setname",
+                "+zrange", "+zrangebyscore", "+zrevrangebyscore", "+zcard", "+get", "+set", "+pttl", "+pexpireat",
+                "+pexpire", "+publish", "+time", "+ping", "+select", "+client|setname",
             )  # fmt: skip
             async with opened(f"redis://homing:p%2540ss@127.0.0.1:{server.port}/0") as store:
                 wanted = registration("dock-1", by_order(), key="k", quarantine=MINUTE)
