@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from app.access.verification import all_lines, verify
 from app.core.access.changes import Put, Revoke
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
@@ -140,3 +142,46 @@ def test_a_node_with_another_database_than_the_others_does_not_start(cluster: Cl
     assert ended.returncode == 2, ended.stderr
     assert "the other nodes on this store have another access directory" in ended.stderr
     assert "give all nodes the same HOMING_ACCESS_URL" in ended.stderr
+
+
+async def test_a_node_that_is_killed_leaves_an_audit_that_is_whole(
+    cluster: Cluster, bootstrap: Key, database: str
+) -> None:
+    """What it had not written is lost, half a second's worth; what it had is there, and nothing is wrong with it."""
+    headers = {"Authorization": f"Bearer {bootstrap.text}"}
+    sent: dict[int, set[str]] = {0: set(), 1: set()}
+
+    async def send(node: int) -> None:
+        url = f"{cluster.nodes[node].url}/v1/devices/absent/commands"
+        body = {"method": "cover_open", "timeout": "1ms", "if_offline": "send"}
+        async with session.post(url, json=body, headers=headers) as response:
+            sent[node].add((await response.json())["command_id"])
+
+    async def told() -> set[str]:
+        return {
+            json.loads(kept.line.body)["command"]
+            async for kept in all_lines(directory.audit)
+            if json.loads(kept.line.body)["kind"] == "command"
+        }
+
+    async with opened(database) as directory, aiohttp.ClientSession() as session:
+        for _ in range(20):
+            await asyncio.gather(send(0), send(1))
+
+        async def all_told() -> bool:
+            return await told() == sent[0] | sent[1]
+
+        await eventually(all_told)
+        before = await told()
+        await asyncio.gather(*[send(0) for _ in range(10)])
+        cluster.nodes[0].kill()
+        await send(1)
+        sent[0] &= before  # of the dead node the rest may be there, or not
+
+        async def rest_told() -> bool:
+            return sent[0] | sent[1] <= await told()
+
+        await eventually(rest_told)
+        verification = await verify(directory.audit)
+        assert verification.faults == ()
+        assert verification.writers >= 3  # both nodes, and the directory
