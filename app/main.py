@@ -38,7 +38,7 @@ from app.parts import Adapters, compose
 from app.services import Service, Services
 from app.settings import AccessSettings, Settings
 from app.store.directory import AccessDirectory
-from app.store.engine import open_directory, open_engine, open_events
+from app.store.engine import EventEngine, open_directory, open_engine, open_events
 from app.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key, random_bytes
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         store_measures=store_measures,
         wake_key=wake_key,
         directory=_directory(settings),
-        open_events=(lambda databases: open_events(settings.events.url, databases, clock))
-        if settings.events.url
-        else None,
+        events=_event_engine(settings, clock, counters),
         open_intake=lambda role: PahoMqttClient(
             intake_options(settings), counters, still_ours=lambda _client_id: role.still_held()
         ),
@@ -267,17 +265,30 @@ def _passwords() -> Passwords:
     return Passwords()
 
 
+def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> EventEngine | None:
+    if not settings.events.url:
+        return None
+    return open_events(
+        settings.events.url,
+        clock=clock,
+        counters=counters,
+        new_secret=new_secret,
+        lease=settings.cluster.lease,
+        name=settings.mqtt.share_group,
+    )
+
+
 def _events(settings: Settings, adapters: Adapters, profiles: Mapping[str, DeviceProfile]) -> EventPlane | None:
     """What keeps events; None where nobody has said where."""
-    if adapters.open_events is None or adapters.open_intake is None:
+    engine, open_intake = adapters.events, adapters.open_intake
+    if engine is None or open_intake is None:
         return None
-    role, open_intake = adapters.events_role, adapters.open_intake
     return open_plane(
         settings.events,
         profiles=profiles.values(),
-        open_store=adapters.open_events,
-        role=role,
-        open_mqtt=lambda: open_intake(role),
+        open_store=engine.open_log,
+        role=engine.role,
+        open_mqtt=lambda: open_intake(engine.role),
         clock=adapters.clock,
         counters=adapters.counters,
     )

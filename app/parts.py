@@ -32,7 +32,6 @@ from app.commands.watches import Watches
 from app.core.callback import Answer
 from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError
-from app.core.eventlog.event import Database
 from app.core.listening import ReplyReader
 from app.core.notices import Notice
 from app.core.profile import DeviceProfile
@@ -54,9 +53,8 @@ from app.profiles.loader import load_profiles
 from app.services import Service
 from app.settings import Settings
 from app.store.directory import AccessDirectory
-from app.store.engine import kind_of
-from app.store.eventlog import EventStore
-from app.store.roles import OnlyOne, Role
+from app.store.engine import EventEngine, kind_of
+from app.store.roles import Role
 from app.store.state import StateStore
 from app.system import new_secret, new_wake_key
 from app.webhooks.book import TenantOf
@@ -87,11 +85,10 @@ class Adapters:
     """The same as the store's, or no wake-up is believed."""
     directory: AccessDirectory | None = None
     """Who may do what; None: everybody may do everything."""
-    open_events: Callable[[Sequence[Database]], EventStore] | None = None
-    """Makes the event log with these databases; None: no events are kept."""
+    events: EventEngine | None = None
+    """What keeps events; None: nothing does."""
     open_intake: Callable[[Role], MqttClient] | None = None
     """Makes the client of the session that brings events in, which is that of who has the role."""
-    events_role: Role = field(default_factory=OnlyOne)
     observers: Sequence[Observer] = ()
     """Who wants to know what happens to commands, besides metrics, log and traces."""
 

@@ -295,7 +295,7 @@ class EventsSettings(_Part):
     """The event log: what devices say without being asked."""
 
     url: str = ""
-    """Where it is kept: `rocks:///folder`, or `memory://`; no events are kept when empty."""
+    """Where it is kept: `redis://…`, for one node also `rocks:///folder` or `memory://`; nowhere when empty."""
     databases: str = "events=720h,telemetry=24h"
     """Its databases with their retentions; the first one has what no profile puts elsewhere."""
     shards: Annotated[int, Field(ge=1, le=256)] = 4
@@ -440,10 +440,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _events_of_one(self) -> Self:
-        if self.events.url and engine_kind(self.store.url).shared:
+        if self.events.url and engine_kind(self.store.url).shared and not events_kind(self.events.url).shared:
             raise ValueError(
-                "HOMING_EVENTS_URL is the log of one node, and HOMING_STORE_URL that of a cluster; "
-                "allowed with such a log: HOMING_STORE_URL=memory://"
+                "HOMING_EVENTS_URL is the log of one node, and HOMING_STORE_URL is of a cluster; "
+                "allowed with a cluster: redis://, rediss://"
             )
         return self
 

@@ -95,6 +95,12 @@ class EventsKind(StrEnum):
 
     MEMORY = "memory"
     ROCKS = "rocks"
+    REDIS = "redis"
+
+    @property
+    def shared(self) -> bool:
+        """Whether several nodes can have it in common."""
+        return self is EventsKind.REDIS
 
 
 def events_kind(url: str) -> EventsKind:
@@ -106,7 +112,12 @@ def events_kind(url: str) -> EventsKind:
         if parts.netloc or parts.query or parts.fragment or not parts.path.strip("/"):
             raise ValueError("names no folder; allowed: rocks:///absolute/path")
         return EventsKind.ROCKS
-    raise ValueError(f"scheme {parts.scheme!a} is unknown; allowed: memory://, rocks:///absolute/path")
+    if parts.scheme in ("redis", "rediss"):
+        check_redis_url(url)
+        return EventsKind.REDIS
+    raise ValueError(
+        f"scheme {parts.scheme!a} is unknown; allowed: memory://, rocks:///absolute/path, redis://, rediss://"
+    )
 
 
 def check_access_url(url: str) -> None:

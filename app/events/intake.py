@@ -19,7 +19,7 @@ from app.core.device_events import DeviceEvent, Presence
 from app.core.errors import InvalidInputError
 from app.core.eventlog.event import Entry, validate_entry
 from app.core.eventlog.plan import Plan
-from app.core.identifiers import validate_device_id
+from app.core.identifiers import CANARY, validate_device_id
 from app.core.listening import EventReader
 from app.core.messages import ReceivedMessage
 from app.events.writer import EventWriter, Waiting
@@ -100,7 +100,7 @@ class Intake:
                     await self._inbox.drained()
             await mqtt.stop(keep_session=True)
         await self._writer.close()
-        await self._role.release()
+        await self._role.close()
 
     async def _serve(self) -> None:
         mqtt = self._mqtt = self._open_mqtt()
@@ -117,6 +117,9 @@ class Intake:
 
     def _take(self, arrival: Arrival) -> None:
         message = arrival.message
+        if CANARY in message.topic:  # what nodes say to themselves
+            arrival.settle()
+            return
         read = self._reader.read(message)
         for one in read:
             if isinstance(one, Presence) and _is_device(one.device_id):

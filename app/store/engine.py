@@ -16,10 +16,12 @@ from app.core.errors import ConfigurationError
 from app.core.eventlog.event import Database
 from app.core.wakekey import WakeKey
 from app.measures import StoreMeasures
+from app.observability import BurstLog
 from app.store.directory import AccessDirectory
 from app.store.eventlog import EventStore
 from app.store.memory.eventlog import MemoryEventLog
 from app.store.memory.store import MemoryStateStore
+from app.store.roles import OnlyOne, Role
 from app.store.state import StateStore
 
 if TYPE_CHECKING:
@@ -95,18 +97,50 @@ def open_directory(
     return SqlDirectory(url, budget=budget, new_cluster_id=new_cluster_id)
 
 
-def open_events(url: str, databases: Sequence[Database], clock: Clock) -> EventStore:
-    """The event log of this URL, not started yet; ConfigurationError when the URL cannot be used."""
+@dataclass(frozen=True, slots=True)
+class EventEngine:
+    """What the URL of an event log offers: the log, and the role of who brings events in."""
+
+    open_log: Callable[[Sequence[Database]], EventStore]
+    role: Role
+
+
+def open_events(
+    url: str,
+    *,
+    clock: Clock,
+    counters: Counter[str],
+    new_secret: Callable[[], str],
+    lease: timedelta = timedelta(seconds=5),
+    name: str = "homing",
+) -> EventEngine:
+    """The event log of this URL, not started yet; ConfigurationError when the URL cannot be used.
+
+    `lease` is how long a node that died keeps the role, and `name` tells this cluster's intake from others.
+    """
     try:
         kind = events_kind(url)
     except ValueError as error:
         raise ConfigurationError(f"HOMING_EVENTS_URL {error}") from None
     if kind is EventsKind.MEMORY:
-        return MemoryEventLog(databases, clock)
+        return EventEngine(lambda databases: MemoryEventLog(databases, clock), OnlyOne())
+    if kind is EventsKind.ROCKS:
+        return EventEngine(_rocks(Path(unquote(split_address(url).path)), clock), OnlyOne())
+    from app.store.redis.eventlog import RedisEventLog  # noqa: PLC0415 - see above
+    from app.store.redis.role import RedisRole  # noqa: PLC0415 - see above
+
+    drops = BurstLog(counters, clock)
+    return EventEngine(
+        lambda databases: RedisEventLog(url, databases, counters=counters, drops=drops, new_secret=new_secret),
+        RedisRole(url, f"{name}-intake", new_secret(), lease=lease, clock=clock, counters=counters),
+    )
+
+
+def _rocks(folder: Path, clock: Clock) -> Callable[[Sequence[Database]], EventStore]:
     try:
         from app.store.rocks.eventlog import RocksEventLog  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"HOMING_EVENTS_URL: {error.name} is not installed; rocks:// needs the extra homing[embedded]"
         ) from None
-    return RocksEventLog(Path(unquote(split_address(url).path)), databases, clock)
+    return lambda databases: RocksEventLog(folder, databases, clock)

@@ -21,6 +21,9 @@ class Role(Protocol):
     async def release(self) -> None:
         """Let another node hold it."""
 
+    async def close(self) -> None:
+        """Release it, and let go of all connections."""
+
 
 class OnlyOne:
     """The role of a node alone."""
@@ -37,4 +40,7 @@ class OnlyOne:
         """Return."""
 
     async def release(self) -> None:
+        """Return."""
+
+    async def close(self) -> None:
         """Return."""

@@ -35,7 +35,7 @@ from app.store.commands import Finished, Joined, Page, Query, Registered
 from app.store.directory import AccessDirectory
 from app.store.engine import open_events
 from app.store.memory.store import MemoryStateStore
-from app.system import SystemClock, new_charter, new_ulid
+from app.system import SystemClock, new_charter, new_secret, new_ulid
 
 DEVICE = "drone-1"
 COMMANDS = f"/v1/devices/{DEVICE}/commands"
@@ -202,7 +202,7 @@ def build(
         open_mqtt=lambda _client_id, _still_ours: mqtt,
         open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
         directory=directory,
-        open_events=(lambda databases: open_events(settings.events.url, databases, SystemClock()))
+        events=open_events(settings.events.url, clock=SystemClock(), counters=counters, new_secret=new_secret)
         if settings.events.url
         else None,
         open_intake=lambda _role: LoopbackMqttClient(broker, "homing-intake", counters),

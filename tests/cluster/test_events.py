@@ -16,8 +16,8 @@ import aiohttp
 from app.core.messages import Publication
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from tests.cluster.harness import NodeProcess
-from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, ServiceProcess
+from tests.cluster.harness import Cluster, NodeProcess, cluster_of
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, ServiceProcess
 from tests.waiting import PATIENCE, eventually
 
 DEVICE = "SN0001"
@@ -61,61 +61,124 @@ async def everything(node: NodeProcess) -> dict[str, list[int]]:
     return found
 
 
-async def test_an_intake_that_is_killed_loses_nothing_and_keeps_the_order(
-    mosquitto: MosquittoProcess, tmp_path: Path
-) -> None:
-    node = LoneNode(mosquitto, tmp_path)
-    options = MqttOptions.from_url(mosquitto.url, client_id="device")
-    device = PahoMqttClient(replace(options, username=DEVICE, password=NODE_PASSWORD), Counter())
-    window = asyncio.Semaphore(100)
-    acknowledged: dict[str, list[int]] = defaultdict(list)
+class Talker:
+    """A device that says numbers on three topics, and knows which of them the broker took."""
 
-    async def say(topic: str, number: int) -> None:
-        async with window:
-            await device.publish(Publication(topic, json.dumps({"n": number, "method": "x"}).encode()))
-            acknowledged[topic].append(number)
+    def __init__(self, broker: MosquittoProcess) -> None:
+        options = MqttOptions.from_url(broker.url, client_id="device")
+        self.client = PahoMqttClient(replace(options, username=DEVICE, password=NODE_PASSWORD), Counter())
+        self.taken: dict[str, list[int]] = defaultdict(list)
+        self._window = asyncio.Semaphore(100)
+        self._next = 0
 
-    with node:
-        await device.start([], lambda _delivery: None)
-        await asyncio.wait_for(device.wait_connected(), PATIENCE)
-        for kill in range(KILLS + 1):
-            numbers = range(kill * EVENTS, (kill + 1) * EVENTS)
-            saying = asyncio.gather(*(say(TOPICS[number % 3], number) for number in numbers))
-            if kill < KILLS:
-                enough = (kill * EVENTS + EVENTS // 3) // 3
-                await eventually(lambda enough=enough: len(acknowledged[TOPICS[0]]) > enough)  # type: ignore[misc]
-                await asyncio.to_thread(node.kill)
-                await saying
-                await asyncio.to_thread(node.start)
-            else:
-                await saying
-        await device.stop()
-        expected = {topic: set(numbers) for topic, numbers in acknowledged.items()}
+    async def start(self) -> None:
+        await self.client.start([], lambda _delivery: None)
+        await asyncio.wait_for(self.client.wait_connected(), PATIENCE)
+
+    def say(self, count: int) -> asyncio.Future[list[None]]:
+        numbers = range(self._next, self._next + count)
+        self._next += count
+        return asyncio.gather(*(self._say(TOPICS[number % 3], number) for number in numbers))
+
+    async def some_taken(self, count: int) -> None:
+        await eventually(lambda: sum(map(len, self.taken.values())) >= count)
+
+    async def judge(self, node: NodeProcess, kills: int) -> None:
+        """Nothing is lost, the order is kept, and what came twice is bounded."""
 
         async def all_there() -> bool:
             found = await everything(node)
-            return all(set(found[topic]) >= numbers for topic, numbers in expected.items())
+            return all(set(found[topic]) >= set(numbers) for topic, numbers in self.taken.items())
 
         await eventually(all_there)
         found = await everything(node)
         for topic in TOPICS:
             first_of_each = list(dict.fromkeys(found[topic]))
-            assert first_of_each == sorted(expected[topic]), "in the order of the device, each there"
+            assert first_of_each == sorted(self.taken[topic]), "in the order of the device, each there"
         repeated = sum(len(numbers) - len(set(numbers)) for numbers in found.values())
-        assert repeated <= RECEIVE_MAXIMUM * KILLS
-        shown = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "app.cli", "events", "read", TOPICS[0], "--limit", "2", "--node", node.url],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert [line.split()[1] for line in shown.stdout.splitlines()] == [TOPICS[0]] * 2
-        published = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "app.cli", "events", "publish", "fleet/note", '{"a":1}', "--node", node.url],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert int(published.stdout) > 1_700_000_000_000_000
+        assert repeated <= RECEIVE_MAXIMUM * kills
+
+    async def _say(self, topic: str, number: int) -> None:
+        async with self._window:
+            await self.client.publish(Publication(topic, json.dumps({"n": number, "method": "x"}).encode()))
+            self.taken[topic].append(number)
+
+
+def homing(*arguments: str) -> str:
+    """What the command line prints."""
+    command = [sys.executable, "-m", "app.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+async def test_an_intake_that_is_killed_loses_nothing_and_keeps_the_order(
+    mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
+    node, device = LoneNode(mosquitto, tmp_path), Talker(mosquitto)
+    with node:
+        await device.start()
+        for kill in range(KILLS):
+            saying = device.say(EVENTS)
+            await device.some_taken(kill * EVENTS + EVENTS // 3)
+            await asyncio.to_thread(node.kill)
+            await saying
+            await asyncio.to_thread(node.start)
+        await device.say(EVENTS)
+        await device.client.stop()
+        await device.judge(node, KILLS)
+        shown = await asyncio.to_thread(homing, "events", "read", TOPICS[0], "--limit", "2", "--node", node.url)
+        assert [line.split()[1] for line in shown.splitlines()] == [TOPICS[0]] * 2
+        said = await asyncio.to_thread(homing, "events", "publish", "fleet/note", '{"a":1}', "--node", node.url)
+        assert int(said) > 1_700_000_000_000_000
+
+
+async def test_the_next_node_takes_over_when_the_intake_is_killed(
+    redis_server: RedisProcess, mosquitto: MosquittoProcess
+) -> None:
+    """Each time the node that has the intake is killed or frozen, while events come."""
+    device = Talker(mosquitto)
+    env = {"HOMING_EVENTS_URL": redis_server.node_url, "HOMING_CLUSTER_LEASE": "2s"}
+    env |= {"HOMING_MQTT_SHARE_GROUP": "events", "HOMING_EVENTS_RECEIVE_MAXIMUM": str(RECEIVE_MAXIMUM)}
+    with cluster_of(3, redis_server, mosquitto, **env) as cluster:
+        await device.start()
+        holders = []
+        for kill in range(KILLS):
+            saying = device.say(EVENTS)
+            holder = await intake_of(cluster)
+            holders.append(holder.node_id)
+            others = Cluster(cluster.redis, cluster.broker, [one for one in cluster.nodes if one is not holder])
+            before = await asyncio.to_thread(appended, others)
+            freeze = kill == 1
+            await asyncio.to_thread(holder.pause if freeze else holder.kill)
+            await saying
+
+            async def taken_over(others: Cluster = others, before: dict[str, int] = before) -> bool:
+                await device.say(3)  # all that came before may be in already
+                after = await asyncio.to_thread(appended, others)
+                return any(after[name] > before[name] for name in before)
+
+            await eventually(taken_over)
+            await asyncio.to_thread(holder.resume if freeze else holder.start)
+        await device.say(EVENTS)
+        await device.client.stop()
+        await device.judge(cluster.nodes[0], KILLS)
+        assert len(set(holders)) > 1
+
+
+async def intake_of(cluster: Cluster) -> NodeProcess:
+    """The node that appends now."""
+    found: list[NodeProcess] = []
+
+    async def appends() -> bool:
+        before = await asyncio.to_thread(appended, cluster)
+        await asyncio.sleep(0.05)
+        after = await asyncio.to_thread(appended, cluster)
+        found[:] = [node for node in cluster.nodes if after[node.node_id] > before[node.node_id]]
+        return len(found) == 1
+
+    await eventually(appends)
+    return found[0]
+
+
+def appended(cluster: Cluster) -> dict[str, int]:
+    """How many events each node has appended."""
+    return {one.node_id: cluster.reported(one.node_id)["counters"].get("events.appended", 0) for one in cluster.nodes}

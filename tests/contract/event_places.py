@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Protocol
 
+from redis.asyncio import Redis
+
 from app.core.eventlog.event import Database
+from app.observability import BurstLog
 from app.store.eventlog import EventStore
 from app.store.memory.eventlog import MemoryEventLog
+from app.store.redis.eventlog import RedisEventLog
 from app.store.rocks.eventlog import RocksEventLog
-from app.system import SystemClock
+from app.system import SystemClock, new_secret
 
 DATABASES = (Database("events", 4, ("thing/product/+/osd",)), Database("telemetry", 1))
 
@@ -39,6 +45,39 @@ class MemoryEvents:
         return log
 
     async def fresh(self, databases: Sequence[Database]) -> EventStore:
+        return await self.open(databases)
+
+    async def close(self) -> None:
+        for log in self._opened:
+            await log.close()
+
+
+class RedisEvents:
+    """A Redis. `open` is the same log again, from another node; `fresh` is it when it was emptied."""
+
+    def __init__(self, url: str, node_url: str) -> None:
+        self._url = url
+        self._node_url = node_url
+        self._opened: list[EventStore] = []
+
+    async def open(self, databases: Sequence[Database] = DATABASES) -> EventStore:
+        counters: Counter[str] = Counter()
+        clock = SystemClock()
+        log = RedisEventLog(
+            self._node_url,
+            databases,
+            counters=counters,
+            drops=BurstLog(counters, clock),
+            new_secret=new_secret,
+            budget=timedelta(seconds=30),
+        )
+        await log.start()
+        self._opened.append(log)
+        return log
+
+    async def fresh(self, databases: Sequence[Database]) -> EventStore:
+        async with Redis.from_url(self._url) as client:
+            await client.flushall()
         return await self.open(databases)
 
     async def close(self) -> None:

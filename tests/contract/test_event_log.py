@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,27 @@ from app.core.eventlog.generation import GenerationState
 from app.core.eventlog.reading import Reading, Slice
 from app.core.eventlog.transaction import Condition, Transaction
 from app.store.eventlog import EventStore
-from tests.contract.event_places import EventPlace, MemoryEvents, RocksEvents
+from tests.contract.event_places import EventPlace, MemoryEvents, RedisEvents, RocksEvents
+from tests.services import RedisProcess
 from tests.waiting import PATIENCE, turns
 
 SHARD = Shard("events", 2)
-PLACES: dict[str, Callable[[Path], EventPlace]] = {"memory": MemoryEvents, "rocks": RocksEvents}
+ENGINES = ("memory", "rocks", "redis")
 
 
-@pytest.fixture(params=PLACES)
+def place_of(engine: str, folder: Path, request: pytest.FixtureRequest) -> EventPlace:
+    """Where an engine keeps events in a test."""
+    if engine == "redis":
+        server: RedisProcess = request.getfixturevalue("redis_server")
+        return RedisEvents(server.url, server.node_url)
+    return MemoryEvents(folder) if engine == "memory" else RocksEvents(folder)
+
+
+@pytest.fixture(params=ENGINES)
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventPlace]:
-    place = PLACES[request.param](tmp_path)
+    place = place_of(request.param, tmp_path, request)
+    if isinstance(place, RedisEvents):
+        await (await place.fresh(())).close()
     yield place
     await place.close()
 

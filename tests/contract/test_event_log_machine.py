@@ -20,7 +20,7 @@ from app.core.eventlog.transaction import Condition, Transaction
 from app.core.topics import matches
 from app.store.eventlog import EventStore
 from tests.contract.event_places import EventPlace
-from tests.contract.test_event_log import PLACES
+from tests.contract.test_event_log import ENGINES, place_of
 
 T = TypeVar("T")
 DATABASE = Database("events", 2, ("taught/+/x",))
@@ -96,7 +96,7 @@ class Stage:
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     with asyncio.Runner() as runner:
-        stage = Stage(runner, {name: make(tmp_path / name) for name, make in PLACES.items()})
+        stage = Stage(runner, {name: place_of(name, tmp_path / name, request) for name in ENGINES})
         yield stage
         for place in stage.places.values():
             runner.run(place.close())

@@ -17,13 +17,17 @@ from app.cluster.redis import RedisCluster
 from app.cluster.wakeups import Hearing
 from app.core.command import CommandState
 from app.core.errors import UnavailableError
+from app.core.eventlog.event import Database, Entry, Shard
+from app.core.eventlog.reading import Reading
+from app.core.eventlog.transaction import Condition, Transaction
 from app.core.identifiers import partition_of
 from app.core.webhooks.schedule import Reply
 from app.store.commands import Query
+from app.store.engine import open_events
 from app.store.redis.doctor import inspect
 from app.store.redis.rights import CHANNELS, COMMANDS, KEYS
 from app.store.redis.store import RedisStateStore
-from app.system import SystemClock, new_charter
+from app.system import SystemClock, new_charter, new_secret
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.contract.test_webhooks import FAILED, delivery, endpoint, tried
 from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, RedisProcess
@@ -108,6 +112,31 @@ async def everything(url: str) -> None:
     finally:
         await store.close()
     await of_nodes(url)
+    await of_events(url)
+
+
+async def of_events(url: str) -> None:
+    counters: Counter[str] = Counter()
+    clock, shard = SystemClock(), Shard("events", 0)
+    engine = open_events(url, clock=clock, counters=counters, new_secret=new_secret)
+    log = engine.open_log([Database("events", 1)])
+    await log.start()
+    try:
+        first = await log.append(shard, [Entry("a/b", b"1"), Entry("a/c", b"2")], epoch=1)
+        await log.commit(Transaction(shard, (Condition("a/c", first),), (Entry("a/c", b""),)))
+        await log.rotate("events", 1)
+        await log.read(shard, Reading(), 10)
+        await log.value(shard, "a/b")
+        await log.values(shard, "#", "", 10)
+        await log.structures("events")
+        await log.generations("events")
+        await log.drop("events", 1)
+    finally:
+        await log.close()
+    async with asyncio.timeout(PATIENCE):
+        await engine.role.hold()
+        await engine.role.still_held()
+        await engine.role.close()
 
 
 async def of_commands(store: RedisStateStore) -> None:

@@ -20,3 +20,11 @@ HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tup
     load_script(f"hook_{name}") for name in ("put", "enqueue", "claim", "settle", "again")
 )
 SCRIPTS = _OF_COMMANDS + _OF_WEBHOOKS
+
+
+def _alone(name: str) -> Script:
+    return Script.of((files("app.store.redis") / "lua" / f"{name}.lua").read_text())
+
+
+APPEND_EVENTS, ROTATE_EVENTS = EVENT_SCRIPTS = _alone("events_append"), _alone("events_rotate")
+ROLE: Script = _alone("role")

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import DamagedEventsError, InvalidInputError, PayloadTooLargeError
+from app.core.eventlog.block import count_of, pack_block, unpack_block
 from app.core.eventlog.event import (
     Database,
     Entry,
+    Event,
     Shard,
     validate_database,
     validate_entry,
@@ -85,3 +89,22 @@ def test_a_generation_is_over_when_its_last_event_is_too_old() -> None:
 
     current = Generation(4, GenerationState.CURRENT, first=1, last=2, count=1)
     assert over([sealed(1, DAY), sealed(2, 2 * DAY), sealed(3, 5 * DAY), current], 3 * DAY + 1, DAY) == [1, 2]
+
+
+@given(st.lists(entries, min_size=1, max_size=20), st.sampled_from(["", "a"]))
+def test_a_block_gives_its_entries_back(given_entries: list[Entry], letter: str) -> None:
+    data = pack_block(given_entries)
+    found = unpack_block(data, 1000, 3, lambda topic: letter in topic)
+    first = 1000 - len(given_entries) + 1
+    expected = [Event(first + n, 3, entry) for n, entry in enumerate(given_entries) if letter in entry.topic]
+    assert found == expected
+    assert count_of(data) == len(given_entries)
+
+
+@given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 255))
+def test_what_is_no_block_is_damage_and_nothing_else(data: bytes, place: int, byte: int) -> None:
+    whole = bytearray(pack_block([Entry("a/b", b"x" * 600), Entry("c", b"1", "d", "e", "f")]))
+    whole[place % len(whole)] = byte
+    for damaged in (data, bytes(whole), bytes(whole[: place % len(whole)])):
+        with suppress(DamagedEventsError):
+            unpack_block(damaged, 1000, 3, lambda _topic: True)

@@ -15,7 +15,7 @@ from redis.crc import key_slot
 from app.core import history, keys, wakeup
 from app.core.command import TRANSITIONS, CommandEvent, CommandState
 from app.core.identifiers import PARTITIONS, partition_of
-from app.store.redis.scripts import SCRIPTS
+from app.store.redis.scripts import EVENT_SCRIPTS, ROLE, SCRIPTS
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration, topic_of
 from tests.services import RedisProcess
@@ -177,10 +177,11 @@ async def test_F36_index_entries_without_a_record_leave_a_busy_partition(client:
 
 def test_the_scripts_keep_their_rules() -> None:
     names = sorted(path.name for path in LUA.glob("*.lua"))
-    scripts = ("finish", "follow", "mark", "pending", "register", "respond", "sweep")
-    hooks = ("hook_again", "hook_claim", "hook_enqueue", "hook_put", "hook_settle")
-    assert names == sorted(f"{one}.lua" for one in ("common", *scripts, *hooks))
-    for script in SCRIPTS:
+    of_commands = ["common", "finish", "follow", "mark", "pending", "register", "respond", "sweep"]
+    of_webhooks = ["hook_again", "hook_claim", "hook_enqueue", "hook_put", "hook_settle"]
+    of_events = ["events_append", "events_rotate", "role"]
+    assert names == sorted(f"{name}.lua" for name in [*of_commands, *of_webhooks, *of_events])
+    for script in (*SCRIPTS, *EVENT_SCRIPTS, ROLE):
         assert "#!" not in script.text  # it would forbid Redis 6, and the rest of a script at maxmemory
         assert "while " not in script.text
         assert "KEYS *" not in script.text

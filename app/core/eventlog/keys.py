@@ -1,0 +1,69 @@
+"""Every key of the event log in Redis. `{t}` is `{<database>.<shard>}`, so that all keys of an append share a slot.
+
+| key | type | content | ends |
+|---|---|---|---|
+| `mqtt:slab:{t}:<generation>` | stream | blocks; the id is the position of the last event | with its generation |
+| `mqtt:shard:{t}` | hash | head, generation, epoch | never |
+| `mqtt:cuts:{t}` | hash | generation → first, last, count and size of what is in it | never |
+| `mqtt:latest:{t}` | hash | topic → position and record of its last value | never |
+| `mqtt:topics:{t}` | sorted set | topics that have a last value, by their bytes | never |
+| `mqtt:done:{t}:<call>` | string | the position that a call was given, so that it happens once | a minute |
+| `mqtt:structures:<database>` | hash | structures of topics | never |
+| `mqtt:database:<database>` | string | its number of shards | never |
+| `mqtt:role:{<name>}` | string | who holds a role | lease time |
+| `mqtt:epoch:{<name>}` | string | how often it was taken | never |
+"""
+
+from __future__ import annotations
+
+from app.core.eventlog.event import Shard
+
+
+def slabs(shard: Shard) -> str:
+    """What the keys of all slabs of a shard begin with; the generation follows."""
+    return f"mqtt:slab:{{{shard}}}:"
+
+
+def state(shard: Shard) -> str:
+    """Where a shard ends."""
+    return f"mqtt:shard:{{{shard}}}"
+
+
+def cuts(shard: Shard) -> str:
+    """Its generations."""
+    return f"mqtt:cuts:{{{shard}}}"
+
+
+def latest(shard: Shard) -> str:
+    """Its last values."""
+    return f"mqtt:latest:{{{shard}}}"
+
+
+def topics(shard: Shard) -> str:
+    """Topics that have one."""
+    return f"mqtt:topics:{{{shard}}}"
+
+
+def done(shard: Shard, call: str) -> str:
+    """What a call was given."""
+    return f"mqtt:done:{{{shard}}}:{call}"
+
+
+def structures(database: str) -> str:
+    """The structures of its topics."""
+    return f"mqtt:structures:{database}"
+
+
+def shards(database: str) -> str:
+    """How many shards a database has."""
+    return f"mqtt:database:{database}"
+
+
+def role(name: str) -> str:
+    """Who holds a role."""
+    return f"mqtt:role:{{{name}}}"
+
+
+def epoch(name: str) -> str:
+    """How often it was taken."""
+    return f"mqtt:epoch:{{{name}}}"

@@ -1,0 +1,293 @@
+"""The event log that a cluster shares: Redis streams whose entries are blocks of events.
+
+One script appends: it gives positions, keeps the epoch, the last values and the sizes of generations, or refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from app.core.errors import (
+    ConfigurationError,
+    DamagedEventsError,
+    DatabaseNotFoundError,
+    FencedError,
+    StoreUnavailableError,
+    ValueChangedError,
+)
+from app.core.eventlog import keys
+from app.core.eventlog.block import count_of, pack_block, unpack_block
+from app.core.eventlog.event import Database, Entry, Event, Position, Shard, size_of
+from app.core.eventlog.generation import Generation, GenerationState
+from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
+from app.core.eventlog.record import pack_entry, unpack_entry
+from app.core.eventlog.structures import Structures
+from app.core.eventlog.transaction import Condition, Transaction
+from app.core.topics import matches
+from app.observability import BurstLog, Fill
+from app.store.redis.combiner import Argument, Combiner, CombinerOptions
+from app.store.redis.scripts import APPEND_EVENTS, EVENT_SCRIPTS, ROTATE_EVENTS
+from app.store.redis.server import check_server, connector, parse_info
+
+POLL_SECONDS: Final = 0.02
+"""How often heads are looked at while somebody waits for events."""
+FETCHED: Final = 64
+"""Blocks of one round trip."""
+TOPICS: Final = 512
+"""Topics of one."""
+
+
+class RedisEventLog:
+    """`budget` bounds each call. ConfigurationError when the URL cannot be used."""
+
+    def __init__(
+        self,
+        url: str,
+        databases: Sequence[Database],
+        *,
+        counters: Counter[str],
+        drops: BurstLog,
+        new_secret: Callable[[], str],
+        budget: timedelta = timedelta(seconds=2),
+    ) -> None:
+        self.databases: Final = tuple(databases)
+        self._budget = budget.total_seconds()
+        self._options = CombinerOptions()
+        self._redis = Combiner(connector(url), EVENT_SCRIPTS, counters=counters, options=self._options)
+        self._drops = drops
+        self._new_secret = new_secret
+        self._by_name: Mapping[str, Database] = {one.name: one for one in databases}
+        self._structures = {one.name: Structures(one.taught) for one in databases}
+        self._closed = False
+
+    async def start(self) -> None:
+        self._redis.start()
+        try:
+            check_server(parse_info(await self._call("INFO")))
+            for database in self.databases:
+                await self._check(database)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._redis.close()
+
+    def queues(self) -> dict[str, Fill]:
+        return {"events_calls": Fill(self._redis.outstanding, self._options.max_queue)}
+
+    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+        # The intake may append twice what it does not know to be in, so its calls need no memory.
+        return await self._append(shard, entries, epoch, (), once=epoch is None)
+
+    async def commit(self, transaction: Transaction) -> Position:
+        return await self._append(transaction.shard, transaction.entries, None, transaction.conditions, once=True)
+
+    async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
+        self._database(shard.database)
+        head, cuts = await self._call_many([("HGET", keys.state(shard), "head"), ("HGETALL", keys.cuts(shard))])
+        until = min(reading.until, int(head or 0))
+        if until <= reading.after:
+            return Slice([], reading.after, more=False)
+        return await self._scan(shard, reading, until, limit, _numbers(cuts, reading.after, until))
+
+    async def wait(self, database: str, after: Sequence[Position]) -> None:
+        shards = self._database(database).all_shards()
+        commands: list[tuple[Argument, ...]] = [("HGET", keys.state(shard), "head") for shard in shards]
+        while True:
+            heads = await self._call_many(commands)
+            if any(int(head or 0) > position for head, position in zip(heads, after, strict=True)):
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def value(self, shard: Shard, topic: str) -> Event | None:
+        self._database(shard.database)
+        found = await self._call("HGET", keys.latest(shard), topic)
+        return None if found is None else _value(shard, found)
+
+    async def values(self, shard: Shard, topic_filter: str, after: str, limit: int) -> Sequence[Event]:
+        self._database(shard.database)
+        found: list[Event] = []
+        start = f"({after}" if after else "-"
+        while len(found) < limit:
+            names: list[bytes] = await self._call(
+                "ZRANGEBYLEX", keys.topics(shard), start, "+", "LIMIT", "0", str(TOPICS)
+            )
+            fitting = [name for name in names if matches(topic_filter, name.decode())][: limit - len(found)]
+            if fitting:
+                rows = await self._call("HMGET", keys.latest(shard), *fitting)
+                found += [_value(shard, row) for row in rows if row is not None]
+            if len(names) < TOPICS:
+                break
+            start = f"({names[-1].decode()}"
+        return found
+
+    async def structures(self, database: str) -> Sequence[str]:
+        self._database(database)
+        known: list[bytes] = await self._call("HGETALL", keys.structures(database))
+        return sorted({one.decode() for one in known[::2]} | set(self._structures[database]))
+
+    async def generations(self, database: str) -> Sequence[Generation]:
+        currents, cuts = await self._catalogue(database)
+        numbers = sorted({number for one in cuts for number in one} | {max(currents)})
+        return [_generation(number, currents, cuts) for number in numbers]
+
+    async def rotate(self, database: str, expected: int) -> None:
+        currents, _ = await self._catalogue(database)
+        latest = max(currents)
+        if latest == expected or (
+            latest == expected + 1 and min(currents) < latest
+        ):  # the rest of one that was cut off
+            for shard in self._database(database).all_shards():
+                await self._run_rotate(shard, expected + 1)
+
+    async def drop(self, database: str, number: int) -> None:
+        currents, _ = await self._catalogue(database)
+        if number >= min(currents):
+            return
+        for shard in self._database(database).all_shards():
+            # The catalogue says so first: a slab without entry is read by nobody.
+            await self._call("HDEL", keys.cuts(shard), str(number))
+            await self._call("UNLINK", f"{keys.slabs(shard)}{number}")
+
+    async def _append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None, conditions: Sequence[Condition], *, once: bool
+    ) -> Position:
+        self._database(shard.database)
+        await self._learn(shard.database, entries)
+        arguments: list[Argument] = [
+            keys.slabs(shard),
+            "" if epoch is None else epoch,
+            len(entries),
+            sum(map(size_of, entries)),
+            pack_block(entries),
+            len(conditions),
+        ]
+        for condition in conditions:
+            arguments += (condition.topic, "" if condition.position is None else condition.position)
+        for topic, place in {entry.topic: place for place, entry in enumerate(entries)}.items():
+            arguments += (topic, place, pack_entry(entries[place]) if entries[place].value else b"")
+        names = [keys.state(shard), keys.cuts(shard), keys.latest(shard), keys.topics(shard)]
+        if once:
+            names.append(keys.done(shard, self._new_secret()))
+        reply = await self._redis.run_script(APPEND_EVENTS, names, arguments, self._budget)
+        if reply[0] == b"ok":
+            return int(reply[1])
+        if reply[0] == b"fenced":
+            raise FencedError(f"epoch {int(reply[1])} writes to shard {shard}, and this is {epoch}")
+        raise ValueChangedError(reply[1].decode(), _or_none(reply[2]), _or_none(reply[3]))
+
+    async def _scan(self, shard: Shard, reading: Reading, until: Position, limit: int, numbers: Sequence[int]) -> Slice:
+        found: list[Event] = []
+        scanned = 0
+        for number in numbers:
+            start = reading.after + 1
+            while True:
+                slab = f"{keys.slabs(shard)}{number}"
+                blocks = await self._call("XRANGE", slab, f"{start}-0", "+", "COUNT", str(FETCHED))
+                for identity, fields in blocks:
+                    last = int(identity.partition(b"-")[0])
+                    events, count = self._open_block(shard, last, fields[1], reading)
+                    found += [event for event in events if reading.after < event.position <= until]
+                    scanned += count
+                    if len(found) > limit:
+                        return Slice(found[:limit], found[limit].position - 1, more=True)
+                    if last >= until:
+                        return Slice(found, until, more=False)
+                    if scanned >= MOST_SCANNED:
+                        return Slice(found, last, more=True)
+                    start = last + 1
+                if len(blocks) < FETCHED:
+                    break
+        return Slice(found, until, more=False)
+
+    def _open_block(self, shard: Shard, last: Position, data: bytes, reading: Reading) -> tuple[list[Event], int]:
+        try:
+            return unpack_block(data, last, shard.number, reading.fits), count_of(data)
+        except DamagedEventsError as error:
+            # It stays where it is, and is left out of every reading.
+            self._drops.drop("damaged_block", topic=f"{shard} at {last}: {error}")
+            return [], 1
+
+    async def _learn(self, database: str, entries: Sequence[Entry]) -> None:
+        """Structures are shown to people here; what is read does not depend on them."""
+        known = self._structures[database]
+        before = len(known)
+        new = {known.of(entry.topic) for entry in entries} if entries else set()
+        if len(known) > before:
+            fields = [part for one in sorted(new) for part in (one, "")]
+            await self._call("HSET", keys.structures(database), *fields)
+
+    async def _catalogue(self, database: str) -> tuple[list[int], list[dict[int, list[int]]]]:
+        """The current generation of each shard, and what is in each generation: first, last, count, size."""
+        shards = self._database(database).all_shards()
+        commands: list[tuple[Argument, ...]] = [("HGET", keys.state(one), "generation") for one in shards]
+        commands += [("HGETALL", keys.cuts(one)) for one in shards]
+        replies = await self._call_many(commands)
+        currents = [int(one or 1) for one in replies[: len(shards)]]
+        return currents, [_cuts(one) for one in replies[len(shards) :]]
+
+    async def _run_rotate(self, shard: Shard, number: int) -> None:
+        await self._redis.run_script(ROTATE_EVENTS, [keys.state(shard), keys.cuts(shard)], [number], self._budget)
+
+    async def _check(self, database: Database) -> None:
+        await self._call("SET", keys.shards(database.name), str(database.shards), "NX")
+        there = int(await self._call("GET", keys.shards(database.name)))
+        if there != database.shards:
+            raise ConfigurationError(
+                f"the database {database.name!a} of events has {there} shards, which cannot be changed; "
+                f"asked for are {database.shards}"
+            )
+
+    async def _call(self, *command: Argument) -> Any:  # noqa: ANN401 - what Redis replies
+        if self._closed:
+            raise StoreUnavailableError("the event log is closed")
+        return await self._redis.call(command, self._budget)
+
+    async def _call_many(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        if self._closed:
+            raise StoreUnavailableError("the event log is closed")
+        return await self._redis.call_many(commands, self._budget)
+
+    def _database(self, name: str) -> Database:
+        found = self._by_name.get(name)
+        if found is None:
+            raise DatabaseNotFoundError(f"there is no database {name[:64]!a}; there are {', '.join(self._by_name)}")
+        return found
+
+
+def _cuts(reply: Sequence[bytes]) -> dict[int, list[int]]:
+    return {int(name): [int(part) for part in cut.split()] for name, cut in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _numbers(reply: Sequence[bytes], after: Position, until: Position) -> list[int]:
+    """The generations of a shard that may have events between these positions."""
+    cuts = sorted(_cuts(reply).items())
+    return [number for number, (first, last, count, _) in cuts if count and last > after and first <= until]
+
+
+def _generation(number: int, currents: Sequence[int], cuts: Sequence[Mapping[int, Sequence[int]]]) -> Generation:
+    there = [one[number] for one in cuts if number in one]
+    state = GenerationState.SEALED if number < min(currents) else GenerationState.CURRENT
+    return Generation(
+        number,
+        state,
+        min((first for first, _, _, _ in there if first), default=0),
+        max((last for _, last, _, _ in there), default=0),
+        sum(count for _, _, count, _ in there),
+        sum(size for _, _, _, size in there),
+    )
+
+
+def _value(shard: Shard, row: bytes) -> Event:
+    position, _, record = row.partition(b" ")
+    return Event(int(position), shard.number, unpack_entry(record))
+
+
+def _or_none(text: bytes) -> Position | None:
+    return int(text) if text else None

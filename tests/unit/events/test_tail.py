@@ -1,0 +1,148 @@
+"""Live readers behind one tail: nothing is missed and nothing comes twice, however slow they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from app.core.errors import CapacityError
+from app.core.eventlog.event import Entry, Event
+from app.core.eventlog.plan import Kept, Plan
+from app.core.eventlog.reading import Cursor
+from app.events import tail
+from app.events.reader import EventsReader
+from app.events.tail import Batch, Tails
+from app.observability import Counters
+from app.store.memory.eventlog import MemoryEventLog
+from app.system import SystemClock
+from tests.waiting import PATIENCE, turns
+
+
+class Stage:
+    def __init__(self, shards: int = 3) -> None:
+        plan = Plan([Kept("events", timedelta(days=1))], [], shards)
+        self.database = plan.databases[0]
+        self.store = MemoryEventLog(plan.databases, SystemClock())
+        self.counters: Counters = Counter()
+        self.reader = EventsReader(self.store, plan)
+        self.tails = Tails(self.store, self.reader, self.counters)
+        self.start = Cursor((0,) * shards)
+        self.number = 0
+
+    async def say(self, count: int, topic: str = "a", value: bytes = b"") -> None:
+        for _ in range(count):
+            self.number += 1
+            shard = self.database.shard(f"device-{self.number % 11}")
+            await self.store.append(shard, [Entry(topic, b"%d" % self.number + value)])
+
+    async def take(self, batches: AsyncIterator[Batch], count: int) -> list[Event]:
+        """The next so many events."""
+        found: list[Event] = []
+        async with asyncio.timeout(PATIENCE):
+            while len(found) < count:
+                found += (await anext(batches)).events
+        return found
+
+
+def numbers(events: list[Event]) -> list[int]:
+    return [int(event.entry.value[:6].strip()) for event in events]
+
+
+async def test_a_follower_gets_what_there_was_and_then_what_comes() -> None:
+    stage = Stage()
+    await stage.say(1200)
+    batches = stage.tails.follow("events", "#", stage.start)
+    assert numbers(await stage.take(batches, 1200)) == list(range(1, 1201))
+    waiting = asyncio.create_task(stage.take(batches, 60))
+    await turns()
+    await stage.say(60)
+    assert sorted(numbers(await waiting)) == list(range(1201, 1261))
+    await batches.aclose()  # type: ignore[attr-defined]
+    assert stage.tails.fill().size == 0
+    assert not stage.tails._tails, "nobody follows, so nobody reads"
+
+
+async def test_many_followers_stand_behind_one_tail_each_with_its_filter() -> None:
+    stage = Stage()
+    followers = {name: stage.tails.follow("events", name, stage.start) for name in ("a", "b/+", "#")}
+    tasks = {name: asyncio.create_task(stage.take(one, 40 if name == "#" else 20)) for name, one in followers.items()}
+    await turns()
+    for _ in range(20):
+        await stage.say(1, "a")
+        await stage.say(1, "b/x")
+    found = {name: sorted(numbers(await task)) for name, task in tasks.items()}
+    assert found == {"a": list(range(1, 41, 2)), "b/+": list(range(2, 41, 2)), "#": list(range(1, 41))}
+    assert len(stage.tails._tails) == 1
+    await stage.tails.close()
+
+
+async def test_one_that_reads_too_slowly_goes_on_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "MOST_WAITING_BYTES", 2000)
+    stage = Stage()
+    batches = stage.tails.follow("events", "#", stage.start)
+    first = asyncio.create_task(stage.take(batches, 1))
+    await turns()
+    await stage.say(1)
+    found = await first
+    for _ in range(10):
+        await stage.say(50, value=b" " * 100)
+        await turns(5)
+    found += await stage.take(batches, 501 - len(found))
+    assert sorted(numbers(found)) == list(range(1, 502))
+    assert stage.counters["events.follower_behind"] >= 1
+    more = asyncio.create_task(stage.take(batches, 5))
+    await turns()
+    await stage.say(5)
+    assert sorted(numbers(await more)) == list(range(502, 507))
+    await stage.tails.close()
+
+
+async def test_a_cursor_of_any_batch_goes_on_without_gap_and_without_repetition() -> None:
+    stage = Stage()
+    await stage.say(30)
+    cursor = stage.start
+    found: list[Event] = []
+    async with asyncio.timeout(PATIENCE):
+        while len(found) < 80:
+            batches = stage.tails.follow("events", "#", cursor)
+            saying = asyncio.create_task(stage.say(10 if stage.number < 80 else 0))
+            async for batch in batches:
+                found += batch.events
+                cursor = batch.cursor
+                if batch.events:
+                    break
+            await saying
+            await batches.aclose()  # type: ignore[attr-defined]
+    assert sorted(numbers(found)) == list(range(1, 81))
+
+
+async def test_followers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "MOST_FOLLOWERS", 1)
+    stage = Stage()
+    await stage.say(1)
+    first = stage.tails.follow("events", "#", stage.start)
+    await stage.take(first, 1)
+    with pytest.raises(CapacityError, match="1 readers follow events on this node already"):
+        await anext(stage.tails.follow("events", "#", stage.start))
+    await first.aclose()  # type: ignore[attr-defined]
+    await stage.take(stage.tails.follow("events", "#", stage.start), 1)
+    await stage.tails.close()
+
+
+async def test_a_gap_is_known() -> None:
+    stage = Stage(1)
+    await stage.say(3)
+    page = await stage.reader.page("events", "#", stage.start, 2)
+    await stage.store.rotate("events", 1)
+    assert await stage.reader.gap("events", page.cursor) is None
+    await stage.say(2)
+    await stage.store.drop("events", 1)
+    gone = await stage.reader.gap("events", page.cursor)
+    assert gone is not None
+    assert gone > max(page.cursor.positions)
+    rest = await stage.reader.page("events", "#", page.cursor, 10)
+    assert await stage.reader.gap("events", rest.cursor) is None
