@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
@@ -36,6 +38,14 @@ class Answer:
         return f"{said} (HTTP {self.status})"
 
 
+class RefusedError(Exception):
+    """The node answers, and not with what was asked for."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.problem)
+        self.answer = answer
+
+
 class NodeClient:
     """Blocking calls to one node; one connection per call. InvalidInputError when the URL is none.
 
@@ -61,6 +71,29 @@ class NodeClient:
     def get_command(self, command_id: str, timeout: float) -> Answer:
         """GET a command."""
         return self.call("GET", f"/v1/commands/{quote(command_id, safe='')}", timeout)
+
+    def lines(self, path: str, headers: dict[str, str], timeout: float) -> Iterator[str]:
+        """The lines of a stream, for as long as it lasts; `timeout` (seconds) is how long it may be silent.
+
+        RefusedError with what the node said instead; NodeUnreachableError also when the connection breaks.
+        """
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=timeout)
+        all_headers = {"User-Agent": f"homing/{__version__}"} | headers
+        if self._key:
+            all_headers["Authorization"] = f"Bearer {self._key}"
+        try:
+            connection.request("GET", self._prefix + path, headers=all_headers)
+            response = connection.getresponse()
+            if response.status != HTTPStatus.OK:
+                raise RefusedError(Answer(response.status, self._decode(response.status, response.read(MAX_ANSWER))))
+            while line := response.readline(MAX_ANSWER):
+                yield line.decode().rstrip("\n")
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise NodeUnreachableError(f"{self.url} cannot be reached: {reason}") from None
+        finally:
+            connection.close()
 
     def call(
         self,

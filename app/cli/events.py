@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
+import time
+from collections.abc import Iterator
 from enum import StrEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +15,21 @@ from urllib.parse import urlencode
 
 import typer
 
-from app.cli.output import Exit, Stop, out, tell
+from app.cli.output import Exit, Stop, complain, out, tell
 from app.cli.send import KEY, default_node
 
 if TYPE_CHECKING:
     from app.cli.client import NodeClient
 
-application = typer.Typer(help="What devices say unasked: read and publish it.", no_args_is_help=True)
+application = typer.Typer(help="What devices say unasked: read, follow and publish it.", no_args_is_help=True)
 
 SECONDS = 30.0
 """How long one answer may take."""
 PAGE = 500
+SILENT_SECONDS = 60.0
+"""A stream that says nothing for so long has lost its connection: a node writes every 15 seconds."""
+AGAIN_SECONDS = 1.0
+MOST_TRIES = 60
 
 Node = Annotated[str | None, typer.Option(metavar="URL", help="[default: port HOMING_API_PORT of this machine]")]
 Database = Annotated[str | None, typer.Option(help="Of events; the node's first one if absent.")]
@@ -68,6 +75,46 @@ def read(
 
 
 @application.command()
+def follow(
+    topic: Topic = "#",
+    *,
+    since: Annotated[str | None, typer.Option("--from", help="As -10m, or an instant; else from now on.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    database: Database = None,
+    node: Node = None,
+    output: As = Output.HUMAN,
+) -> None:
+    """Print events as they come, until Ctrl-C. A connection that breaks is made again, and nothing is missed.
+
+    Exit code: 0 there were as many as asked for, 1 the node refused, 2 wrong input, 6 no node there, 130 interrupted.
+    """
+    from app.cli.client import NodeUnreachableError
+
+    client, asked = _client(node), _without_none(topic=topic, database=database, **{"from": since})
+    last: str | None = None
+    left = math.inf if count is None else count
+    tries = 0
+    while True:
+        try:
+            for name, identity, data in _events(client, asked, last):
+                tries, last = 0, identity or last
+                if name == "gap":
+                    complain(f"events until {data['until']} are gone: they were dropped before they were read")
+                if name == "problem":
+                    raise Stop(str(data.get("detail")), Exit.FAILED)
+                if name == "event":
+                    _show(data, output)
+                    left -= 1
+                    if not left:
+                        return
+        except NodeUnreachableError as error:
+            if last is None or tries >= MOST_TRIES:
+                raise Stop(str(error), Exit.UNREACHABLE) from None
+        tries += 1
+        time.sleep(AGAIN_SECONDS)
+
+
+@application.command()
 def publish(
     topic: Annotated[str, typer.Argument(help="A topic name, such as fleet/note.", show_default=False)],
     data: Annotated[str, typer.Argument(help="JSON; - reads it from standard input.", show_default=False)],
@@ -86,6 +133,29 @@ def publish(
     path = "/v1/events" + (f"?{urlencode({'database': database})}" if database else "")
     answer = _ask(_client(node), "POST", path, [{"topic": topic, "data": value}])
     out.print(answer["positions"][0], markup=False)
+
+
+def _events(
+    client: NodeClient, asked: dict[str, str], last: str | None
+) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    """Name, id and data of each event of the stream (WHATWG HTML, 9.2.6), as far as this API uses it."""
+    from app.cli.client import RefusedError
+
+    headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": last})
+    if last is not None:
+        asked = {name: value for name, value in asked.items() if name != "from"}
+    fields: dict[str, str] = {}
+    try:
+        for line in client.lines(f"/v1/events/stream?{urlencode(asked)}", headers, SILENT_SECONDS):
+            if line:
+                name, _, value = line.partition(":")
+                fields[name] = value.removeprefix(" ")
+            elif "data" in fields:
+                yield fields.get("event", ""), fields.get("id"), json.loads(fields["data"])
+                fields = {}
+    except RefusedError as error:
+        wrong = error.answer.status == HTTPStatus.UNPROCESSABLE_ENTITY
+        raise Stop(str(error), Exit.USAGE if wrong else Exit.FAILED) from None
 
 
 def _client(node: str | None) -> NodeClient:

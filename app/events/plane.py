@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -76,7 +76,7 @@ class EventPlane:
         self._check()
         return await self._reader.gap(database, cursor)
 
-    def follow(self, database: str, topic_filter: str, cursor: Cursor) -> AsyncIterator[Batch]:
+    def follow(self, database: str, topic_filter: str, cursor: Cursor) -> AsyncGenerator[Batch, None]:
         """See `Tails.follow`."""
         self._check()
         return self._tails.follow(database, topic_filter, cursor)

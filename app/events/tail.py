@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 from app.core.errors import CapacityError
@@ -49,7 +49,7 @@ class Tails:
         """How many follow."""
         return Fill(self._followers, MOST_FOLLOWERS)
 
-    async def follow(self, database: str, topic_filter: str, cursor: Cursor) -> AsyncIterator[Batch]:
+    async def follow(self, database: str, topic_filter: str, cursor: Cursor) -> AsyncGenerator[Batch, None]:
         """Everything behind the cursor that fits, without end. CapacityError when as many follow as may."""
         self._reader.database(database)
         if self._followers >= MOST_FOLLOWERS:

@@ -127,6 +127,9 @@ async def test_an_intake_that_is_killed_loses_nothing_and_keeps_the_order(
         await device.judge(node, KILLS)
         shown = await asyncio.to_thread(homing, "events", "read", TOPICS[0], "--limit", "2", "--node", node.url)
         assert [line.split()[1] for line in shown.splitlines()] == [TOPICS[0]] * 2
+        asked = ("events", "follow", TOPICS[0], "--from", "-1h", "--count", "3", "--node", node.url)
+        followed = await asyncio.to_thread(homing, *asked)
+        assert [json.loads(line.split(maxsplit=2)[2])["n"] for line in followed.splitlines()] == [0, 3, 6]
         said = await asyncio.to_thread(homing, "events", "publish", "fleet/note", '{"a":1}', "--node", node.url)
         assert int(said) > 1_700_000_000_000_000
 

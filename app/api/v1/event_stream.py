@@ -1,0 +1,139 @@
+"""Events as they come, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from functools import partial
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Header, Request
+from fastapi import Response as Reply
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api import problems, sse
+from app.api.dependencies import Asker, Events, NodePorts, OpenStreams, WhoAsks
+from app.api.event_json import event_json
+from app.api.openapi import acts, problems_of
+from app.api.parameters import check_names
+from app.api.problems import BY_ERROR
+from app.api.representation import instant
+from app.api.v1.events import AWAY, GONE, DatabaseName, EventCursor, Since, TopicFilter, name_of
+from app.core import errors
+from app.core.access.rules import Action
+from app.core.eventlog.instants import parse_position
+from app.core.eventlog.reading import CURSOR, Cursor
+from app.events.plane import EventPlane
+from app.events.tail import Batch
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+_Last = Annotated[
+    str | SkipJsonSchema[None],
+    Header(
+        alias="Last-Event-ID",
+        description="Go on behind the event with this id, on any node.",
+        json_schema_extra={"pattern": f"^{CURSOR}$"},
+        examples=["1-hg8v9o0zk0-0-0-0"],
+    ),
+]
+
+
+@router.get(
+    "/events/stream",
+    summary="Follow events as they come",
+    response_class=Reply,
+    response_description="Server-sent events: `event`, `gap`, `bookmark`; `problem` when it breaks off.",
+    responses={
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        **problems_of(*GONE, problems.INVALID, BY_ERROR[errors.CapacityError], AWAY),
+    },
+    openapi_extra=acts(Action.READ),
+)
+async def follow_events(
+    request: Request,
+    events: Events,
+    ports: NodePorts,
+    streams: OpenStreams,
+    asker: WhoAsks,
+    topic: TopicFilter = "#",
+    database: DatabaseName = None,
+    since: Since = None,
+    cursor: EventCursor = None,
+    last_event_id: _Last = None,
+) -> Reply:
+    """Of those that the caller may read: from now on, or after a cursor or an instant. It does not end.
+
+    The id of each event is the cursor behind it. `gap` says that events behind the cursor were dropped, and until when;
+    `bookmark` has a newer cursor, when nothing has come for a while.
+    """
+    check_names(request, ("topic", "database", "from", "cursor"))
+    name = name_of(events, database)
+    given = cursor or last_event_id or None
+    begin = None if since is None or given is not None else parse_position("from", since, ports.now_us())
+    start = events.start_of(name, given, begin)
+    if given is None and begin is None:
+        start = await events.end_of(name)
+    gone = None if given is None else await events.gap(name, start)
+    feed = partial(_feed, _Follow(events, name, topic, start), asker, gone)
+    return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
+
+
+def _known(asker: Asker) -> None:
+    """UnauthenticatedError when they are nobody any more; what they may read is asked with each event."""
+    asker.principal()
+
+
+class _Follow:
+    """What is followed, and the cursor behind what was written."""
+
+    def __init__(self, plane: EventPlane, database: str, topic_filter: str, start: Cursor) -> None:
+        self.batches: AsyncGenerator[Batch, None] = plane.follow(database, topic_filter, start)
+        self.cursor = start
+
+    def bookmark(self) -> bytes:
+        """The cursor, for who has seen no event for long."""
+        return sse.event("bookmark", orjson.dumps({"cursor": str(self.cursor)}), str(self.cursor))
+
+    def written(self, batch: Batch, asker: Asker) -> bytes:
+        """The events of a batch that they may read, each with the cursor behind it."""
+        parts = []
+        for event in batch.events:
+            places = list(self.cursor.positions)
+            places[event.shard] = event.position
+            self.cursor = Cursor(tuple(places))
+            if asker.may_read_event(event.entry):
+                parts.append(sse.event("event", event_json(event), str(self.cursor)))
+        self.cursor = batch.cursor
+        return b"".join(parts)
+
+
+async def _feed(follow: _Follow, asker: Asker, gone: int | None, stream: sse.Stream) -> None:
+    if gone is not None:
+        await stream.write(sse.event("gap", orjson.dumps({"until": instant(gone)})))
+    changed = asyncio.Event()
+    try:
+        while True:
+            batch = await _next(follow, changed, stream)
+            data = follow.written(batch, asker)
+            if data:
+                await stream.write(data)
+    finally:
+        await follow.batches.aclose()
+
+
+async def _next(follow: _Follow, changed: asyncio.Event, stream: sse.Stream) -> Batch:
+    """The next events; bookmarks are written until they come."""
+    following = asyncio.ensure_future(anext(follow.batches))
+    following.add_done_callback(lambda _done: changed.set())
+    try:
+        while not following.done():
+            await stream.rest(changed, follow.bookmark)
+    finally:
+        if not following.done():
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+    return following.result()
