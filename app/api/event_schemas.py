@@ -122,10 +122,19 @@ class Databases(_Model):
     databases: list[Database]
 
 
+class Presence(_Model):
+    """Whether a device is there; null where nobody knows."""
+
+    online: bool | None
+    since: Annotated[AwareDatetime | None, Field(description="When that was noticed.")]
+    last_seen: Annotated[AwareDatetime | None, Field(description="When it last said something that is kept.")]
+
+
 class StateOf(_Model):
     """Last values of a device, by topic."""
 
     device_id: str
+    presence: Presence
     values: list[Event]
 
 

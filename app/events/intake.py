@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 import structlog
@@ -17,29 +16,25 @@ import structlog
 from app.core.clock import Clock
 from app.core.device_events import DeviceEvent, Presence
 from app.core.errors import InvalidInputError
-from app.core.eventlog.event import Entry, validate_entry
+from app.core.eventlog.event import Entry, Shard, validate_entry
 from app.core.eventlog.plan import Plan
 from app.core.identifiers import CANARY, validate_device_id
 from app.core.listening import EventReader
 from app.core.messages import ReceivedMessage
+from app.events.presence import PresenceKeeper
 from app.events.writer import EventWriter, Waiting
 from app.mqtt.base import MqttClient, Subscription
 from app.mqtt.inbox import Arrival, Inbox
 from app.observability import BurstLog, Counters, Fill
 from app.store.roles import Role
+from app.tasks import end
 
 SETTLE_SECONDS: Final = 1.0
 """How long a node that stops waits for what it has to be appended."""
 
 OpenMqtt = Callable[[], MqttClient]
-PresenceHeard = Callable[[Presence, float], None]
-"""Told of a sign of a device, and when it came, on the monotonic clock."""
 
 _log = structlog.get_logger(__name__)
-
-
-def _nobody(_presence: Presence, _at: float) -> None:
-    return
 
 
 class Intake:
@@ -55,14 +50,14 @@ class Intake:
         writer: EventWriter,
         clock: Clock,
         counters: Counters,
-        heard: PresenceHeard = _nobody,
+        presence: PresenceKeeper,
     ) -> None:
         self._role = role
         self._open_mqtt = open_mqtt
         self._reader = reader
         self._plan = plan
         self._writer = writer
-        self._heard = heard
+        self._presence = presence
         self._counters = counters
         self._drops = BurstLog(counters, clock)
         self._inbox = Inbox(self._take, clock)
@@ -103,17 +98,25 @@ class Intake:
         await self._role.close()
 
     async def _serve(self) -> None:
+        await self._presence.begin()
         mqtt = self._mqtt = self._open_mqtt()
         await mqtt.start(self.subscriptions, self._inbox.handle)
+        watching = asyncio.create_task(self._presence.run(lambda: mqtt.connected, self._tell), name="presence")
         ends = [asyncio.ensure_future(one) for one in (self._role.lost(), mqtt.taken_over())]
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*ends, watching], return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
         finally:
-            for one in ends:
-                one.cancel()
+            await end([*ends, watching])
         self._mqtt = None
         await mqtt.stop(keep_session=True)
         await self._role.release()
+
+    def _tell(self, shard: Shard, entry: Entry) -> None:
+        """A device has fallen silent, which no message says."""
+        if not self._writer.put(shard, Waiting(entry, self._epoch, lambda _is_in: None)):
+            self._drops.drop("events_full", topic=entry.topic)
 
     def _take(self, arrival: Arrival) -> None:
         message = arrival.message
@@ -121,41 +124,61 @@ class Intake:
             arrival.settle()
             return
         read = self._reader.read(message)
-        for one in read:
-            if isinstance(one, Presence) and _is_device(one.device_id):
-                self._heard(one, arrival.at)
-        event = next((one for one in read if isinstance(one, DeviceEvent)), None)
-        if event is None:
-            if not read:
-                self._drops.drop("not_an_event", topic=message.topic)
-            arrival.settle()
-        elif message.retain:
-            self._drops.drop("retained_event", topic=message.topic)  # it was said before, and may be in the log
-            arrival.settle()
-        else:
-            self._keep(arrival, message, event)
+        if not read:
+            self._drops.drop("not_an_event", topic=message.topic)
+        entries = [entry for one in read if (entry := self._entry_of(one, arrival, message)) is not None]
+        # A message may be of several profiles; it is in the log once.
+        self._keep(arrival, list({entry.topic: (shard, entry) for shard, entry in reversed(entries)}.values()))
 
-    def _keep(self, arrival: Arrival, message: ReceivedMessage, event: DeviceEvent) -> None:
-        device = event.device_id if _is_device(event.device_id) else ""
-        kind, identity = f"{event.profile}:{event.name}", event.identity or ""
-        entry = Entry(message.topic, message.payload, device, kind, identity[:255])
+    def _entry_of(
+        self, one: DeviceEvent | Presence, arrival: Arrival, message: ReceivedMessage
+    ) -> tuple[Shard, Entry] | None:
+        if isinstance(one, Presence):
+            return self._presence.heard(one, arrival.at) if _is_device(one.device_id) else None
+        if message.retain:
+            self._drops.drop("retained_event", topic=message.topic)  # it was said before, and may be in the log
+            return None
+        device = one.device_id if _is_device(one.device_id) else ""
+        entry = Entry(message.topic, message.payload, device, f"{one.profile}:{one.name}", (one.identity or "")[:255])
         try:
             validate_entry(entry)
         except InvalidInputError as error:
             self._drops.drop(f"event_{error.field}", topic=message.topic[:128])
+            return None
+        return self._plan.shard(self._plan.name(one.database), message.topic), entry
+
+    def _keep(self, arrival: Arrival, entries: Sequence[tuple[Shard, Entry]]) -> None:
+        """Append what a message says; it is settled when all of it is in."""
+        if not entries:
             arrival.settle()
             return
-        shard = self._plan.shard(self._plan.name(event.database), message.topic)
-        if not self._writer.put(shard, Waiting(entry, self._epoch, partial(_settle, arrival))):
-            self._drops.drop("events_full", topic=message.topic)  # QoS 0, which nothing holds back
-            arrival.leave()
+        parts = _Parts(arrival, len(entries))
+        for shard, entry in entries:
+            if not self._writer.put(shard, Waiting(entry, self._epoch, parts.done)):
+                self._drops.drop("events_full", topic=entry.topic)  # QoS 0, which nothing holds back
+                parts.done(is_in=False)
 
 
-def _settle(arrival: Arrival, is_in: bool) -> None:  # noqa: FBT001 - how the writer tells
-    if is_in:
-        arrival.settle()
-    else:
-        arrival.leave()
+class _Parts:
+    """What a message says, part by part."""
+
+    __slots__ = ("_arrival", "_in", "_left")
+
+    def __init__(self, arrival: Arrival, count: int) -> None:
+        self._arrival = arrival
+        self._left = count
+        self._in = True
+
+    def done(self, is_in: bool) -> None:  # noqa: FBT001 - how the writer tells
+        """A part is in the log, or given up; without PUBACK the message comes again."""
+        self._in = self._in and is_in
+        self._left -= 1
+        if self._left:
+            return
+        if self._in:
+            self._arrival.settle()
+        else:
+            self._arrival.leave()
 
 
 def _is_device(name: str) -> bool:

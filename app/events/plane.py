@@ -12,12 +12,14 @@ from app.core.errors import EventsOffError, StoreUnavailableError
 from app.core.eventlog.event import END, Database, Entry, Event, Position, Shard, validate_entry
 from app.core.eventlog.generation import Generation
 from app.core.eventlog.plan import Kept, Plan
+from app.core.eventlog.presence import Change, change_of, topic_of
 from app.core.eventlog.reading import Cursor
 from app.core.eventlog.transaction import Condition, Transaction
 from app.core.listening import EventReader
 from app.core.profile import DeviceProfile
 from app.events.intake import Intake, OpenMqtt
 from app.events.keeper import Keeper
+from app.events.presence import PresenceKeeper
 from app.events.reader import EventPage, EventsReader
 from app.events.tail import Batch, Tails
 from app.events.writer import EventWriter
@@ -116,6 +118,11 @@ class EventPlane:
         topics = dict.fromkeys(self.plan.topics_of(device_id))
         found = await asyncio.gather(*(self.value(database, topic) for database, topic in topics))
         return sorted((one for one in found if one is not None), key=lambda event: event.entry.topic)
+
+    async def presence_of(self, device_id: str) -> tuple[Change, Position] | None:
+        """Whether the device is there, and since when; None when nobody has heard of it."""
+        found = await self.value(self.plan.kept[0].name, topic_of(device_id))
+        return None if found is None else change_of(found.entry)
 
     async def commit(self, transaction: Transaction) -> Position:
         """See `EventLog.commit`."""
@@ -236,6 +243,7 @@ def open_plane(
         writer=writer,
         clock=clock,
         counters=counters,
+        presence=PresenceKeeper(store, plan, clock, counters),
     )
     events = EventsReader(store, plan)
     return EventPlane(store, plan, events, intake, keeper, Tails(store, events, counters))

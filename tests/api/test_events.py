@@ -64,7 +64,7 @@ async def test_what_a_device_says_is_read_with_what_its_profile_knows_of_it(keep
 
 async def test_events_of_a_profile_are_in_its_database(keeping: Rig) -> None:
     say(keeping, "thing/product/SN1/osd", {"data": {"height": 3}})
-    await appended(keeping, 1)
+    await appended(keeping, 2)  # and that it is there
     assert await read(keeping) == []
     assert [one["kind"] for one in await read(keeping, database="telemetry")] == ["dji:osd"]
 
@@ -158,7 +158,7 @@ async def test_the_last_values_of_a_device_are_read_together(keeping: Rig) -> No
     for topic in ("osd", "state", "events"):
         say(keeping, f"thing/product/SN1/{topic}", {"topic": topic, "method": "x"})
     say(keeping, "thing/product/SN2/osd", {})
-    await appended(keeping, 4)
+    await appended(keeping, 6)  # two of them say that a device has come
     state = (await keeping.http.get("/v1/devices/SN1/state")).json()
     assert [one["topic"].rpartition("/")[2] for one in state["values"]] == ["events", "osd", "state"]
     topics = (await keeping.http.get("/v1/topics", params={"database": "telemetry", "limit": 2})).json()
@@ -166,6 +166,31 @@ async def test_the_last_values_of_a_device_are_read_together(keeping: Rig) -> No
     behind = {"database": "telemetry", "after": topics["cursor"], "limit": 2}
     rest = (await keeping.http.get("/v1/topics", params=behind)).json()
     assert ([one["topic"] for one in rest["topics"]], rest["cursor"]) == (["thing/product/SN2/osd"], None)
+
+
+async def test_it_is_known_who_is_there_and_changes_are_events(keeping: Rig) -> None:
+    async def presence() -> dict[str, Any]:
+        state: dict[str, Any] = (await keeping.http.get("/v1/devices/lamp-1/state")).json()
+        known: dict[str, Any] = state["presence"]
+        return known
+
+    async def is_online(online: bool) -> bool:  # noqa: FBT001 - what is asked
+        return (await presence())["online"] is online
+
+    assert await presence() == {"online": None, "since": None, "last_seen": None}
+    for online in (True, True, False):
+        say(keeping, "homing/lamp-1/presence", {"online": online})
+    await eventually(lambda: is_online(online=False))
+    changes = await read(keeping, topic="$homing/devices/+/presence")
+    assert [(one["device_id"], one["data"]["online"]) for one in changes] == [("lamp-1", True), ("lamp-1", False)]
+    assert await read(keeping) == [], "# does not mean what Homing itself says"
+    say(keeping, "homing/lamp-1/presence", {"online": True}, retain=True)
+    await eventually(lambda: is_online(online=True))
+    say(keeping, TOPIC, {"n": 1})
+    await eventually(lambda: read(keeping))
+    (event,) = await read(keeping)
+    assert (await presence())["last_seen"] == event["at"]
+    await eventually(lambda: keeping.broker.holds_for("homing-intake") == 0)
 
 
 async def test_structures_and_databases_are_shown(keeping: Rig) -> None:

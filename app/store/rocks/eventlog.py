@@ -101,11 +101,12 @@ class RocksEventLog:
     async def value(self, shard: Shard, topic: str) -> Event | None:
         self._shelf.book(shard.database)
         found = await self._ask(lambda: self._shelf.values.get(keys.of_shard(shard) + topic.encode()))
-        return None if found is None else value_of(shard, found)
+        return None if found is None else (await self._synced(shard, [value_of(shard, found)]))[0]
 
     async def values(self, shard: Shard, topic_filter: str, after: str, limit: int) -> Sequence[Event]:
         self._shelf.book(shard.database)
-        return await self._ask(lambda: last_values(self._shelf.values, shard, topic_filter, after, limit))
+        found = await self._ask(lambda: last_values(self._shelf.values, shard, topic_filter, after, limit))
+        return await self._synced(shard, found)
 
     async def structures(self, database: str) -> Sequence[str]:
         return sorted(self._shelf.book(database).structures)
@@ -128,6 +129,12 @@ class RocksEventLog:
         self._changed.set()
         self._changed = asyncio.Event()
         return position
+
+    async def _synced(self, shard: Shard, found: Sequence[Event]) -> Sequence[Event]:
+        """The same, once they are durable: what is being written can be read a moment before it is synced."""
+        if any(event.position > self._pen.durable[shard] for event in found):
+            await self._group.alone(lambda: None)  # its turn comes behind that write
+        return found
 
     async def _quarantine(self, database: str, error: DamagedGenerationError) -> None:
         await self._group.alone(lambda: self._pen.quarantine(database, error.number, error.reason))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 import pytest
@@ -39,7 +39,7 @@ class Stage:
             shard = self.database.shard(f"device-{self.number % 11}")
             await self.store.append(shard, [Entry(topic, b"%d" % self.number + value)])
 
-    async def take(self, batches: AsyncIterator[Batch], count: int) -> list[Event]:
+    async def take(self, batches: AsyncGenerator[Batch, None], count: int) -> list[Event]:
         """The next so many events."""
         found: list[Event] = []
         async with asyncio.timeout(PATIENCE):
@@ -61,7 +61,7 @@ async def test_a_follower_gets_what_there_was_and_then_what_comes() -> None:
     await turns()
     await stage.say(60)
     assert sorted(numbers(await waiting)) == list(range(1201, 1261))
-    await batches.aclose()  # type: ignore[attr-defined]
+    await batches.aclose()
     assert stage.tails.fill().size == 0
     assert not stage.tails._tails, "nobody follows, so nobody reads"
 
@@ -116,7 +116,7 @@ async def test_a_cursor_of_any_batch_goes_on_without_gap_and_without_repetition(
                 if batch.events:
                     break
             await saying
-            await batches.aclose()  # type: ignore[attr-defined]
+            await batches.aclose()
     assert sorted(numbers(found)) == list(range(1, 81))
 
 
@@ -128,7 +128,7 @@ async def test_followers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.take(first, 1)
     with pytest.raises(CapacityError, match="1 readers follow events on this node already"):
         await anext(stage.tails.follow("events", "#", stage.start))
-    await first.aclose()  # type: ignore[attr-defined]
+    await first.aclose()
     await stage.take(stage.tails.follow("events", "#", stage.start), 1)
     await stage.tails.close()
 
