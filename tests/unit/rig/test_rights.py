@@ -29,7 +29,7 @@ def test_S9_redis_grants_what_is_deployed() -> None:
 def test_S9_mosquitto_grants_what_is_deployed() -> None:
     deployed = topics_of((DEPLOY / "mosquitto" / "acl").read_text("utf-8"))
     assert topics_of(mosquitto_acl()) == deployed
-    assert len(deployed) == 14
+    assert len(deployed) == 23
 
 
 def test_own_profiles_have_rules_too(tmp_path: Path) -> None:
