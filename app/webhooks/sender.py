@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, Protocol
 
 from aiohttp import (
@@ -13,7 +16,6 @@ from aiohttp import (
     ClientTimeout,
     DummyCookieJar,
     TCPConnector,
-    ThreadedResolver,
 )
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -24,6 +26,8 @@ SECONDS: Final = 15.0
 """How long an attempt may take, name look-up and TLS included."""
 MOST_REPLY: Final = 65_536
 """How much of a reply is read, in bytes, so that the receiver is not cut off while it writes."""
+THREADS: Final = 16
+"""How many names are looked up at the same time."""
 _MOST_REASON: Final = 200
 
 
@@ -108,16 +112,27 @@ def _reason(error: BaseException) -> str:
 
 
 class _PublicResolver(AbstractResolver):
-    """Gives the addresses of a name when all of them may be connected to: one that may not is an attempt."""
+    """Gives the addresses of a name when all of them may be connected to: one that may not is an attempt.
+
+    Names are looked up in threads of its own, each name in one of them at a time: a name server that does not answer
+    keeps nobody waiting but those who ask for its names.
+    """
 
     def __init__(self, allowed: Sequence[Network]) -> None:
         self._allowed = allowed
-        self._resolver = ThreadedResolver()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook-names")
+        self._asked: dict[tuple[str, int, int], asyncio.Future[list[ResolveResult]]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
+        key = (host, port, family)
+        asked = self._asked.get(key)
+        if asked is None:
+            loop = asyncio.get_running_loop()
+            asked = self._asked[key] = loop.run_in_executor(self._threads, _look_up, *key)
+            asked.add_done_callback(partial(self._answered, key))
+        found = await asyncio.shield(asked)  # who stops waiting stops nobody else who asks for this name
         for one in found:
             reason = refusal(one["host"], self._allowed)
             if reason is not None:
@@ -125,4 +140,17 @@ class _PublicResolver(AbstractResolver):
         return found
 
     async def close(self) -> None:
-        await self._resolver.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _answered(self, key: tuple[str, int, int], asked: asyncio.Future[list[ResolveResult]]) -> None:
+        del self._asked[key]
+        if not asked.cancelled():
+            asked.exception()  # nobody may be waiting for it any more
+
+
+def _look_up(host: str, port: int, family: int) -> list[ResolveResult]:
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    return [
+        ResolveResult(hostname=host, host=str(target[0]), port=port, family=found, proto=protocol, flags=flags)
+        for found, _, protocol, _, target in socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -139,6 +140,29 @@ def resolves_to(monkeypatch: pytest.MonkeyPatch, addresses: Sequence[str]) -> No
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in addresses]
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+async def test_a_name_server_that_does_not_answer_keeps_only_those_waiting_who_ask_for_its_names(
+    neighbour: HttpSender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+
+    def found(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        if host == "mute.example":
+            answers.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    waiting = [
+        asyncio.create_task(neighbour.post(f"http://mute.example:{receiver.port}/", {}, b"{}"))
+        for _ in range(2 * module.THREADS)
+    ]
+    try:
+        assert (await neighbour.post(f"http://fine.example:{receiver.port}/", {}, b"{}")).delivered
+        assert not any(one.done() for one in waiting)
+    finally:
+        answers.set()
+    assert all(one.delivered for one in await asyncio.gather(*waiting))
 
 
 class TestAnAttempt:
