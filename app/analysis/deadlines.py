@@ -17,11 +17,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from app.analysis.cells import ends_of
+from app.analysis.buckets import ends_of
 from app.core.deadlines import NO_GROUP
 from app.core.errors import ConfigurationError
 
@@ -80,6 +80,13 @@ class DeadlineOptions:
             raise ConfigurationError("--timeout-min, --timeout-max: allowed: 1ms to 720h, in this order")
 
 
+def cut_of(first: datetime, last: datetime, held_out: float) -> datetime:
+    """Where the held-out hours begin: `first` and `last` are the begins of the first and last hour of the log."""
+    hours = round((last - first) / timedelta(hours=1)) + 1
+    kept_back = min(hours - 1, max(1, round(hours * held_out))) if held_out else 0
+    return first + timedelta(hours=hours - kept_back)
+
+
 class End(IntEnum):
     """How a command ended, as far as its time is concerned."""
 
@@ -103,7 +110,7 @@ class Cell(NamedTuple):
     known_late: bool
     """The late response came in the held-out hours: in the others nobody knew of it."""
     bucket: int | None
-    """Of the time it took, as in app/analysis/cells.py."""
+    """Of the time it took, as in app/analysis/buckets.py."""
     commands: int
     sum_us: int
     """Of the time they took."""
@@ -128,7 +135,7 @@ class Sample:
         return sum(self.histogram.values())
 
     def quantile_us(self, quantile: float) -> int | None:
-        """The upper end of the bucket of the nearest rank: at most 1/64 over the exact one, and never under."""
+        """The upper end of the bucket of the nearest rank: at most 2 % over the exact one, and never under."""
         rank = math.ceil(round(self.responses * quantile, 6))
         for bucket, count in sorted(self.histogram.items()):
             rank -= count
@@ -226,7 +233,7 @@ def timeouts_of(rows: Iterable[dict[str, Any]]) -> dict[Key, int]:
 def back_test(cells: Iterable[Cell], timeouts: dict[Key, int]) -> list[dict[str, Any]]:
     """Rows of the table `deadlines_test`: the held-out commands, had they had these timeouts.
 
-    A response in the bucket that its timeout falls into counts as too late: the share is an upper bound, within 1/64
+    A response in the bucket that its timeout falls into counts as too late: the share is an upper bound, within 2 %
     of the timeout.
     """
     tested: dict[tuple[str | None, str | None], _Tested] = defaultdict(_Tested)
@@ -238,9 +245,7 @@ def back_test(cells: Iterable[Cell], timeouts: dict[Key, int]) -> list[dict[str,
         for key in ((cell.profile, cell.method), (None, None)):
             tested[key].add(cell, timeout)
     order = sorted(tested.items(), key=lambda item: (item[0][0] or "", item[0][1] or ""))
-    return [
-        {"grain": "method" if key[0] else "all", "profile": key[0], "method": key[1], **one.row()} for key, one in order
-    ]
+    return [{"profile": key[0], "method": key[1], **one.row()} for key, one in order]
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from app.analysis.cells import OUTCOMES, Measure, hour_number
 from app.analysis.intervals import adjusted, two_sided
 
 LEAST_RECORDS: Final = 30
@@ -23,7 +22,6 @@ SPREAD: Final = 0.03
 """Least natural spread of logarithms from hour to hour and day to day: differences below it are taken as weather."""
 
 _LOG: Final = "ln(greatest(1, middle))"
-_TIMED_OUT: Final = OUTCOMES.index("timed_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +41,15 @@ def change(compared: Comparison | None, level: float) -> str:
     sets = ", ".join(f"({', '.join((*names, 'measure', 'bucket'))})" for names in scopes.values())
     scope = "CASE WHEN profile IS NOT NULL THEN 'method' WHEN node IS NOT NULL THEN 'node' ELSE 'all' END"
     by = "scope, profile, method, node"
-    total, outcome = f"measure = {Measure.TOTAL:d}", f"measure = {Measure.OUTCOME:d}"
+    total, outcome = "measure = 'total'", "measure = 'outcome'"
     pooled = "(x1 + x2) / (n1 + n2)"
     two = f"(x2 / n2 - x1 / n1) / sqrt({pooled} * (1 - {pooled}) * (1 / n1 + 1 / n2))"
     return f"""\
 WITH sided AS (
-  SELECT *, {side} AS side FROM hourly_cell WHERE {total} OR bucket < {len(OUTCOMES)}
+  SELECT profile, method, node, 'total' AS measure, bucket, n, middle, {side} AS side
+  FROM hourly_cell WHERE bucket IS NOT NULL
+  UNION ALL
+  SELECT profile, method, node, 'outcome', IF(outcome = 'timed_out', 1, 0), n, 0, {side} FROM hourly_cell
 ), summed AS (
   SELECT {scope} AS scope, profile, method, node, measure, bucket, sum(IF(side = 'before', n, 0)) AS b,
     sum(IF(side = 'after', n, 0)) AS a, max(middle) AS middle
@@ -65,8 +66,8 @@ WITH sided AS (
 ), facts AS (
   SELECT {by},
     sum(IF({outcome}, b, 0)) * 1D AS n1, sum(IF({outcome}, a, 0)) * 1D AS n2,
-    sum(IF({outcome} AND bucket = {_TIMED_OUT}, b, 0)) * 1D AS x1,
-    sum(IF({outcome} AND bucket = {_TIMED_OUT}, a, 0)) * 1D AS x2,
+    sum(IF({outcome} AND bucket = 1, b, 0)) * 1D AS x1,
+    sum(IF({outcome} AND bucket = 1, a, 0)) * 1D AS x2,
     max(IF({total}, bs, 0)) * 1D AS m1, max(IF({total}, as, 0)) * 1D AS m2,
     sum(IF({total}, a * (bu - b + b / 2D), 0)) AS u,
     sum(IF({total}, power(a + b, 3D) - (a + b), 0)) AS ties,
@@ -101,9 +102,7 @@ FROM judged ORDER BY scope, profile, method, node, test"""
 
 def anomalies(level: float) -> str:
     """The query of `anomalies`."""
-    total = f"measure = {Measure.TOTAL:d}"
-    outcome = f"measure = {Measure.OUTCOME:d}"
-    sums = "sum(n) AS n, sum(l) / sum(n) AS mean, sum(l2) / sum(n) AS square"
+    sums = "sum(answered) AS n, sum(l) / sum(answered) AS mean, sum(l2) / sum(answered) AS square"
     moments = f"sum(n) AS n, sum(n * {_LOG}) / sum(n) AS mean, sum(n * {_LOG} * {_LOG}) / sum(n) AS square"
     hour_text = "date_format(hour, \"yyyy-MM-dd'T'HH:00'Z'\")"
     method_text = "concat(profile, '/', method)"
@@ -114,8 +113,8 @@ def anomalies(level: float) -> str:
 WITH
 -- Nodes: their own work (register, record, deliver) against that of the others.
 node_work AS (
-  SELECT IF(measure = {Measure.RECORD:d}, receiving, home) AS node, measure, {moments}
-  FROM pair_cell WHERE now AND measure IN ({Measure.REGISTER:d}, {Measure.RECORD:d}, {Measure.DELIVER:d})
+  SELECT node, stage AS measure, {moments} FROM stage_cell
+  WHERE stage IN ('register', 'record', 'deliver') AND node IS NOT NULL
   GROUP BY 1, 2 HAVING sum(n) >= {LEAST_RECORDS}
 ), node_test AS (
   SELECT node, measure, n, mean, (square - mean * mean) / n AS variance,
@@ -131,8 +130,8 @@ node_work AS (
 ),
 -- Hours: each method against its own median hour; the hour has the median of its methods.
 hour_method AS (
-  SELECT hour, profile, method, {sums} FROM hourly WHERE now AND {total}
-  GROUP BY hour, profile, method HAVING sum(n) >= {LEAST_RECORDS // 3}
+  SELECT hour, profile, method, {sums} FROM hourly WHERE now
+  GROUP BY hour, profile, method HAVING sum(answered) >= {LEAST_RECORDS // 3}
 ), hour_apart AS (
   SELECT *, mean - percentile(mean, 0.5) OVER (PARTITION BY profile, method) AS apart FROM hour_method
 ), hour_shift AS (
@@ -148,7 +147,7 @@ hour_method AS (
   FROM hour_shift WHERE (SELECT hours FROM hour_spread) >= 6
 ),
 hour_outcome AS (
-  SELECT hour, sum(n) AS n, sum(timed_out) AS x FROM hourly WHERE now AND {outcome} GROUP BY hour
+  SELECT hour, sum(n) AS n, sum(timed_out) AS x FROM hourly WHERE now GROUP BY hour
   HAVING sum(n) >= {LEAST_RECORDS}
 ), hour_share AS (
   SELECT *, (sum(x) OVER () - x + 1) / (sum(n) OVER () - n + 2) AS usual, count(*) OVER () AS hours FROM hour_outcome
@@ -159,8 +158,8 @@ hour_outcome AS (
 ),
 -- Methods: the days from some day on against the days before, less what all methods did.
 method_day AS (
-  SELECT date_trunc('day', hour) AS day, profile, method, sum(n) AS n, sum(l) AS l, sum(l2) AS l2
-  FROM hourly WHERE now AND {total} GROUP BY ALL
+  SELECT date_trunc('day', hour) AS day, profile, method, sum(answered) AS n, sum(l) AS l, sum(l2) AS l2
+  FROM hourly WHERE now AND answered > 0 GROUP BY ALL
 ), method_split AS (
   SELECT day, profile, method,
     sum(n) OVER (whole) - sum(n) OVER (since) AS n1, sum(n) OVER (since) AS n2,
@@ -185,7 +184,8 @@ grouped AS (
   SELECT profile, device_group, count(*) AS devices, sum(commands) AS n, sum(failed + timed_out) AS x,
     sum(measured) AS measured, sum(apart * measured) / sum(measured) AS apart,
     sum(variance * measured) / sum(measured) / sum(measured) + coalesce(var_samp(apart), 0) / count(*) AS variance
-  FROM device GROUP BY profile, device_group HAVING count(*) >= 2 AND sum(commands) >= {LEAST_RECORDS}
+  FROM device WHERE device_group != '' GROUP BY profile, device_group
+  HAVING count(*) >= 2 AND sum(commands) >= {LEAST_RECORDS}
 ), group_test AS (
   SELECT *, count(*) OVER (peers) AS groups, (sum(x) OVER (peers) - x + 1) / (sum(n) OVER (peers) - n + 2) AS usual,
     (sum(apart * measured) OVER (peers) - apart * measured) / (sum(measured) OVER (peers) - measured) AS others
@@ -214,5 +214,5 @@ ORDER BY p, kind, subject, measure"""
 
 
 def _within(stretch: tuple[datetime, datetime]) -> str:
-    begin, end = (f"timestamp_seconds({hour_number(one) * 3600}L)" for one in stretch)
+    begin, end = (f"timestamp_seconds({round(one.timestamp())}L)" for one in stretch)
     return f"hour >= {begin} AND hour < {end}"

@@ -1,46 +1,53 @@
-"""What `homing analyze` was asked for."""
+"""What `homing analyze`, `compact`, `rollup` and `report` were asked for."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from app.analysis.deadlines import DeadlineOptions
-from app.analysis.devices import GROUP_PATTERN
+from app.analysis.rollups import GROUP_PATTERN
+from app.analysis.session import MEMORY
 from app.core.deadlines import group_rule
 from app.core.errors import ConfigurationError
 
-MOMENT: Final = "an hour in UTC such as 2026-11-21, 2026-11-21T07 or 2026-11-21T07:00Z"
-_MOMENT: Final = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2})(?::00(?::00)?)?)?(?:Z|\+00:00)?", re.ASCII)
 LEVEL: Final = 0.001
 MAX_PENDING: Final = 20_000
 """As HOMING_COMMAND_MAX_PENDING is unless set."""
 TOP: Final = 20
 _MOST_TOP: Final = 1000
+DAY: Final = timedelta(days=1)
+STEPS: Final = ("compact", "rollup", "report")
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeOptions:
-    """`log` and `out` are folders or URLs that fsspec knows; instants are full hours in UTC, `end` is exclusive."""
+    """`log` and `out` are folders or URLs that Hadoop knows; days are of UTC, `end` is exclusive.
 
-    log: str
+    `log` is only read by the step compact; `again` makes days anew that are there already.
+    """
+
     out: str
-    begin: datetime | None = None
-    end: datetime | None = None
-    compare_to: datetime | None = None
+    log: str = ""
+    steps: tuple[str, ...] = STEPS
+    begin: date | None = None
+    end: date | None = None
+    compare_to: date | None = None
+    again: bool = False
     max_pending: int = MAX_PENDING
     top: int = TOP
     level: float = LEVEL
     device_group: str = GROUP_PATTERN
     master: str | None = None
+    memory: str = MEMORY
     deadlines: DeadlineOptions = field(default_factory=DeadlineOptions)
 
     def __post_init__(self) -> None:
         """ConfigurationError names the option, and what is allowed."""
         if self.begin and self.end and self.begin >= self.end:
-            raise ConfigurationError(f"--to {self.end:%Y-%m-%dT%HZ}: must be after --from")
+            raise ConfigurationError(f"--to {self.end}: must be after --from")
         if self.compare_to and (self.begin is None or self.compare_to >= self.begin):
             raise ConfigurationError("--compare-to: needs --from, and must be before it")
         if not 1 <= self.top <= _MOST_TOP:
@@ -56,24 +63,36 @@ class AnalyzeOptions:
         self.deadlines.check()
 
     @property
-    def first(self) -> datetime | None:
-        """Where reading begins: with the period before, when there is one to compare to."""
+    def first(self) -> date | None:
+        """The first day that is needed: for a report with the period before, when there is one to compare to."""
+        if "report" not in self.steps:
+            return self.begin
         if self.compare_to is not None:
             return self.compare_to
         if self.begin is None or self.end is None:
             return self.begin
         return self.begin - (self.end - self.begin)
 
+    def wants(self, day: str) -> bool:
+        """Whether the period, or the one before, has this day."""
+        at = date.fromisoformat(day)
+        return (self.first is None or at >= self.first) and (self.end is None or at < self.end)
 
-def parse_moment(option: str, text: str) -> datetime:
-    """The hour that an option names; ConfigurationError says what is allowed."""
-    found = _MOMENT.fullmatch(text.strip())
+
+_ALLOWED: Final = "a day of UTC such as 2026-11-21, today, yesterday or today-30"
+
+
+def parse_day(option: str, text: str, today: date) -> date:
+    """The day that an option names; ConfigurationError says what is allowed."""
+    given = {"yesterday": "today-1"}.get(text.strip(), text.strip())
     try:
-        if found is None:
-            raise ValueError  # noqa: TRY301 - both are one mistake
-        return datetime.strptime(f"{found[1]} {found[2] or '00'}", "%Y-%m-%d %H").replace(tzinfo=UTC)
+        if found := re.fullmatch(r"today(-\d{1,5})?", given, re.ASCII):
+            return today + DAY * int(found[1] or 0)
+        return date.fromisoformat(given)
     except ValueError:
-        raise ConfigurationError(f"{option} {text[:32]!a}: not an hour; allowed: {MOMENT}") from None
+        raise ConfigurationError(f"{option} {text[:32]!a}: not a day; allowed: {_ALLOWED}") from None
 
 
-HOUR: Final = timedelta(hours=1)
+def midnight(day: date) -> datetime:
+    """Where a day begins."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

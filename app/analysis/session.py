@@ -1,29 +1,103 @@
-"""The Spark session of all jobs: on this machine alone by default, on a cluster when told so."""
+"""The Spark session of all jobs: on this machine alone by default, on a cluster or by Spark Connect when told so."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.analysis.jit import quick_compiler
 from app.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_NEEDED: Final = 17
-DRIVER_MEMORY: Final = "1536m"
-"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python it stays under 3 GiB."""
-
+MEMORY: Final = "1536m"
+"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python it stays under 2.5 GiB."""
+_MEMORY: Final = re.compile(r"[1-9]\d*[mg]", re.ASCII)
 _JAVA_VERSION: Final = re.compile(r'version "(\d+)')
+_ANSWERS_SECONDS: Final = 5.0
+
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",  # a bad value is null and counted, not the end of the job
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.files.maxPartitionBytes": "128m",
+    "spark.sql.files.openCostInBytes": "262144",  # so that compaction puts some hundred small files into one
+}
+"""What results depend on; set in whatever session a job is given, and taken back after it."""
+
+
+@contextmanager
+def prepared(spark: SparkSession, settings: Mapping[str, str] = SETTINGS) -> Iterator[None]:
+    """Settings hold inside; failures of Spark are said in a sentence."""
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        with failures_as_sentences(spark):
+            yield
+    finally:
+        with suppress(Exception):  # the JVM may have ended
+            for key, old in before.items():
+                if old is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, old)
+
+
+@contextmanager
+def failures_as_sentences(spark: SparkSession | None = None) -> Iterator[None]:
+    """ConfigurationError instead of what Spark raises."""
+    try:
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigurationError("this needs Spark: pip install 'homing[analysis]'") from error
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        if out_of_memory(error):
+            with_heap = f" of {MEMORY}" if spark is None else f" of {_heap(spark)}"
+            raise ConfigurationError(
+                f"Spark ran out of its memory{with_heap}: give it more with --memory 4g, or fewer days at once"
+            ) from error
+        raise ConfigurationError(f"Spark failed: {first_line(error)}") from error
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether it was for want of memory, as far as one can tell: a JVM that runs out of it may just be gone."""
+    text = _text(error)
+    signs = ("OutOfMemory", "Java heap space", "GC overhead", "Unable to acquire", "Connection refused", "gateway")
+    return not text or any(sign in text for sign in signs) or isinstance(error, ConnectionError)
+
+
+def _heap(spark: SparkSession) -> str:
+    try:
+        return str(spark.conf.get("spark.driver.memory", MEMORY))
+    except Exception:  # noqa: BLE001 - it is gone
+        return MEMORY
+
+
+def first_line(error: Exception) -> str:
+    """What an error of the JVM says, if the JVM is still there to ask."""
+    return next((line.strip() for line in _text(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - py4j asks the JVM for the text, which may be gone
+        return ""
 
 
 def java_problem() -> str | None:
@@ -44,19 +118,41 @@ def java_problem() -> str | None:
     return None
 
 
+def check_master(master: str) -> None:
+    """ConfigurationError when it cannot be a master, or nobody listens there: Spark itself takes minutes to say so."""
+    if re.fullmatch(r"local(\[(\*|\d+)(, *\d+)?\])?|yarn|k8s://.+", master):
+        return
+    found = re.fullmatch(r"(?:spark|sc)://(.+)", master)
+    if found is None:
+        raise ConfigurationError(
+            f"--master {master[:64]!a}: no master of Spark; allowed: local[*], spark://host:7077, yarn, k8s://…, sc://…"
+        )
+    problem = ""
+    for address in found[1].partition("/")[0].split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigurationError(f"--master {master[:64]!a}: needs a port, such as spark://host:7077")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_SECONDS).close()
+        except OSError as error:
+            problem = error.strerror or str(error)
+        else:
+            return
+    raise ConfigurationError(f"--master {master[:64]}: nobody answers there: {problem}")
+
+
 @contextmanager
 def spark_session(
     name: str,
     master: str | None = None,
-    settings: dict[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    memory: str = MEMORY,
     java: str = "",
-    *,
-    lasting: bool = False,
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
 
-    `master` None takes what spark-submit was given, or else local[*]. `settings` overrule all others.
-    `java` is further options for a local JVM. `lasting` is for a job without an end: its queries are worth optimising.
+    `master` None takes what spark-submit was given, or else local[*]; `sc://` is a server of Spark Connect.
+    `settings` overrule all others; `memory` is the heap of the JVM that is started here, `java` further options for it.
     ConfigurationError says in a sentence why there can be none: no pyspark, no Java, a master that does not answer.
     """
     try:
@@ -64,47 +160,39 @@ def spark_session(
     except ModuleNotFoundError as error:
         raise ConfigurationError("this needs Spark: pip install 'homing[analysis]'") from error
 
+    if not _MEMORY.fullmatch(memory):
+        raise ConfigurationError(f"--memory {memory[:32]!a}; allowed: a number with m or g behind it, such as 4g")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted and (problem := java_problem()):
+    remote = master is not None and master.startswith("sc://")
+    if not submitted and not remote and (problem := java_problem()):
         raise ConfigurationError(problem)
+    if master is not None:
+        check_master(master)
     builder = SparkSession.builder.appName(name)
-    if not submitted or master is not None:
+    if remote:
+        builder = builder.remote(str(master))
+    elif not submitted or master is not None:
         builder = builder.master(master or "local[*]")
-    with tempfile.TemporaryDirectory(prefix="homing-spark-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="homing-spark-", ignore_cleanup_errors=True) as scratch:
         local = not submitted and (master or "local").startswith("local")
-        chosen = {**COMMON, **(_local(Path(scratch), java, lasting=lasting) if local else {}), **(settings or {})}
-        for key, value in chosen.items():
+        started = {} if submitted or remote else _started_here(Path(scratch), memory, java)
+        for key, value in {**started, **(_local(Path(scratch)) if local else {}), **(settings or {})}.items():
             builder = builder.config(key, value)
         said = Path(scratch) / "said"
         try:
-            with _output_to(said) if local else nullcontext():
+            with nullcontext() if submitted or remote else _output_to(said):
                 spark = builder.getOrCreate()
-        except Exception as error:  # py4j raises whatever the JVM did
+        except Exception as error:  # py4j raises whatever the JVM did, Connect whatever gRPC did
             raise ConfigurationError(
                 f"Spark did not start with master {master or 'local[*]'}: {_reason(error, said)}"
             ) from error
         try:
             yield spark
         finally:
-            _stop(spark)
+            with suppress(Exception):  # the JVM may have ended already
+                spark.stop()
 
 
-COMMON: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",  # a bad value is null and counted, not the end of the job
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.parquet.filterPushdown": "true",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # hour=07 is text
-    "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # files are listed by their names
-    "spark.sql.caseSensitive": "true",
-    "spark.sql.codegen.cache.maxEntries": "2000",  # an analysis has some hundred; the default, 100, forgets them all
-}
-"""The same everywhere, as the results and what they cost depend on it."""
-
-
-_JAVA_FLAGS: Final = "-XX:+UseParallelGC -Xss4m -XX:MaxDirectMemorySize=256m"
 _NO_LOGS: Final = """\
 rootLogger.level = off
 rootLogger.appenderRef.none.ref = none
@@ -113,24 +201,28 @@ appender.none.name = none
 """
 
 
-def _local(scratch: Path, java: str, *, lasting: bool) -> dict[str, str]:
-    """What suits one machine: few partitions, no web server, all files in one folder that goes away."""
+def _started_here(scratch: Path, memory: str, java: str) -> dict[str, str]:
+    """The JVM that this process starts: it ends with this process, and says nothing that a person has not asked for."""
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_NO_LOGS, encoding="utf-8")
-    compiler = "" if lasting else quick_compiler(scratch / "directives.json")
-    options = f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} {_JAVA_FLAGS} {compiler} {java}"
+    flags = f"-XX:+UseParallelGC -Xss4m -XX:MaxDirectMemorySize=256m -XX:+ExitOnOutOfMemoryError {java}"
     return {
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} {flags}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.codegen.cache.maxEntries": "2000",  # the default, 100, forgets them all between two days
+    }
+
+
+def _local(scratch: Path) -> dict[str, str]:
+    """What suits one machine: few partitions, all files in one folder that goes away."""
+    return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": options.strip(),
         "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
-        "spark.sql.files.maxPartitionBytes": "64m",
-        "spark.sql.files.openCostInBytes": "262144",
     }
 
 
@@ -152,31 +244,7 @@ def _output_to(file: Path) -> Iterator[None]:
 
 def _reason(error: Exception, said: Path) -> str:
     """The first line of what went wrong, and what the JVM said last."""
-    lines = str(error).strip().splitlines()[:1] or [type(error).__name__]
+    lines = [first_line(error)]
     if said.exists():
         lines += [line for line in said.read_text(errors="replace").splitlines() if line.strip()][-1:]
     return "; ".join(lines)
-
-
-def _stop(spark: SparkSession) -> None:
-    """Stop the session, and the JVM that it was the only user of."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
-    from pyspark import SparkContext  # noqa: PLC0415
-
-    gateway = spark.sparkContext._gateway  # noqa: SLF001 - nothing public ends the JVM
-    with suppress(Py4JError, OSError):  # the JVM may have ended already
-        spark.stop()
-    if gateway is not None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        with suppress(Py4JError, OSError):
-            gateway.shutdown()
-        process = getattr(gateway, "proc", None)
-        if process is not None:
-            if process.stdin is not None:
-                process.stdin.close()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        SparkContext._gateway = None  # noqa: SLF001 - so that the next session starts a JVM
-        SparkContext._jvm = None  # noqa: SLF001

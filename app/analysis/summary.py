@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
-from app.analysis.cells import Span
+from app.analysis.buckets import RELATIVE_ERROR
+from app.analysis.contracts import SUMMARY_VERSION, TABLES, Unit
 from app.analysis.judgement import Comparison
-from app.analysis.log import Log
+from app.analysis.lake import Day
 from app.analysis.options import AnalyzeOptions
-from app.analysis.output import instant
-from app.analysis.tables import RELATIVE_ERROR, SUMMARY_VERSION, TABLES, Unit
 
-Rows = Callable[[str], list[dict[str, Any]]]
+if TYPE_CHECKING:
+    from app.analysis.period import Period
 
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the summary is made of, besides the rows of the tables."""
-
-    options: AnalyzeOptions
-    log: Log
-    span: Span
-    compared: Comparison | None
-    why_not: str | None
-    queries: dict[str, str]
-    views: dict[str, str]
+Rows = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +28,9 @@ class _Figure:
     where: dict[str, Any]
 
 
-_ALL: Final = {"grain": "all"}
-_FORWARDED: Final = {"grain": "forwarded", "forwarded": True}
-_LOCAL: Final = {"grain": "forwarded", "forwarded": False}
+_ALL: Final[dict[str, Any]] = {}
+_FORWARDED: Final = {"forwarded": True}
+_LOCAL: Final = {"forwarded": False}
 _FIGURES: Final = (
     _Figure("commands", "Finished callbacks", "latency", "commands", _ALL),
     _Figure("succeeded_share", "Succeeded", "latency", "succeeded_share", _ALL),
@@ -51,9 +41,9 @@ _FIGURES: Final = (
     _Figure("p99_us", "99th percentile", "latency", "p99_us", _ALL),
     _Figure("p999_us", "99.9th percentile", "latency", "p999_us", _ALL),
     _Figure("max_us", "Longest", "latency", "max_us", _ALL),
-    _Figure("forwarded_share", "Responses forwarded", "forwarding", "share", _FORWARDED),
-    _Figure("hop_forwarded_p50_us", "Median hop, forwarded", "forwarding", "hop_p50_us", _FORWARDED),
-    _Figure("hop_local_p50_us", "Median hop, local", "forwarding", "hop_p50_us", _LOCAL),
+    _Figure("forwarded_share", "Responses forwarded", "hops", "share", _FORWARDED),
+    _Figure("hop_forwarded_p50_us", "Median hop, forwarded", "hops", "hop_p50_us", _FORWARDED),
+    _Figure("hop_local_p50_us", "Median hop, local", "hops", "hop_p50_us", _LOCAL),
     _Figure("arrivals_mean", "Commands per second", "capacity", "arrivals_mean", {"node": "all"}),
     _Figure("arrivals_peak", "Commands per second, busiest 10 s", "capacity", "arrivals_peak", {"node": "all"}),
     _Figure("in_flight_mean", "In flight on average", "capacity", "in_flight_mean", {"node": "all"}),
@@ -62,33 +52,32 @@ _FIGURES: Final = (
 )
 
 
-def summarize(facts: Facts, rows: Rows) -> dict[str, Any]:
-    """The content of summary.json; see SUMMARY in app/analysis/tables.py."""
-    content = {table.name: rows(table.name) for table in TABLES}
-    options, span, log = facts.options, facts.span, facts.log
-    hours = log.hours
+def summarize(
+    options: AnalyzeOptions, period: Period, days: list[Day], queries: dict[str, str], rows: Rows
+) -> dict[str, Any]:
+    """Nothing in it depends on when or how fast it ran: twice gives the same."""
     return {
         "version": SUMMARY_VERSION,
         "log": {
-            "location": options.log,
-            "from": instant(hours[0]),
-            "to": instant(hours[-1]),
-            "hours": len(hours),
-            "missing_hours": [instant(hour) for hour in log.missing_hours],
-            "files": len(log.files),
-            "records": sum(file.records for file in log.files),
-            "schema_versions": log.versions,
+            "location": options.log or options.out,
+            "from": instant(period.hours[0]),
+            "to": instant(period.hours[-1]),
+            "hours": len(period.hours),
+            "missing_hours": [instant(hour) for hour in period.missing],
+            "days": len(days),
+            "files": sum(day.files for day in days),
+            "records": sum(day.records + day.left_out for day in days),
         },
         "period": {
-            "from": instant(span.begin),
-            "to": instant(span.end),
-            "compared": _compared(facts.compared),
-            "why_not": facts.why_not,
+            "from": instant(period.begin),
+            "to": instant(period.end),
+            "compared": _compared(period.compared),
+            "why_not": period.why_not,
         },
         "options": {
-            "from": options.begin and instant(options.begin),
-            "to": options.end and instant(options.end),
-            "compare_to": options.compare_to and instant(options.compare_to),
+            "from": options.begin and str(options.begin),
+            "to": options.end and str(options.end),
+            "compare_to": options.compare_to and str(options.compare_to),
             "max_pending": options.max_pending,
             "top": options.top,
             "level": options.level,
@@ -96,16 +85,15 @@ def summarize(facts: Facts, rows: Rows) -> dict[str, Any]:
             "deadlines": options.deadlines.as_json(),
         },
         "relative_error": RELATIVE_ERROR,
-        "quarantined": content["quarantine"],
-        "figures": [figure for one in _FIGURES if (figure := _figure(one, content)) is not None],
-        "anomalies": [{**row, "sentence": sentence(row)} for row in content["anomalies"]],
+        "quarantined": rows["quarantine"],
+        "figures": [figure for one in _FIGURES if (figure := _figure(one, rows)) is not None],
+        "anomalies": [{**row, "sentence": sentence(row)} for row in rows["anomalies"]],
         "tables": [
             {
                 "name": table.name,
                 "title": table.title,
-                "grain": table.grain,
-                "rows": len(content[table.name]),
-                "query": facts.queries.get(table.name, "-- what reading the log left out: app/analysis/log.py"),
+                "key": table.key,
+                "query": queries.get(table.name),
                 "columns": [
                     {"name": one.name, "type": one.type, "unit": one.unit, "meaning": one.meaning}
                     for one in table.columns
@@ -113,8 +101,23 @@ def summarize(facts: Facts, rows: Rows) -> dict[str, Any]:
             }
             for table in TABLES
         ],
-        "views": facts.views,
     }
+
+
+def as_json(summary: dict[str, Any]) -> str:
+    """The file."""
+    return json.dumps(summary, indent=1, default=_plain, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return instant(value)
+    raise TypeError(type(value).__name__)
+
+
+def instant(value: datetime) -> str:
+    """As summary.json has it: 2026-11-21T07:00:00Z."""
+    return value.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def sentence(row: dict[str, Any]) -> str:
@@ -146,7 +149,7 @@ def _compared(compared: Comparison | None) -> dict[str, Any] | None:
     }
 
 
-def _figure(figure: _Figure, content: dict[str, list[dict[str, Any]]]) -> dict[str, Any] | None:
+def _figure(figure: _Figure, content: Rows) -> dict[str, Any] | None:
     for row in content[figure.table]:
         if all(row[name] == value for name, value in figure.where.items()):
             where = " AND ".join(f"{name} = {_literal(value)}" for name, value in figure.where.items())

@@ -16,7 +16,7 @@ from app.latency.schema import COLUMNS, PARTITIONS, ColumnType, Kind
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-from app.analysis.log import DDL
+from app.analysis.source import TYPES as DDL
 
 HOUR_US: Final = 3_600_000_000
 FILE_NODE: Final = "_node"

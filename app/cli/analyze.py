@@ -1,50 +1,67 @@
-"""`homing analyze` and `homing generate-log`: what the latency log says, and logs to try that on."""
+"""`homing analyze`, its steps, and `homing generate-log`: what the latency log says, and logs to try that on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from app.cli.follow import duration, follow_log
 from app.cli.output import Exit, Stop, err, out, tell
 from app.core.errors import ConfigurationError
+from app.system import SystemClock
 
 _LEARNED = "Learned timeouts"
 _FOLLOWING = "Following"
+Log = Annotated[str, typer.Argument(metavar="LOG_DIR", help="The latency log: a folder or a URL.")]
+Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Where results go: a folder or a URL.")]
+From = Annotated[str | None, typer.Option("--from", metavar="DAY", help="First day, UTC: 2026-11-21, today-30.")]
+To = Annotated[str | None, typer.Option("--to", metavar="DAY", help="Day to end before.")]
+Date = Annotated[str | None, typer.Option("--date", metavar="DAY", help="This day alone: 2026-11-21, yesterday.")]
+Group = Annotated[
+    str | None, typer.Option(metavar="REGEX", help="The group in parentheses is the group of a device id.")
+]
+Master = Annotated[
+    str | None, typer.Option(metavar="URL", help="Spark to run on; without it, this machine (local[*]).")
+]
+Memory = Annotated[str, typer.Option(help="Heap of the Spark that is started here.")]
+MaxPending = Annotated[int, typer.Option(help="HOMING_COMMAND_MAX_PENDING of the nodes, for headroom.")]
+Top = Annotated[int, typer.Option(help="Devices that the report shows as slowest and as flakiest.")]
+Level = Annotated[float, typer.Option(help="Chance of flagging anything where nothing is wrong.")]
+CompareTo = Annotated[str | None, typer.Option(metavar="DAY", help="Compare with the period from here to --from.")]
+Quantile = Annotated[float, typer.Option(help="What share must be in time.", rich_help_panel=_LEARNED)]
+Margin = Annotated[float, typer.Option(help="Added to it, as a share.", rich_help_panel=_LEARNED)]
+Sample = Annotated[
+    int | None, typer.Option(help="Responses needed; without it 1 / (1 - quantile).", rich_help_panel=_LEARNED)
+]
+Shortest = Annotated[str, typer.Option(help="No timeout is shorter.", rich_help_panel=_LEARNED)]
+Longest = Annotated[str, typer.Option(help="No timeout is longer.", rich_help_panel=_LEARNED)]
+HeldOut = Annotated[float, typer.Option(help="Share of hours to test on.", rich_help_panel=_LEARNED)]
 
 
 def analyze(  # noqa: PLR0913 - one per option
-    log_dir: Annotated[str, typer.Argument(metavar="LOG_DIR", help="The latency log: a folder or a URL.")],
+    log_dir: Log,
     *,
-    out_dir: Annotated[str, typer.Option("--out", metavar="DIR", help="Where results go: a folder or a URL.")],
-    begin: Annotated[str | None, typer.Option("--from", metavar="HOUR", help="First hour, UTC: 2026-11-21T07.")] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="HOUR", help="Hour to end before.")] = None,
-    compare_to: Annotated[
-        str | None, typer.Option(metavar="HOUR", help="Compare with the period from here to --from.")
-    ] = None,
-    max_pending: Annotated[int, typer.Option(help="HOMING_COMMAND_MAX_PENDING of the nodes, for headroom.")] = 20_000,
-    top: Annotated[int, typer.Option(help="Devices to list as slowest and as flakiest.")] = 20,
-    level: Annotated[float, typer.Option(help="Chance of flagging anything where nothing is wrong.")] = 0.001,
-    device_group: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="The group in parentheses is the group of a device id.")
-    ] = None,
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark to run on; without it, this machine (local[*]).")
-    ] = None,
-    timeout_quantile: Annotated[float, typer.Option(help="What share must be in time.", rich_help_panel=_LEARNED)] = (
-        0.999
-    ),
-    timeout_margin: Annotated[float, typer.Option(help="Added to it, as a share.", rich_help_panel=_LEARNED)] = 0.25,
-    timeout_sample: Annotated[
-        int | None, typer.Option(help="Responses needed; without it 1 / (1 - quantile).", rich_help_panel=_LEARNED)
-    ] = None,
-    timeout_min: Annotated[str, typer.Option(help="No timeout is shorter.", rich_help_panel=_LEARNED)] = "1s",
-    timeout_max: Annotated[str, typer.Option(help="No timeout is longer.", rich_help_panel=_LEARNED)] = "1h",
-    held_out: Annotated[float, typer.Option(help="Share of hours to test on.", rich_help_panel=_LEARNED)] = 0.2,
+    out_dir: Out,
+    begin: From = None,
+    end: To = None,
+    compare_to: CompareTo = None,
+    max_pending: MaxPending = 20_000,
+    top: Top = 20,
+    level: Level = 0.001,
+    device_group: Group = None,
+    master: Master = None,
+    memory: Memory = "1536m",
+    timeout_quantile: Quantile = 0.999,
+    timeout_margin: Margin = 0.25,
+    timeout_sample: Sample = None,
+    timeout_min: Shortest = "1s",
+    timeout_max: Longest = "1h",
+    held_out: HeldOut = 0.2,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on reading as the log grows.", rich_help_panel=_FOLLOWING)
     ] = False,
@@ -64,7 +81,7 @@ def analyze(  # noqa: PLR0913 - one per option
     ] = None,
     slo: Annotated[float, typer.Option(help="Share to be answered in time.", rich_help_panel=_FOLLOWING)] = 0.99,
 ) -> None:
-    """Analyse a latency log on Spark: tables, summary.json, timeouts.toml and report.html. See docs/analysis.md."""
+    """Analyse a latency log on Spark: compact, rollup and report; days that are done already are not done again."""
     if follow:
         follow_log(
             log_dir,
@@ -77,36 +94,53 @@ def analyze(  # noqa: PLR0913 - one per option
             alert_p99=alert_p99,
             alert_timeout_share=alert_timeout_share,
             slo=slo,
+            memory=memory,
         )
         return
+    learned = {"quantile": timeout_quantile, "margin": timeout_margin, "least_records": timeout_sample}
+    learned |= {"held_out": held_out, **bounds(timeout_min, timeout_max)}
+    period = {"begin": begin, "end": end, "compare_to": compare_to}
+    shown = {"max_pending": max_pending, "top": top, "level": level, "device_group": device_group}
+    run_steps(("compact", "rollup", "report"), out_dir, master, memory, period, learned, log=log_dir, **shown)
+
+
+def bounds(shortest: str, longest: str) -> dict[str, Any]:
+    """Of learned timeouts, as options give them."""
+    return {"shortest": duration("--timeout-min", shortest), "longest": duration("--timeout-max", longest)}
+
+
+def run_steps(
+    steps: tuple[str, ...],
+    out_dir: str,
+    master: str | None,
+    memory: str,
+    period: dict[str, str | None],
+    learned: dict[str, Any] | None = None,
+    **further: Any,
+) -> None:
+    """Run these steps, and tell what came of it. `period` has days as people write them."""
     with _needs_extra():
         from app.analysis.analyze import analyze as run
         from app.analysis.deadlines import DeadlineOptions
-        from app.analysis.devices import GROUP_PATTERN
-        from app.analysis.options import AnalyzeOptions, parse_moment
+        from app.analysis.options import DAY, AnalyzeOptions, parse_day
 
+    names = {"begin": "--from", "end": "--to", "compare_to": "--compare-to", "date": "--date"}
+    today = datetime.fromtimestamp(SystemClock().wall(), UTC).date()
+    days: dict[str, Any] = {
+        name: parse_day(names[name], text, today) for name, text in period.items() if text is not None
+    }
+    if (only := days.pop("date", None)) is not None:
+        days = {"begin": only, "end": only + DAY}
+    if further.get("device_group") is None:
+        further.pop("device_group", None)
     options = AnalyzeOptions(
-        log=log_dir,
-        out=out_dir,
-        begin=None if begin is None else parse_moment("--from", begin),
-        end=None if end is None else parse_moment("--to", end),
-        compare_to=None if compare_to is None else parse_moment("--compare-to", compare_to),
-        max_pending=max_pending,
-        top=top,
-        level=level,
-        device_group=device_group or GROUP_PATTERN,
-        master=master,
-        deadlines=DeadlineOptions(
-            quantile=timeout_quantile,
-            margin=timeout_margin,
-            least_records=timeout_sample,
-            shortest=duration("--timeout-min", timeout_min),
-            longest=duration("--timeout-max", timeout_max),
-            held_out=held_out,
-        ),
-    )
+        out=out_dir, steps=steps, master=master, memory=memory, deadlines=DeadlineOptions(**learned or {}), **days,
+        **further,
+    )  # fmt: skip
     with _progress() as progress:
-        summary = run(options, progress).summary
+        summary = run(options, progress)
+    if not summary:
+        return
     for row in summary["quarantined"]:
         tell(err, f"left out: {row['files']:,} files, {row['records']:,} records: {row['meaning']} ({row['example']})")
     for row in summary["anomalies"]:
@@ -156,9 +190,13 @@ def _needs_extra() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[float, str], None]]:
+    """A bar for a person, lines for a file."""
+    if not err.is_terminal:
+        yield lambda fraction, text: tell(err, f"{fraction:4.0%} {text}")
+        return
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+    with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task("starting", total=1.0)
         yield lambda fraction, text: progress.update(task, completed=fraction, description=text)

@@ -12,7 +12,7 @@ from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError
 
 
-def follow_log(
+def follow_log(  # noqa: PLR0913 - one per option
     log_dir: str,
     out: str,
     *,
@@ -24,6 +24,7 @@ def follow_log(
     alert_p99: str | None = None,
     alert_timeout_share: float | None = None,
     slo: float = 0.99,
+    memory: str = "1536m",
 ) -> None:
     """Follow until interrupted (SIGINT, SIGTERM), or with `once` until all is done."""
     from app.analysis.session import spark_session
@@ -45,7 +46,7 @@ def follow_log(
     options.check()
     configure_logging("info", "json")
     signal.signal(signal.SIGTERM, _interrupt)
-    with spark_session("homing analyze --follow", master, lasting=True) as spark:
+    with spark_session("homing analyze --follow", master, memory=memory) as spark:
         follow(spark, options, lambda text: tell(err, text))
 
 

@@ -17,6 +17,7 @@ from app.cli.output import Exit, Stop, complain
 from app.cli.send import send
 from app.cli.serve import serve
 from app.cli.simulate import simulate
+from app.cli.steps import compact, report, rollup
 from app.core.errors import ConfigurationError, HomingError, NodeIdTakenError
 
 application = typer.Typer(
@@ -27,7 +28,7 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, demo, send, simulate, analyze, generate_log, bench, chaos, doctor):
+for command in (serve, demo, send, simulate, analyze, compact, rollup, report, generate_log, bench, chaos, doctor):
     application.command()(command)
 for group, name in (
     *((events, "events"), (profile, "profile"), (access, "access")),

@@ -15,5 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with spark_session("homing tests", "local[2]", {"spark.sql.shuffle.partitions": "2"}) as session:
+    # Optimising what runs but a few times would take half of the processor time.
+    quick = "-XX:TieredStopAtLevel=1"
+    with spark_session("homing tests", "local[2]", {"spark.sql.shuffle.partitions": "2"}, java=quick) as session:
         yield session

@@ -1,47 +1,28 @@
-"""Output of `homing analyze` made up from the schema of its tables, for the report's tests: no Spark, any shape."""
+"""What the report is made of, made up from the columns of its tables: no Spark, any shape."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from app.analysis.tables import RELATIVE_ERROR, SUMMARY_NAME, SUMMARY_VERSION, TABLES, Table
+from app.analysis.buckets import RELATIVE_ERROR
+from app.analysis.contracts import SUMMARY_VERSION, TABLES
+from app.analysis.report.page import REPORT_NAME, render
 from tests.analysis.report_rows import BEGIN, HOSTILE, Sample, all_rows
 
-ARROW = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
+Rows = dict[str, list[dict[str, Any]]]
 
 
-def write_output(folder: Path, sample: Sample | None = None) -> Path:
-    """All tables and the summary; without a sample, those of an empty log."""
-    tables = all_rows(sample) if sample else {}
-    for table in TABLES:
-        _write(folder, table, tables.get(table.name, ()))
-    summary = _summary(sample, tables)
-    (folder / SUMMARY_NAME).write_text(json.dumps(summary, indent=1), encoding="utf-8")
+def made(sample: Sample | None) -> tuple[dict[str, Any], Rows]:
+    """Summary and tables."""
+    tables = all_rows(sample)
+    return _summary(sample, tables), tables
+
+
+def write_report(folder: Path, sample: Sample | None) -> Path:
+    (folder / REPORT_NAME).write_text(render(*made(sample)), encoding="utf-8")
     return folder
-
-
-def _write(folder: Path, table: Table, rows: Iterable[dict[str, Any]]) -> None:
-    schema = pa.schema([(column.name, ARROW[str(column.type)]) for column in table.columns])
-    known = set(schema.names)
-    rows = list(rows)
-    for row in rows:
-        assert set(row) <= known, f"{table.name} has no {set(row) - known}"
-    target = folder / table.name
-    target.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), target / "part-00000.parquet")
 
 
 def _figures(sample: Sample, tables: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -77,7 +58,6 @@ def _summary(sample: Sample | None, tables: dict[str, list[dict[str, Any]]]) -> 
         else [],
         "files": hours * 3,
         "records": (sample.commands * hours) if sample else 0,
-        "schema_versions": {"1": hours * 3} if sample else {},
     }
     earlier = None
     if sample and sample.before:
@@ -98,7 +78,7 @@ def _summary(sample: Sample | None, tables: dict[str, list[dict[str, Any]]]) -> 
         "version": SUMMARY_VERSION,
         "log": log,
         "period": period,
-        "options": {"from": begin, "to": end, "max_pending": 10_000, "top": 20, "level": 0.001} if sample else {},
+        "options": {"from": begin, "to": end, "max_pending": 10_000, "top": 20, "level": 0.001},
         "relative_error": RELATIVE_ERROR,
         "quarantined": tables.get("quarantine", []),
         "figures": _figures(sample, tables) if sample else [],
@@ -107,8 +87,7 @@ def _summary(sample: Sample | None, tables: dict[str, list[dict[str, Any]]]) -> 
             {
                 "name": table.name,
                 "title": table.title,
-                "grain": table.grain,
-                "rows": len(tables.get(table.name, ())),
+                "key": table.key,
                 "query": f"SELECT *\nFROM measured -- {table.name}{HOSTILE if sample and sample.hostile else ''}",
                 "columns": [
                     {"name": column.name, "type": column.type, "unit": column.unit, "meaning": column.meaning}
@@ -117,5 +96,4 @@ def _summary(sample: Sample | None, tables: dict[str, list[dict[str, Any]]]) -> 
             }
             for table in TABLES
         ],
-        "views": {"measured": "SELECT *\nFROM records\nWHERE kind = 'outcome'"},
     }

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from app.analysis.contracts import TABLES
+
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
 METHODS = {
     ("dji", "camera_photo_take"): (350_000, 0.30),
@@ -142,8 +144,8 @@ def _devices(sample: Sample) -> list[dict[str, Any]]:
             times = _percentiles(350_000 * slowness)
             rows.append(
                 {
-                    "list": kind,
-                    "rank": rank,
+                    "slow_rank": rank if kind == "slowest" else None,
+                    "flaky_rank": rank if kind == "flakiest" else None,
                     "device_id": sample.name(f"dock-fw3-{sample.rng.randint(0, 2000):05d}"),
                     "device_group": sample.name("dock-fw3"),
                     "profile": "dji",
@@ -158,8 +160,6 @@ def _devices(sample: Sample) -> list[dict[str, Any]]:
                     "slowness_low": slowness * math.exp(-wide),
                     "slowness_high": slowness * math.exp(wide),
                     "p50_us": times["p50_us"],
-                    "p50_low_us": round(times["p50_us"] * 0.9),
-                    "p50_high_us": round(times["p50_us"] * 1.1),
                     "p99_us": times["p99_us"],
                 }
             )
@@ -184,6 +184,8 @@ def _late(sample: Sample) -> list[dict[str, Any]]:
         {
             "hour": BEGIN + timedelta(hours=hour),
             "kind": kind,
+            "profile": "dji",
+            "method": sample.name("return_home"),
             "receiving_node": sample.name(node),
             "home_node": sample.name(NODES[0]),
             "responses": sample.rng.randint(3, 40) * (6 if hour == BAD_HOUR else 1),
@@ -225,7 +227,7 @@ def _capacity(sample: Sample) -> list[dict[str, Any]]:
         limit = 30_000 if node == "all" else 10_000
         arrivals = {"arrivals_mean": rate * share, "arrivals_peak": rate * share * 2.1, "arrivals_peak_at": BEGIN}
         peak = max(1, round(rate * share * 2.4))
-        flight = {"in_flight_mean": rate * share * 0.62, "in_flight_peak": peak, "in_flight_peak_most": peak + 9}
+        flight = {"in_flight_mean": rate * share * 0.62, "in_flight_peak": peak}
         room = {"max_pending": limit, "used_peak": peak / limit, "headroom": limit / peak, "sustainable": limit / 0.62}
         rows.append({"node": node, **arrivals, **flight, "in_flight_peak_at": BEGIN, **room})
     return rows
@@ -301,7 +303,6 @@ def _deadlines_test(sample: Sample) -> list[dict[str, Any]]:
     rows = []
     for profile, method in ((None, None), *METHODS):
         named: dict[str, Any] = {
-            "grain": "method" if method else "all",
             "profile": profile,
             "method": method and sample.name(method),
         }
@@ -317,7 +318,30 @@ def _deadlines_test(sample: Sample) -> list[dict[str, Any]]:
     return rows
 
 
-def all_rows(sample: Sample) -> dict[str, list[dict[str, Any]]]:
+_SPLIT = {
+    "latency": {"all": "latency", "method": "latency_by_method", "hour": "latency_by_hour"}
+    | {"hour_method": "latency_by_hour_method"},
+    "forwarding": {"pair": "forwarding", "forwarded": "hops"},
+    "stages": {"all": "stages", "method": "stages_by_method", "node": "stages_by_node"},
+}
+"""What is made up together, by grain."""
+
+
+def all_rows(sample: Sample | None) -> dict[str, list[dict[str, Any]]]:
+    """Table -> rows with all its columns; without a sample those of an empty log."""
+    found: dict[str, list[dict[str, Any]]] = {table.name: [] for table in TABLES}
+    for name, made in (_made(sample) if sample else {}).items():
+        for row in made:
+            grain = row.pop("grain", None)
+            found[_SPLIT[name][grain] if grain else name].append(row)
+    for table in TABLES:
+        for row in found[table.name]:
+            assert set(row) <= set(table.names), f"{table.name} has no {set(row) - set(table.names)}"
+        found[table.name] = [{name: row.get(name) for name in table.names} for row in found[table.name]]
+    return found
+
+
+def _made(sample: Sample) -> dict[str, list[dict[str, Any]]]:
     return {
         "latency": _latency(sample),
         "forwarding": _forwarding(sample),

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from app.analysis.analyze import analyze_with
-from app.analysis.log import open_log
+from app.analysis.analyze import run
 from app.analysis.options import AnalyzeOptions
 
 if TYPE_CHECKING:
@@ -16,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def analysis(spark: SparkSession, log: Path, out: Path, **options: Any) -> dict[str, Any]:
-    asked = AnalyzeOptions(log=str(log), out=str(out), **options)
-    return analyze_with(
-        spark, asked, open_log(asked.log, asked.first, asked.end), lambda _fraction, _text: None
-    ).summary
+    return run(spark, AnalyzeOptions(log=str(log), out=str(out), **options))
 
 
 def queried(sql: str) -> duckdb.DuckDBPyRelation:
@@ -29,11 +25,16 @@ def queried(sql: str) -> duckdb.DuckDBPyRelation:
 
 
 def rows(out: Path, table: str, where: str = "true") -> list[dict[str, Any]]:
-    return list(
-        queried(f"SELECT * FROM read_parquet('{out}/{table}/*.parquet') WHERE {where}").to_arrow_table().to_pylist()
-    )
+    files = f"read_parquet('{out}/tables/{table}/*.parquet')"
+    return list(queried(f"SELECT * FROM {files} WHERE {where}").to_arrow_table().to_pylist())
 
 
 def one(out: Path, table: str, where: str = "true") -> dict[str, Any]:
     (row,) = rows(out, table, where)
     return row
+
+
+def rolled(out: Path, select: str, rollup: str, rest: str = "") -> list[tuple[Any, ...]]:
+    files = f"read_parquet('{out}/rollups/{rollup}/date=*/*.parquet', hive_partitioning=true)"
+    table = queried(f"SELECT {select} FROM {files} {rest}").to_arrow_table()
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

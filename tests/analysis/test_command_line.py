@@ -34,7 +34,7 @@ def test_what_was_planted_is_flagged_and_nothing_else(tmp_path: Path) -> None:
     read = homing("analyze", log, "--out", out)
     assert read.returncode == 0, read.stderr
     truth = json.loads((log / "_truth.json").read_text())["anomalies"]
-    found = pq.read_table(out / "anomalies").to_pylist()
+    found = pq.read_table(out / "tables" / "anomalies").to_pylist()
     assert {(one["kind"], one["subject"]) for one in found} == {(one["kind"], one["subject"]) for one in truth}
     assert read.stdout.count("flagged: ") == len(truth)
     assert read.stdout.splitlines()[-1] == str(out / "report.html")
@@ -45,7 +45,7 @@ def test_what_was_planted_is_flagged_and_nothing_else(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (("analyze", "/does/not/exist", "--out", "out"), "/does/not/exist: there is no such folder"),
-        (("analyze", ".", "--out", "out", "--from", "yesterday"), "--from 'yesterday': not an hour"),
+        (("analyze", ".", "--out", "out", "--from", "last week"), "--from 'last week': not a day"),
         (("analyze", ".", "--out", "out", "--follow", "--lateness", "soon"), "--lateness"),
         (("generate-log", "--out", "out", "--callbacks", "many"), "--callbacks: 'many' is not a count"),
         (("generate-log", "--out", ".", "--callbacks", "1"), "there is something in it"),

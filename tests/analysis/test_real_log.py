@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 import pytest
 
-from app.analysis.cells import CLOCK_TOLERANCE_US
-from app.analysis.tables import RELATIVE_ERROR
+from app.analysis.buckets import RELATIVE_ERROR
+from app.analysis.source import CLOCK_TOLERANCE_US
 from app.core.messages import Publication
 from tests.analysis.results import analysis
 from tests.cluster.harness import Caller, Cluster, Device, Json, caller, cluster_of, devices
@@ -237,7 +237,7 @@ class Analysed:
         self.summary = analysis(spark, self.run.log, self._out)
 
     def table(self, name: str, **where: object) -> list[Json]:
-        found: list[Json] = pq.read_table(self._out / name).to_pylist()
+        found: list[Json] = pq.read_table(self._out / "tables" / name).to_pylist()
         return [row for row in found if all(row[column] == value for column, value in where.items())]
 
     def seen(self) -> list[Seen]:
@@ -290,24 +290,24 @@ def test_outcomes_are_counted_as_the_callers_saw_them(analysed: Analysed) -> Non
         counts = {name: found[name] for name in ("succeeded", "failed", "timed_out", "cancelled", "unsent")}
         return counts | {"commands": found.total(), "answered": found["succeeded"] + found["failed"]}
 
-    def counts(**where: str) -> dict[str, int]:
-        (row,) = analysed.table("latency", **where)
+    def counts(table: str, **where: str) -> dict[str, int]:
+        (row,) = analysed.table(table, **where)
         return {name: row[name] for name in exact(())}
 
     seen = analysed.seen()
-    assert counts(grain="all") == exact(seen)
+    assert counts("latency") == exact(seen)
     for node in NODES:
-        assert counts(grain="node", node=node) == exact(one for one in seen if one.node == node)
+        assert counts("latency_by_node", node=node) == exact(one for one in seen if one.node == node)
     for method in METHODS:
-        assert counts(grain="method", method=method) == exact(one for one in seen if one.method == method)
+        assert counts("latency_by_method", method=method) == exact(one for one in seen if one.method == method)
 
 
 def test_percentiles_are_those_of_the_rows(analysed: Analysed) -> None:
-    grains: list[tuple[dict[str, str], str, str]] = [({"grain": "all"}, "kind", "outcome")]
-    grains += [({"grain": "node", "node": node}, "home_node", node) for node in NODES]
-    grains += [({"grain": "method", "method": method}, "method", method) for method in METHODS]
-    for where, column, value in grains:
-        (row,) = analysed.table("latency", **where)
+    grains: list[tuple[str, dict[str, str], str, str]] = [("latency", {}, "kind", "outcome")]
+    grains += [("latency_by_node", {"node": node}, "home_node", node) for node in NODES]
+    grains += [("latency_by_method", {"method": method}, "method", method) for method in METHODS]
+    for table, where, column, value in grains:
+        (row,) = analysed.table(table, **where)
         times = sorted(one["total_us"] for one in analysed.answered if one[column] == value)
         for name, quantile in (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99)):
             assert row[name] == pytest.approx(nearest_rank(times, quantile), rel=RELATIVE_ERROR)
@@ -323,10 +323,10 @@ def test_forwarding_is_what_receiving_and_home_nodes_say(analysed: Analysed) -> 
     answered = analysed.answered
     assert all(row["forwarded"] == (row["receiving_node"] != row["home_node"]) for row in answered)
     pairs = Counter((row["receiving_node"], row["home_node"]) for row in answered)
-    found = analysed.table("forwarding", grain="pair")
+    found = analysed.table("forwarding")
     assert {(row["receiving_node"], row["home_node"]): row["commands"] for row in found} == pairs
     assert len(pairs) == len(NODES) ** 2  # each node received for each
-    (forwarded,) = analysed.table("forwarding", grain="forwarded", forwarded=True)
+    (forwarded,) = analysed.table("hops", forwarded=True)
     count = sum(count for (receiving, home), count in pairs.items() if receiving != home)
     assert forwarded["commands"] == count
     assert forwarded["share"] == pytest.approx(count / len(answered))
@@ -384,7 +384,7 @@ def stage_of(row: Json, stage: str) -> int | None:
 
 
 def test_stages_are_those_of_the_records_and_lie_within_the_whole(analysed: Analysed) -> None:
-    stages = {row["stage"]: row for row in analysed.table("stages", grain="all")}
+    stages = {row["stage"]: row for row in sorted(analysed.table("stages"), key=lambda row: row["position"])}
     assert list(stages) == ["register", "publish", "device", "record", "wake", "deliver"]
     assert sum(row["share"] for row in stages.values()) == pytest.approx(1)
     for stage, row in stages.items():

@@ -30,7 +30,7 @@ LAYERS = (
 """From the bottom up. A part may import every part of the layers below it, and none beside or above it."""
 
 TOOLS = {
-    "analysis": {"core", "latency", "settings", "observability"},
+    "analysis": {"core", "latency", "settings", "observability", "system"},
     "rig": {"core", "settings", "observability", "store", "mqtt", "profiles", "system", "simulator"},
     "simulator": {"core", "settings", "observability", "store", "mqtt", "profiles", "system"},
 }

@@ -1,76 +1,47 @@
-"""The page: sections put into the template. All markup is in the templates, which escape all text."""
+"""The page: one HTML file without scripts and without network, made of the rows of the tables and the summary alone."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from app.analysis.report import appendix, overview
-from app.analysis.report.changes import change
-from app.analysis.report.data import Output
-from app.analysis.report.devices import worst_devices
-from app.analysis.report.heat import heat_map
-from app.analysis.report.learned import learned_deadlines
-from app.analysis.report.nodes import late_responses, load_and_capacity
-from app.analysis.report.plots import Section
-from app.analysis.report.stages import forwarding, where_time_goes
-from app.analysis.report.times import over_time
+from app.analysis.report.rest import change, deadlines, devices, methods, nodes, quality, stages
+from app.analysis.report.text import clean, code, count, span, with_unit
+from app.analysis.report.times import Row, Rows, heat_map, over_time
 
 REPORT_NAME: Final = "report.html"
-_HERE: Final = Path(__file__).parent
-_SECTIONS: Final = (
-    over_time,
-    overview.methods,
-    heat_map,
-    where_time_goes,
-    forwarding,
-    load_and_capacity,
-    worst_devices,
-    late_responses,
-    change,
-    learned_deadlines,
-    appendix.quality,
-)
+_SECTIONS: Final = (over_time, methods, heat_map, stages, nodes, devices, deadlines, change, quality)
+MOST_FLAGS: Final = 30
 
 
-def write_report(out: str | Path) -> str:
-    """Write report.html from the tables and summary.json in the folder `out`, a path or a URL, and say where it is.
-
-    The page depends on nothing else: the same folder gives the same bytes. ConfigurationError when there is no summary.
-    """
-    output = Output(str(out))
-    output.write(REPORT_NAME, render(output))
-    return f"{str(out).rstrip('/')}/{REPORT_NAME}"
-
-
-def soft(text: str) -> Markup:
-    """A name that may break after its underscores."""
-    return Markup("_<wbr>").join(text.split("_"))  # join escapes the parts
-
-
-def render(output: Output) -> str:
-    """The page as text."""
+def render(summary: Row, rows: Rows) -> str:
+    """The page as text: the same rows give the same page. All markup is in the template, which escapes all text."""
+    summary = json.loads(json.dumps(summary, default=str))
     environment = Environment(
-        loader=FileSystemLoader(_HERE),
+        loader=FileSystemLoader(Path(__file__).parent),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["soft"] = soft
-    sections: list[Section] = [make(output) for make in _SECTIONS]
-    known = appendix.queries(output)
+    environment.filters |= {"soft": soft, "clean": clean, "code": code}
+    log = summary["log"]
     return environment.get_template("page.html.j2").render(
-        title=overview.title(output),
-        figures=overview.figures(output),
-        flags=overview.flags(output),
-        sections=[section for section in sections if section.blocks or section.lead],
-        queries=known,
-        query_names={query.name for query in known},
-        views=appendix.views(output),
-        options=appendix.options(output),
+        period=span(summary["period"]["from"], summary["period"]["to"]),
+        facts=(f"{count(log['records'])} records", f"{count(log['files'])} files", clean(log["location"], 200)),
+        flags=[(clean(one["sentence"], 400), count(one["records"])) for one in summary["anomalies"][:MOST_FLAGS]],
+        figures=[(one["title"], with_unit(one["value"], one["unit"]), one["table"]) for one in summary["figures"]],
+        sections=[make(summary, rows) for make in _SECTIONS],
+        tables=summary["tables"],
+        options=json.dumps(summary["options"], indent=2),
     )
+
+
+def soft(text: str) -> Markup:
+    """A name that may break after its underscores."""
+    return Markup("_<wbr>").join(text.split("_"))  # join escapes the parts

@@ -1,7 +1,7 @@
-"""The parts of a plot, and the scales that place them. Numbers only: the markup is in macros.html.j2.
+"""The parts of a page, and the scales that place marks. Numbers only: the markup is in page.html.j2.
 
 Marks are drawn in a square of 1000 × 1000 that the page stretches to the room there is; text is not in it, so that it
-keeps its size. Positions of ticks, labels and tips are in percent of the square.
+keeps its size. Positions are from 0 to 1; those of ticks, labels and tips in percent.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from app.analysis.report.text import day, duration
-
-SIDE: Final = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +32,6 @@ class Tick:
     at: float
     text: str
     minor: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """The name of a line, at its end."""
-
-    at: float
-    text: str
-    css: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +59,6 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A number in a sentence, and the anchor of the query that made it."""
-
-    text: str
-    query: str
-
-
-Sentence = tuple[str | Number, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Block:
     """What all blocks of a section have; `empty` says in a sentence why there is nothing to show."""
 
@@ -99,11 +77,8 @@ class TimePlot(Block):
     marks: Sequence[Mark] = ()
     x_ticks: Sequence[Tick] = ()
     y_ticks: Sequence[Tick] = ()
-    ends: Sequence[End] = ()
     tips: Sequence[Tip] = ()
     keys: Sequence[Key] = ()
-    low: bool = False
-    numbers: DataTable | None = None
     kind: str = field(default="time", init=False)
 
 
@@ -126,36 +101,15 @@ class RowPlot(Block):
     heads: tuple[str, str, str] = ("", "", "")
     ticks: Sequence[Tick] = ()
     keys: Sequence[Key] = ()
-    dense: bool = False
     kind: str = field(default="rows", init=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One cell of a table or matrix; `weight` in percent colours it."""
-
-    text: str
-    detail: str = ""
-    weight: int | None = None
-    css: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The head of a column; numbers are set flush right."""
-
-    text: str
-    numeric: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class DataTable(Block):
-    """A table; the first cell of a row is its head."""
+    """A table of texts; the first cell of a row is its head, and a cell may be a text and what stands small below."""
 
-    heads: Sequence[Head] = ()
-    rows: Sequence[Sequence[Cell]] = ()
-    matrix: bool = False
-    keys: Sequence[Key] = ()
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str | tuple[str, str]]] = ()
     kind: str = field(default="table", init=False)
 
 
@@ -165,29 +119,37 @@ class Section:
 
     id: str
     title: str
-    lead: Sequence[Sentence] = ()
+    lead: str = ""
     blocks: Sequence[Block] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to 0 … 1."""
+    """From values to 0 … 1; what is outside lies on the edge."""
 
     low: float
     high: float
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Where the value lies; what is outside lies on the edge."""
-        low, high, value = (self.low, self.high, value) if not self.log else self._logs(value)
+        """Where the value lies."""
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(max(value, low))
         return 0.0 if high <= low else min(1.0, max(0.0, (value - low) / (high - low)))
 
-    def _logs(self, value: float) -> tuple[float, float, float]:
-        return math.log(self.low), math.log(self.high), math.log(max(value, self.low))
-
-    def percent(self, value: float) -> float:
-        """Where the value lies, in percent."""
-        return round(100 * self(value), 2)
+    def ticks(self) -> list[float]:
+        """Round values: of a logarithmic scale 1, 2, 5 when they are few, else powers of ten."""
+        if not self.log:
+            return [self.high * part / 2 for part in range(3)]
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        found: list[float] = []
+        for steps in ((1, 2, 5), (1, 3), (1,)):
+            values = (step * 10.0**power for power in powers for step in steps)
+            found = [value for value in values if self.low <= value <= self.high]
+            if len(found) <= 6:  # noqa: PLR2004 - more would be crowded
+                return found
+        return found[:: -(-len(found) // 6)]
 
 
 def log_scale(values: Iterable[float]) -> Scale:
@@ -200,37 +162,18 @@ def log_scale(values: Iterable[float]) -> Scale:
     return Scale(low / 1.15, high * 1.15, log=True)
 
 
-def linear_scale(values: Iterable[float], least: float = 0.0) -> Scale:
-    """From 0 to the next round number."""
-    top = max([*values, least], default=0.0) or 1.0
-    return Scale(0.0, ceiling(top))
+def linear_scale(values: Iterable[float]) -> Scale:
+    """From 0 to the next of 1, 1.5, 2, 3, 4, 5, 6, 8, 10 times a power of ten."""
+    top = max(values, default=0.0) or 1.0
+    power = 10.0 ** math.floor(math.log10(top))
+    steps = (step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8))
+    return Scale(0.0, next((step for step in steps if step >= top * 0.9999), 10 * power))
 
 
-def ceiling(value: float) -> float:
-    """The next of 1, 1.5, 2, 3, 4, 5, 6, 8, 10 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return next((step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8) if step * power >= value * 0.9999), 10 * power)
-
-
-def log_values(scale: Scale) -> list[float]:
-    """Round values on a logarithmic scale: 1, 2, 5 when they are few, else powers of ten."""
-    powers = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
-    found: list[float] = []
-    for steps in ((1, 2, 5), (1, 3), (1,)):
-        found = [
-            step * 10.0**power for power in powers for step in steps if scale.low <= step * 10.0**power <= scale.high
-        ]
-        if len(found) <= 6:  # noqa: PLR2004 - more would be crowded
-            return found
-    return found[:: -(-len(found) // 6)]
-
-
-def duration_ticks(scale: Scale, *, upwards: bool = True) -> list[Tick]:
-    """Ticks of a logarithmic axis of microseconds; `upwards` when it is the vertical one."""
-    return [
-        Tick(round(100 - scale.percent(value), 2) if upwards else scale.percent(value), duration(value, trim=True))
-        for value in log_values(scale)
-    ]
+def duration_ticks(scale: Scale, *, upwards: bool) -> list[Tick]:
+    """Ticks of an axis of microseconds; `upwards` when it is the vertical one."""
+    places = [(100 * scale(value), duration(value, trim=True)) for value in scale.ticks()]
+    return [Tick(round(100 - at if upwards else at, 2), text) for at, text in places]
 
 
 _STEPS_H: Final = (1, 2, 3, 6, 12, 24, 48, 72, 168, 336, 672, 1344, 2688)
@@ -241,48 +184,47 @@ def hour_ticks(begin: datetime, end: datetime) -> list[Tick]:
     """Round hours and days between two instants; every other one is minor."""
     hours = (end - begin).total_seconds() / 3600
     step = next((step for step in _STEPS_H if hours / step <= _MOST_TICKS), _STEPS_H[-1])
-    origin = datetime(begin.year, begin.month, begin.day, tzinfo=UTC)
     ticks: list[Tick] = []
-    at, index = origin, 0
+    at = begin.replace(hour=0)
     while at <= end:
         if at >= begin:
-            where = round(100 * (at - begin).total_seconds() / 3600 / hours, 2) if hours else 0.0
             text = day(at) if at.hour == 0 else f"{at:%H:%M}"
             if not ticks and at.hour and at.date() == end.date():
                 text = f"{day(at)} {text}"  # there will be no midnight
-            ticks.append(Tick(where, text, minor=bool(ticks) and index % 2 == 1))
-        at, index = at + timedelta(hours=step), index + 1
+            where = round(100 * (at - begin).total_seconds() / 3600 / hours, 2) if hours else 0.0
+            ticks.append(Tick(where, text, minor=len(ticks) % 2 == 1))
+        at += timedelta(hours=step)
     return ticks
 
 
 def points(value: float) -> str:
     """A coordinate, from 0 … 1."""
-    return f"{value * SIDE:.1f}".rstrip("0").rstrip(".")
+    return f"{value * 1000:.1f}".rstrip("0").rstrip(".")
 
 
 def box(left: float, top: float, right: float, bottom: float) -> str:
-    """The path of a rectangle, from 0 … 1."""
+    """The path of a rectangle."""
     return f"M{points(left)} {points(top)}H{points(right)}V{points(bottom)}H{points(left)}Z"
 
 
-def dot(x: float, y: float = 0.5) -> str:
+def dot(x: float) -> str:
     """A line without length: its round caps are the dot, and stay round however the square is stretched."""
-    return f"M{points(x)} {points(y)}h0"
+    return f"M{points(x)} 500h0"
 
 
-def rule(x0: float, x1: float, y: float = 0.5) -> str:
+def rule(x0: float, x1: float) -> str:
     """A horizontal line."""
-    return f"M{points(x0)} {points(y)}H{points(x1)}"
+    return f"M{points(x0)} 500H{points(x1)}"
 
 
-def upright(x: float, top: float = 0.0, bottom: float = 1.0) -> str:
+def upright(x: float) -> str:
     """A vertical line."""
-    return f"M{points(x)} {points(top)}V{points(bottom)}"
+    return f"M{points(x)} 100V900"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A value, or two between which a band lies, that holds from one x to the next; all from 0 … 1, y upwards."""
+    """Two values, y upwards, between which a band lies from one x to the next."""
 
     begin: float
     end: float
@@ -290,30 +232,30 @@ class Step:
     base: float = 0.0
 
 
-def stairs(runs: Iterable[Sequence[Step]]) -> str:
-    """The path of a line in steps; each run is without gaps."""
+def runs(steps: Iterable[Step]) -> list[list[Step]]:
+    """Steps in order; where one does not go on from the one before, a new run begins."""
+    found: list[list[Step]] = []
+    for step in steps:
+        if not found or abs(found[-1][-1].end - step.begin) > 1e-9:  # noqa: PLR2004 - rounding
+            found.append([])
+        found[-1].append(step)
+    return found
+
+
+def stairs(steps: Iterable[Step]) -> str:
+    """The path of a line in steps."""
     parts = []
-    for run in runs:
+    for run in runs(steps):
         moves = [f"V{points(1 - step.value)}H{points(step.end)}" for step in run]
         parts.append(f"M{points(run[0].begin)} {points(1 - run[0].value)}{''.join(moves)}")
     return "".join(parts)
 
 
-def band(runs: Iterable[Sequence[Step]]) -> str:
+def band(steps: Iterable[Step]) -> str:
     """The path of the area between value and base of each step."""
     parts = []
-    for run in runs:
+    for run in runs(steps):
         there = "".join(f"V{points(1 - step.value)}H{points(step.end)}" for step in run)
         back = "".join(f"V{points(1 - step.base)}H{points(step.begin)}" for step in reversed(run))
         parts.append(f"M{points(run[0].begin)} {points(1 - run[0].base)}{there}{back}Z")
     return "".join(parts)
-
-
-def apart(ends: Sequence[End], gap: float) -> list[End]:
-    """Names at the ends of lines, moved so that none covers another."""
-    placed: list[End] = []
-    for end in sorted(ends, key=lambda one: one.at):
-        at = max(end.at, placed[-1].at + gap) if placed else end.at
-        placed.append(End(round(at, 2), end.text, end.css))
-    over = max(0.0, placed[-1].at - 100) if placed else 0.0
-    return [End(round(end.at - over, 2), end.text, end.css) for end in placed]

@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import Final, TypeGuard
 
-from app.analysis.tables import Unit
+from app.analysis.contracts import Unit
 
 NOTHING: Final = "–"
 """Stands where there is no value."""
@@ -88,13 +88,6 @@ def ratio(value: float | None) -> str:
 def per_second(value: float | None) -> str:
     """A rate."""
     return f"{digits(value)}{THIN}/s" if value is not None and known(value) else NOTHING
-
-
-def probability(value: float | None) -> str:
-    """A p or q value."""
-    if value is None or not known(value):
-        return NOTHING
-    return f"<{THIN}0.0001" if value < 0.0001 else f"{value:.4f}"  # noqa: PLR2004
 
 
 def with_unit(value: object, unit: str) -> str:

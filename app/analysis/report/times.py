@@ -1,25 +1,24 @@
-"""What happened when: latency, outcomes and load over time."""
+"""What happened when: latency and outcomes over time, and every method in every hour."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median_low
+from typing import Any, Final
 
-from app.analysis.report.bins import HOUR, PERCENTILES, Axis, axis_of, binned, middle, runs
-from app.analysis.report.data import Output, Row
 from app.analysis.report.plots import (
-    Cell,
-    DataTable,
-    End,
-    Head,
     Key,
     Mark,
-    Number,
+    PlotRow,
+    RowPlot,
     Section,
+    Step,
     Tick,
     TimePlot,
     Tip,
-    apart,
     band,
     box,
     duration_ticks,
@@ -28,25 +27,27 @@ from app.analysis.report.plots import (
     log_scale,
     stairs,
 )
-from app.analysis.report.text import count, day, duration, instant, known, minute, share
+from app.analysis.report.text import clean, count, day, duration, known, ratio, share
 
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+
+HOUR: Final = timedelta(hours=1)
 MOST_STEPS: Final = 372
 """In a plot over time; a month has 744 hours."""
-MOST_NUMBERS: Final = 400
-"""Rows of the table behind it."""
-
+MOST_CELLS: Final = 56
+MOST_METHODS: Final = 30
 FEW: Final = 100
-FEW_SHARE: Final = 0.05
-"""Of the usual number of commands. The share of a few timeouts after the last command would dwarf all others."""
-
-_QUERY: Final = "latency"
-_LINES: Final = (("p50_us", "p50"), ("p90_us", "p90"), ("p99_us", "p99"), ("p999_us", "p999"))
-_NAMES: Final = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9"}
-_BANDS: Final = (
-    ("p99_us", "p999_us", "band band-3"),
-    ("p90_us", "p99_us", "band band-2"),
-    ("p50_us", "p90_us", "band band-1"),
+"""Of fewer answers a 99th percentile says little."""
+FULL: Final = 4.0
+"""So many times the usual has the full colour."""
+_LINES: Final = (
+    ("p999_us", "p99.9", "p999"),
+    ("p99_us", "p99", "p99"),
+    ("p90_us", "p90", "p90"),
+    ("p50_us", "p50", "p50"),
 )
+_BANDS: Final = (("p99_us", "p999_us", 3), ("p90_us", "p99_us", 2), ("p50_us", "p90_us", 1))
 _ENDINGS: Final = (
     ("failed", "failed: the device refused", "failed"),
     ("timed_out", "timed out: no answer by the deadline", "timed-out"),
@@ -54,177 +55,181 @@ _ENDINGS: Final = (
 )
 
 
-def over_time(output: Output) -> Section:
-    """Latency, what did not succeed, and load, on one time axis."""
-    rows = output.rows("latency", "hour")
-    axis = axis_of(output, rows, MOST_STEPS)
-    bins = binned(axis, rows) if axis else {}
-    total = next(iter(output.rows("latency", "all")), {})
-    lead: list[tuple[str | Number, ...]] = []
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The period in bins of whole hours."""
+
+    begin: datetime
+    end: datetime
+    hours: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], most: int) -> Axis | None:
+        """From the first to the last hour with at most so many bins; None without any hour."""
+        found = sorted({row["hour"] for row in rows})
+        if not found:
+            return None
+        length = (found[-1] - found[0]) // HOUR + 1
+        width = next((width for width in (1, 2, 3, 4, 6, 8, 12) if length <= width * most), 0)
+        return cls(found[0], found[-1] + HOUR, width or 24 * -(-length // (24 * most)))
+
+    def place(self, at: datetime) -> float:
+        """Where an instant lies."""
+        return min(1.0, max(0.0, (at - self.begin) / (self.end - self.begin)))
+
+    def bins(self, rows: Iterable[Row]) -> dict[datetime, list[Row]]:
+        """Begin of the bin -> what happened in it."""
+        found: dict[datetime, list[Row]] = {}
+        for row in sorted(rows, key=lambda row: row["hour"]):
+            number = (row["hour"] - self.begin) // HOUR // self.hours
+            found.setdefault(self.begin + number * self.hours * HOUR, []).append(row)
+        return found
+
+    def step(self, at: datetime, value: float, base: float = 0.0) -> Step:
+        """A bin in a plot."""
+        return Step(self.place(at), self.place(at + self.hours * HOUR), value, base)
+
+    def tip(self, at: datetime, lines: Iterable[tuple[str, str]]) -> Tip:
+        """What is shown of a bin."""
+        left, right = self.place(at), self.place(at + self.hours * HOUR)
+        return Tip(round(100 * left, 2), round(100 * (right - left), 2), f"{day(at)} {at:%H:%M}", tuple(lines))
+
+    @property
+    def width(self) -> str:
+        """Of a bin, in words."""
+        days, hours = divmod(self.hours, 24)
+        return f"{days} days" if days else "an hour" if hours == 1 else f"{hours} hours"
+
+
+def over_time(summary: Row, rows: Rows) -> Section:
+    """Latency, and what did not succeed, on one time axis."""
+    axis = Axis.of(rows["latency_by_hour"], MOST_STEPS)
+    total = next(iter(rows["latency"]), {})
+    lead = ""
     if known(total.get("p50_us")):
-        lead.append(
-            (
-                "Half of all answered commands took at most ",
-                Number(duration(total["p50_us"]), _QUERY),
-                ", nine in ten at most ",
-                Number(duration(total.get("p90_us")), _QUERY),
-                "; one in a hundred took longer than ",
-                Number(duration(total.get("p99_us")), _QUERY),
-                ", the slowest ",
-                Number(duration(total.get("max_us")), _QUERY),
-                ".",
-            )
+        lead = (
+            f"Half of all answered commands took at most {duration(total['p50_us'])}, nine in ten at most "
+            f"{duration(total['p90_us'])}; one in a hundred took longer than {duration(total['p99_us'])}, the slowest "
+            f"{duration(total['max_us'])}."
         )
-    blocks = (_latency(output, axis, bins), _endings(axis, bins), _load(axis, bins))
-    return Section("time", "Over time", lead, blocks)
+    bins = axis.bins(rows["latency_by_hour"]) if axis else {}
+    return Section("time", "Over time", lead, (_latency(summary, axis, bins), _endings(axis, bins)))
 
 
-def _width(axis: Axis) -> str:
-    return "an hour" if axis.hours == 1 else f"{axis.hours} hours" if axis.hours < 24 else f"{axis.hours // 24} days"  # noqa: PLR2004
+def middle(values: Iterable[Any]) -> Any:  # noqa: ANN401 - a number or None
+    """The lower median of the numbers among them."""
+    numbers = [value for value in values if known(value)]
+    return median_low(numbers) if numbers else None
 
 
-def _when(axis: Axis, index: int) -> str:
-    at = axis.instant(index)
-    return f"{day(at)} {at:%H:%M}"
-
-
-def _latency(output: Output, axis: Axis | None, bins: dict[int, Row]) -> TimePlot:
-    answered = {index: row for index, row in bins.items() if all(known(row[name]) for name, _ in _LINES)}
-    if axis is None or not answered:
-        return TimePlot("latency-over-time", "Latency", _QUERY, empty="No command was answered in this period.")
-    scale = log_scale([row[name] for row in answered.values() for name, _ in _LINES])
-    flagged = _flagged(output, axis)
-    bands = [
-        Mark(css, band(runs(axis, {index: (scale(row[high]), scale(row[low])) for index, row in answered.items()})))
-        for low, high, css in _BANDS
-    ]
-    lines = [
-        Mark(
-            f"line line-{css}", stairs(runs(axis, {index: (scale(row[name]), 0.0) for index, row in answered.items()}))
-        )
-        for name, css in _LINES
-    ]
-    last = answered[max(answered)]
-    ends = [End(100 - scale.percent(last[name]), _NAMES[css], f"end-{css}") for name, css in _LINES]
-    keys = [Key("band band-1", "p50 to p90"), Key("band band-2", "p90 to p99"), Key("band band-3", "p99 to p99.9")]
-    tails = [row["p99_us"] for row in answered.values()]
+def _latency(summary: Row, axis: Axis | None, bins: dict[datetime, list[Row]]) -> TimePlot:
+    values = {at: {name: middle(row[name] for row in found) for name, _, _ in _LINES} for at, found in bins.items()}
+    values = {at: row for at, row in values.items() if all(known(value) for value in row.values())}
+    if axis is None or not values:
+        return TimePlot("latency-over-time", "Latency", "latency_by_hour", empty="No command was answered.")
+    scale = log_scale([value for row in values.values() for value in row.values()])
+    flagged = [datetime.fromisoformat(str(one["since"])) for one in summary["anomalies"] if one["kind"] == "hour"]
+    marks = [Mark("flagged", box(axis.place(at), 0, axis.place(at + HOUR), 1), "flagged") for at in flagged]
+    for low, high, number in _BANDS:
+        steps = (axis.step(at, scale(row[high]), scale(row[low])) for at, row in values.items())
+        marks.append(Mark(f"band band-{number}", band(steps)))
+    for name, _, css in _LINES:
+        marks.append(Mark(f"line line-{css}", stairs(axis.step(at, scale(row[name])) for at, row in values.items())))
+    several = "; each step shows the middle one of the percentiles of its hours" if axis.hours > 1 else ""
     return TimePlot(
         "latency-over-time",
         "Latency",
-        _QUERY,
-        caption=f"Answered commands, in steps of {_width(axis)}, on a logarithmic scale. {_combined(axis)}"
-        "Times are UTC.",
-        alt=f"Percentiles of the latency in steps of {_width(axis)}. The 99th percentile lies between "
-        f"{duration(min(tails))} and {duration(max(tails))}.",
-        marks=[*flagged, *bands, *lines],
+        "latency_by_hour",
+        caption=f"Answered commands, in steps of {axis.width}, on a logarithmic scale{several}. Times are UTC.",
+        alt=f"Percentiles of the latency in steps of {axis.width}.",
+        marks=marks,
         x_ticks=hour_ticks(axis.begin, axis.end),
-        y_ticks=duration_ticks(scale),
-        ends=apart(ends, 7.5),
-        tips=_tips(axis, answered, _latency_lines),
-        keys=[*keys, Key("flagged", "flagged hour")] if flagged else keys,
-        numbers=_numbers(axis, bins),
+        y_ticks=duration_ticks(scale, upwards=True),
+        tips=[axis.tip(at, ((text, duration(row[name])) for name, text, _ in _LINES)) for at, row in values.items()],
+        keys=[
+            *(Key(f"band band-{number}", text) for number, text in ((1, "p50 to p90"), (2, "to p99"), (3, "to p99.9"))),
+            *([Key("flagged", "flagged hour")] if flagged else []),
+        ],
     )
 
 
-def _combined(axis: Axis) -> str:
-    return "" if axis.hours == 1 else "Each step shows the middle one of the percentiles of its hours. "
-
-
-def _flagged(output: Output, axis: Axis) -> list[Mark]:
-    hours = [instant(row.get("since")) for row in output.listed("anomalies") if row.get("kind") == "hour"]
-    return [
-        Mark("flagged", box(axis.place(at), 0, axis.place(at + HOUR), 1), f"flagged: {minute(at)} UTC")
-        for at in sorted({at for at in hours if at and axis.begin <= at < axis.end})
-    ]
-
-
-def _latency_lines(row: Row) -> tuple[tuple[str, str], ...]:
-    lines = [(_NAMES[css], duration(row[name])) for name, css in reversed(_LINES)]
-    return (*lines, ("answered", count(row["answered"])))
-
-
-def _tips(axis: Axis, bins: dict[int, Row], lines: Callable[[Row], tuple[tuple[str, str], ...]]) -> list[Tip]:
-    tips = []
-    for index, row in bins.items():
-        left, right = axis.edge(index), axis.edge(index + 1)
-        tips.append(Tip(round(100 * left, 2), round(100 * (right - left), 2), _when(axis, index), lines(row)))
-    return tips
-
-
-def _numbers(axis: Axis, bins: dict[int, Row]) -> DataTable:
-    heads = [Head("Begin, UTC", numeric=False), Head("commands"), *(Head(_NAMES[css]) for _, css in _LINES)]
-    heads += [Head("max"), Head("failed"), Head("timed out"), Head("other")]
-    rows = []
-    for index, row in list(bins.items())[-MOST_NUMBERS:]:
-        times = [Cell(duration(row[name])) for name in PERCENTILES]
-        parts = [Cell(share(_part(row, name))) for name, _, _ in _ENDINGS]
-        rows.append([Cell(minute(axis.instant(index))), Cell(count(row["commands"])), *times, *parts])
-    return DataTable("numbers-over-time", "The numbers", _QUERY, heads=heads, rows=rows)
-
-
-def _part(row: Row, name: str) -> float:
-    amount = row["cancelled"] + row["unsent"] if name == "other" else row[name]
-    return float(amount / row["commands"]) if row["commands"] else 0.0
-
-
-def _endings(axis: Axis | None, bins: dict[int, Row]) -> TimePlot:
+def _endings(axis: Axis | None, bins: dict[datetime, list[Row]]) -> TimePlot:
     """Shares of what did not succeed, one on the other."""
-    title = "Outcomes other than success"
-    enough = min(FEW, FEW_SHARE * (middle(row["commands"] for row in bins.values()) or 0))
-    shares = {
-        index: [_part(row, name) for name, _, _ in _ENDINGS]
-        for index, row in bins.items()
-        if row["commands"] and row["commands"] >= enough
-    }
-    left_out = f" Steps with under {enough:.0f} commands are left out." if len(shares) < len(bins) else ""
-    if axis is None or not shares:
-        return TimePlot("outcomes-over-time", title, _QUERY, empty="There are no commands in this period.")
-    highest = max(sum(parts) for parts in shares.values())
-    if highest == 0:
-        return TimePlot("outcomes-over-time", title, _QUERY, empty="Every command in this period succeeded.")
+    title, table = "Outcomes other than success", "latency_by_hour"
+    shares = {}
+    for at, found in bins.items():
+        commands = sum(row["commands"] for row in found)
+        other = sum(row["cancelled"] + row["unsent"] for row in found)
+        parts = (sum(row["failed"] for row in found), sum(row["timed_out"] for row in found), other)
+        shares[at] = (commands, [part / commands for part in parts])
+    # The share of a few timeouts after the last command would dwarf all others.
+    enough = min(FEW, 0.05 * (middle(commands for commands, _ in shares.values()) or 0))
+    shares = {at: one for at, one in shares.items() if one[0] >= enough}
+    highest = max((sum(parts) for _, parts in shares.values()), default=0)
+    if axis is None or highest == 0:
+        return TimePlot("outcomes-over-time", title, table, empty="Every command in this period succeeded.")
     scale = linear_scale([highest])
     marks = []
-    for position, (_, _, css) in enumerate(_ENDINGS):
-        levels = {index: (sum(parts[: position + 1]), sum(parts[:position])) for index, parts in shares.items()}
-        steps = runs(axis, {index: (scale(top), scale(base)) for index, (top, base) in levels.items()})
-        if any(top > base for top, base in levels.values()):
-            marks.append(Mark(f"area area-{css}", band(steps)))
-    total = {index: bins[index] for index in shares}
+    for place, (_, _, css) in enumerate(_ENDINGS):
+        steps = (
+            axis.step(at, scale(sum(parts[: place + 1])), scale(sum(parts[:place])))
+            for at, (_, parts) in shares.items()
+        )
+        marks.append(Mark(f"area area-{css}", band(steps)))
     return TimePlot(
         "outcomes-over-time",
         title,
-        _QUERY,
-        caption=f"Shares of the commands in steps of {_width(axis)}, stacked.{left_out}",
-        alt=f"Shares of the outcomes other than success in steps of {_width(axis)}; together at most {share(highest)}.",
+        table,
+        caption=f"Shares of the commands in steps of {axis.width}, stacked.",
+        alt=f"Shares of the outcomes other than success; together at most {share(highest)}.",
         marks=marks,
         x_ticks=hour_ticks(axis.begin, axis.end),
-        y_ticks=[Tick(100 - 50 * part, share(scale.high * part / 2, trim=True)) for part in range(3)],
-        tips=_tips(axis, total, _ending_lines),
+        y_ticks=[Tick(100 - 100 * scale(value), share(value, trim=True)) for value in scale.ticks()],
+        tips=[
+            axis.tip(at, [*zip((name for name, _, _ in _ENDINGS), map(share, parts), strict=True), ("of", count(n))])
+            for at, (n, parts) in shares.items()
+        ],
         keys=[Key(f"area area-{css}", text) for _, text, css in _ENDINGS],
-        low=True,
     )
 
 
-def _ending_lines(row: Row) -> tuple[tuple[str, str], ...]:
-    lines = [(text.partition(":")[0], share(_part(row, name))) for name, text, _ in reversed(_ENDINGS)]
-    return (*lines, ("commands", count(row["commands"])))
-
-
-def _load(axis: Axis | None, bins: dict[int, Row]) -> TimePlot:
-    if axis is None or not bins:
-        return TimePlot("load-over-time", "Load", _QUERY, empty="There are no commands in this period.")
-    scale = linear_scale([row["commands"] for row in bins.values()])
-    steps = runs(axis, {index: (scale(row["commands"]), 0.0) for index, row in bins.items()})
-    return TimePlot(
-        "load-over-time",
-        "Load",
-        _QUERY,
-        caption=f"Commands that had their outcome, in steps of {_width(axis)}.",
-        alt=f"Commands in steps of {_width(axis)}: {count(min(row['commands'] for row in bins.values()))} to "
-        f"{count(max(row['commands'] for row in bins.values()))}.",
-        marks=[Mark("area area-load", band(steps))],
-        x_ticks=hour_ticks(axis.begin, axis.end),
-        y_ticks=[Tick(100 - 50 * part, count(scale.high * part / 2)) for part in range(3)],
-        tips=_tips(axis, bins, lambda row: (("commands", count(row["commands"])),)),
-        low=True,
+def heat_map(_summary: Row, rows: Rows) -> Section:
+    """One strip per method; each cell is as dark as the hour was slow or fast for the method."""
+    title, table = "Hours and methods", "latency_by_hour_method"
+    found = [row for row in rows[table] if known(row["p50_us"]) and row["p50_us"] > 0]
+    axis = Axis.of(found, MOST_CELLS)
+    if axis is None:
+        return Section("heat", title, blocks=(RowPlot("heat-map", title, table, empty="No command was answered."),))
+    measure = "p99_us" if (middle(row["answered"] for row in found) or 0) >= FEW else "p50_us"
+    methods: dict[tuple[str, str], list[Row]] = {}
+    for row in found:
+        methods.setdefault((clean(row["profile"]), clean(row["method"])), []).append(row)
+    busiest = sorted(methods, key=lambda name: -sum(row["answered"] for row in methods[name]))
+    left_out = f" The {MOST_METHODS} busiest of {len(methods)} methods." if len(methods) > MOST_METHODS else ""
+    named = {"p99_us": "99th percentile", "p50_us": "median"}[measure]
+    block = RowPlot(
+        "heat-map",
+        f"The {named} by hour and method",
+        table,
+        caption=f"Against the usual one of the same method: the middle one of its cells.{left_out} Times are UTC.",
+        alt=f"Heat map of {len(methods)} methods by hour.",
+        rows=[_method(axis, name, methods[name], measure) for name in sorted(busiest[:MOST_METHODS])],
+        heads=("Method", "Hour", "Usual"),
+        ticks=hour_ticks(axis.begin, axis.end),
+        keys=[Key("cool", "half", 50), Key("even", "usual"), Key("hot", "twice", 50), Key("hot", "four times", 100)],
     )
+    return Section("heat", title, blocks=(block,))
+
+
+def _method(axis: Axis, name: tuple[str, str], rows: list[Row], measure: str) -> PlotRow:
+    slowest = {at: max(found, key=lambda row: row[measure]) for at, found in axis.bins(rows).items()}
+    usual = middle(row[measure] for row in slowest.values()) or 1
+    marks = []
+    for at, row in slowest.items():
+        times = max(row[measure], 1) / usual
+        weight = round(100 * min(1.0, abs(math.log(times)) / math.log(FULL)))
+        css = "even" if weight < 8 else "hot" if times > 1 else "cool"  # noqa: PLR2004 - not to be seen
+        title = f"{day(at)} {at:%H:%M}: {duration(row[measure])}, {ratio(times)} the usual, {count(row['answered'])}"
+        place = box(axis.place(at), 0.04, axis.place(at + axis.hours * HOUR), 0.96)
+        marks.append(Mark(f"cell {css}", place, title, weight or None))
+    return PlotRow(name[1], marks, duration(usual), note=name[0])

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from app.analysis.stream.options import LONG_BURN, SHORT_BURN, WINDOW, Bands
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 MINUTE: Final = int(WINDOW.total_seconds())
 TOTAL: Final = "all"
 """The series of all methods together."""

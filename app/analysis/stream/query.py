@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from app.analysis.cells import bucket, ends_of, shift_of
-from app.analysis.log import struct_type
+from app.analysis.buckets import bucket, middle_of
+from app.analysis.rollups import ANSWERED
+from app.analysis.session import SETTINGS as COMMON
+from app.analysis.source import LATENCY
 from app.analysis.stream.judge import MINUTE, Window
 from app.analysis.stream.options import FollowOptions
-from app.latency.schema import COLUMNS, PARTITIONS, Kind
+from app.latency.schema import COLUMNS, Kind
 
 READ: Final = frozenset(column.name for column in COLUMNS if column.required) | {"profile", "method", "total_us"}
 """Columns of the log that the query reads."""
@@ -20,25 +22,23 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SETTINGS: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",
+    **COMMON,
     # What is no Parquet, or another kind of it, is left out; app/analysis/stream/foreign.py counts it.
     "spark.sql.files.ignoreCorruptFiles": "true",
     "spark.sql.files.ignoreMissingFiles": "true",
     # The vectorized reader ends the query when a foreign file has a list where we have a text; this one does not.
     "spark.sql.parquet.enableVectorizedReader": "false",
 }
-_ANSWERED: Final = "outcome IN ('succeeded', 'failed')"
 _WHOLE: Final = " AND ".join(f"{column.name} IS NOT NULL" for column in COLUMNS if column.required)
 """Also makes Spark read these columns, and so leave out files that have none or others of these names."""
 _COUNTS: Final = {
     "commands": "count(*)",
-    "answered": f"count_if({_ANSWERED})",
+    "answered": f"count_if({ANSWERED})",
     "failed": "count_if(outcome = 'failed')",
     "timed_out": "count_if(outcome = 'timed_out')",
     "cancelled": "count_if(outcome = 'cancelled')",
     "unsent": "count_if(outcome = 'unsent')",
-    "max_us": f"max(IF({_ANSWERED} AND total_us >= 0, total_us, NULL))",
+    "max_us": f"max(IF({ANSWERED} AND total_us >= 0, total_us, NULL))",
 }
 
 
@@ -47,24 +47,21 @@ def start(
 ) -> StreamingQuery:
     """Start it. `take` gets the closed minutes of each batch; after a crash it gets the last batch again, the same."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - an extra
-    from pyspark.sql.types import StructType  # noqa: PLC0415
 
     session = spark.newSession()
     for key, value in SETTINGS.items():
         session.conf.set(key, value)
-    columns = StructType([field for field in struct_type().fields if field.name not in PARTITIONS])
-    source = session.readStream.schema(columns).options(
+    source = session.readStream.schema(LATENCY.schema).options(
         maxFilesPerTrigger=options.max_files,
         pathGlobFilter="*.parquet",
         recursiveFileLookup=True,  # with partitions, a file in a folder of another form would end the query
     )
-    of_answered = f"IF({_ANSWERED} AND total_us >= 0, {bucket('total_us', 'shift')}, NULL)"
+    of_answered = f"IF({ANSWERED} AND total_us >= 0, {bucket('total_us')}, NULL)"
     lateness = f"{round(options.lateness.total_seconds() * 1000)} milliseconds"
     minute = f.window("recorded_at", f"{MINUTE} seconds").alias("minute")
     minutes = (
         source.parquet(options.log_dir)
         .where(f"kind = '{Kind.OUTCOME}' AND {_WHOLE}")
-        .withColumn("shift", f.expr(shift_of("total_us")))
         .withWatermark("recorded_at", lateness)
         .groupBy(minute, "profile", "method", f.expr(of_answered).alias("bucket"))
         .agg(*(f.expr(sql).alias(name) for name, sql in _COUNTS.items()))
@@ -116,6 +113,5 @@ def _percentile(histogram: dict[int, int], per_mille: int, longest: int) -> int 
     for number, count in sorted(histogram.items()):
         rank -= count
         if rank <= 0:
-            low, high = ends_of(number)
-            return min(low + (high - low - 1) // 2, longest)
+            return min(middle_of(number), longest)
     return None

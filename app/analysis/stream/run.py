@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.analysis.contracts import WINDOWS
 from app.analysis.stream import query
 from app.analysis.stream.files import as_json, held, write_whole
 from app.analysis.stream.foreign import Foreign
 from app.analysis.stream.judge import MINUTE, STATE_VERSION, Judge, Window, alert
 from app.analysis.stream.options import FOLDER, FollowOptions
 from app.analysis.stream.outbox import Outbox, Webhook, to_log
-from app.analysis.tables import WINDOWS
 from app.core.errors import ConfigurationError, HomingError
 
 if TYPE_CHECKING:

@@ -1,0 +1,142 @@
+"""The rollups of the latency log: SQL over the views `record` (records of some days), `around` and `device_of`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.analysis.buckets import bucket
+from app.analysis.deadlines import End
+from app.analysis.lake import quoted
+from app.analysis.source import CLOCK_TOLERANCE_US, DEVICE_US, WAKE_US
+from app.latency.schema import Kind
+
+GROUP_PATTERN: Final = r"^(.*?)[-_.:/]?[0-9]*$"
+"""A device's group is its id without the number at its end: dock-fw2-00017 is of dock-fw2."""
+MOST_GROUPS: Final = 1000
+"""Of devices in a day, those with the most commands; people could not read more."""
+WINDOW_US: Final = 10_000_000
+ANSWERED: Final = "outcome IN ('succeeded', 'failed')"
+_CELL: Final = "count(*) AS commands, coalesce(sum({0}), 0) AS sum_us, max({0}) AS longest_us"
+_OUTCOME: Final = f"kind = '{Kind.OUTCOME}'"
+
+LATENCY_CELLS: Final = f"""\
+SELECT date, {{by}}, profile, method, outcome, {bucket("answered_us")} AS bucket, count(*) AS commands,
+  coalesce(sum(total_us), 0) AS sum_us, max(answered_us) AS longest_us
+FROM (SELECT *, IF({ANSWERED}, total_us, NULL) AS answered_us FROM record WHERE {_OUTCOME})
+GROUP BY ALL"""
+LATENCY_HOURLY: Final = LATENCY_CELLS.format(by="date_trunc('HOUR', recorded_at) AS hour, home_node AS node")
+
+
+def devices_daily(pattern: str) -> str:
+    """Devices with their group; the rule is asked for each device once, not for each record."""
+    return f"""\
+WITH cell AS (
+{LATENCY_CELLS.format(by="device_id")}
+), grouped AS (
+  SELECT date, device_id, commands, nullif(regexp_extract(device_id, {quoted(pattern)}, 1), device_id) AS found
+  FROM (SELECT date, device_id, sum(commands) AS commands FROM cell GROUP BY date, device_id)
+), ranked AS (
+  SELECT date, found, row_number() OVER (PARTITION BY date ORDER BY sum(commands) DESC, found) AS place
+  FROM grouped WHERE found != '' GROUP BY date, found
+)
+SELECT cell.*, coalesce(ranked.found, '') AS device_group
+FROM cell JOIN grouped USING (date, device_id)
+LEFT JOIN ranked ON grouped.date = ranked.date AND grouped.found = ranked.found AND place <= {MOST_GROUPS}"""
+
+
+def _between(micros: str) -> str:
+    """A difference of instants: 0 when it is negative by no more than clocks may differ, null when by more."""
+    return f"CASE WHEN {micros} < -{CLOCK_TOLERANCE_US} THEN NULL WHEN {micros} < 0 THEN 0 ELSE {micros} END"
+
+
+_RECORD_US: Final = "(unix_micros(recorded_at) - unix_micros(received_at))"
+STAGES: Final = {
+    "register": "register_us",
+    "publish": "publish_us",
+    "device": _between(DEVICE_US),
+    # Home cannot know how long another node took to record: the instants tell it.
+    "record": f"coalesce(record_us, {_between(_RECORD_US)})",
+    "wake": _between(WAKE_US),
+    "deliver": "deliver_us",
+}
+_STAGE_COLUMNS: Final = ", ".join(f"{sql} AS {name}_stage" for name, sql in STAGES.items())
+_STAGE_NAMES: Final = ", ".join(f"{name}_stage AS {name}" for name in STAGES)
+STAGES_DAILY: Final = f"""\
+WITH answered AS (
+  SELECT date, profile, method, home_node, receiving_node, {_STAGE_COLUMNS} FROM record WHERE {_OUTCOME} AND {ANSWERED}
+), staged AS (
+  SELECT * FROM answered UNPIVOT (us FOR stage IN ({_STAGE_NAMES}))
+)
+SELECT date, stage, profile, method, IF(stage = 'record', receiving_node, home_node) AS node,
+  {bucket("us")} AS bucket, {_CELL.format("us")}
+FROM staged GROUP BY ALL"""
+
+FORWARDING_DAILY: Final = f"""\
+WITH answered AS (
+  SELECT date, receiving_node, home_node, {_between(WAKE_US)} AS hop_us, total_us
+  FROM record WHERE {_OUTCOME} AND {ANSWERED} AND receiving_node IS NOT NULL
+), measured AS (
+  SELECT * FROM answered UNPIVOT (us FOR measure IN (hop_us AS hop, total_us AS total))
+)
+SELECT date, receiving_node, home_node, measure, {bucket("us")} AS bucket, {_CELL.format("us")}
+FROM measured GROUP BY ALL"""
+
+LOAD_10S: Final = f"""\
+WITH counted AS (
+  SELECT date, home_node, first, last, count(*) AS n, sum(IF(first = last, until - since, 0)) AS within_us,
+    sum(IF(first = last, 0, (first + 1) * {WINDOW_US}L - since)) AS first_us,
+    sum(IF(first = last, 0, until - last * {WINDOW_US}L)) AS last_us
+  FROM (
+    SELECT *, since DIV {WINDOW_US} AS first, until DIV {WINDOW_US} AS last FROM (
+      SELECT date, home_node, unix_micros(registered_at) AS since,
+        unix_micros(registered_at) + coalesce(total_us, 0) AS until
+      FROM record WHERE {_OUTCOME} AND registered_at IS NOT NULL
+    )
+  ) GROUP BY ALL
+), ends AS (
+  SELECT date, home_node, stack(2,
+    first, n, IF(first = last, n, 0), 0L, IF(first = last, 0L, n), within_us + first_us,
+    last, 0L, IF(first = last, 0L, n), IF(first = last, 0L, n), 0L, last_us
+  ) AS (window, arrived, ended, carried_in, carried_out, busy_us) FROM counted
+)
+SELECT date, timestamp_seconds(window * 10) AS at, home_node AS node, sum(arrived) AS arrived, sum(ended) AS ended,
+  sum(carried_in) AS carried_in, sum(carried_out) AS carried_out, sum(busy_us) AS busy_us
+FROM ends GROUP BY ALL HAVING sum(arrived + ended + busy_us) > 0"""
+
+LATE_HOURLY: Final = f"""\
+WITH late AS (
+  SELECT date, date_trunc('HOUR', recorded_at) AS hour, kind, command_id, receiving_node, home_node
+  FROM record WHERE kind != '{Kind.OUTCOME}'
+), named AS (
+  SELECT command_id, max(profile) AS profile, max(method) AS method
+  FROM around LEFT SEMI JOIN late USING (command_id) WHERE {_OUTCOME} GROUP BY command_id
+)
+SELECT late.date, hour, kind, profile, method, receiving_node, home_node, count(*) AS responses
+FROM late LEFT JOIN named USING (command_id) GROUP BY ALL"""
+"""`around` has the records of the days before, too: a command may have ended on the day before its late response."""
+
+_TOOK: Final = "unix_micros(recorded_at) - unix_micros(registered_at)"
+DEADLINES_HOURLY: Final = f"""\
+WITH command AS (
+  SELECT record.date, date_trunc('HOUR', recorded_at) AS hour, profile, method, device_group, command_id, outcome,
+    unix_micros(registered_at) AS registered, {_TOOK} AS took,
+    unix_micros(deadline_at) - unix_micros(registered_at) AS allowed
+  FROM record JOIN device_of USING (date, device_id)
+  WHERE {_OUTCOME} AND profile IS NOT NULL AND method IS NOT NULL
+), late AS (
+  SELECT command_id, min(recorded_at) AS late_at FROM around WHERE kind = '{Kind.LATE}' GROUP BY command_id
+), unanswered AS (
+  SELECT date, hour, profile, method, device_group, outcome, date_trunc('HOUR', late_at) AS late_hour,
+    unix_micros(late_at) - registered AS took, allowed
+  FROM command LEFT JOIN late USING (command_id)
+  WHERE outcome IN ('timed_out', 'cancelled') AND allowed > 0 AND (outcome = 'timed_out' OR late_at IS NOT NULL)
+)
+SELECT date, hour, profile, method, device_group, {End.ANSWERED:d} AS end, CAST(NULL AS TIMESTAMP) AS late_hour,
+  {bucket("took")} AS bucket, count(*) AS commands, sum(took) AS sum_us, 0L AS timeout_us
+FROM command WHERE {ANSWERED} AND took >= 0 GROUP BY ALL
+UNION ALL
+SELECT date, hour, profile, method, device_group,
+  CASE WHEN outcome = 'cancelled' THEN {End.CANCELLED:d} WHEN took IS NULL THEN {End.NEVER:d} ELSE {End.LATE:d} END,
+  late_hour, {bucket("took")}, count(*), coalesce(sum(took), 0), sum(allowed)
+FROM unanswered WHERE took IS NULL OR took >= 0 GROUP BY ALL"""
+"""`around` has the records of the day after, too: a late response may come on the day after the timeout."""

@@ -1,0 +1,130 @@
+"""Where Spark runs: wrong masters, too little memory, a cluster of two workers, and nothing private of PySpark."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from app.analysis.session import check_master, spark_session
+from app.core.errors import ConfigurationError
+from tests.analysis.results import rolled
+from tests.analysis.small_logs import outcome, write
+
+ROOT = Path(__file__).parents[2]
+SPARK = Path(pyspark.__file__).parent
+PATIENCE = 300
+"""Seconds after which what hangs is ended."""
+
+
+@pytest.mark.parametrize(
+    ("master", "sentence"),
+    [
+        ("spak://host:7077", "no master of Spark; allowed: local"),
+        ("spark://host", "needs a port, such as spark://host:7077"),
+        ("spark://localhost:{closed}", "nobody answers there: Connection refused"),
+        ("sc://localhost:{closed}", "nobody answers there: Connection refused"),
+    ],
+)
+def test_a_wrong_master_is_a_sentence_at_once(master: str, sentence: str) -> None:
+    with socket.create_server(("localhost", 0)) as taken:
+        closed = taken.getsockname()[1]
+    with pytest.raises(ConfigurationError, match=sentence):
+        check_master(master.format(closed=closed))
+
+
+def test_a_master_that_is_right_is_let_through() -> None:
+    with socket.create_server(("localhost", 0)) as master:
+        port = master.getsockname()[1]
+        for good in ("local", "local[*]", "local[2, 3]", "yarn", "k8s://https://x", f"spark://localhost:{port}"):
+            check_master(good)
+
+
+def test_a_heap_that_is_no_size_is_a_sentence() -> None:
+    with (
+        pytest.raises(ConfigurationError, match="--memory 'much'; allowed: a number with m or g"),
+        spark_session("no", memory="much"),
+    ):
+        pass
+
+
+FULL = """
+from app.analysis.session import failures_as_sentences, spark_session
+with spark_session("full", "local[1]", memory="512m", java="-XX:TieredStopAtLevel=1") as spark:
+    with failures_as_sentences(spark):
+        spark.sql("SELECT max(length(repeat(cast(id AS STRING), 1000000000))) FROM range(3)").collect()
+"""
+
+
+def test_a_full_memory_is_a_sentence() -> None:
+    done = subprocess.run([sys.executable, "-c", FULL], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "Spark ran out of its memory of 512m: give it more with --memory 4g" in done.stderr
+
+
+def test_nothing_private_of_pyspark_is_used() -> None:
+    """So that a session of Spark Connect, which has no JVM of its own, will do."""
+    private = re.compile(r"\._j\w+|\._gateway|\.sparkContext|\.rdd\b|createDataFrame|\budf\(")
+    for file in (ROOT / "app" / "analysis").rglob("*.py"):
+        assert not private.search(file.read_text(encoding="utf-8")), file
+
+
+@contextmanager
+def part(*arguments: str) -> Iterator[str]:
+    """A master or worker of Spark, for as long as it is needed; the line with which it says that it has started."""
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryDirectory() as work:
+        command = [str(SPARK / "bin" / "spark-class"), *arguments, "--host", "127.0.0.1", "--port", "0"]
+        environment = {**os.environ, "SPARK_HOME": str(SPARK), "SPARK_WORKER_DIR": work, "SPARK_NO_DAEMONIZE": "1"}
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=work
+        )
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                said.write(line)
+                if found := re.search(r"(?:Starting Spark master at|Successfully registered with master) (\S+)", line):
+                    # What it says later is read by nobody, and must not fill the pipe.
+                    os.set_blocking(process.stderr.fileno(), False)
+                    yield found[1]
+                    break
+            else:
+                said.seek(0)
+                pytest.fail(said.read())
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.timeout(PATIENCE)
+def test_spark_submit_on_a_cluster_of_two_workers(tmp_path: Path) -> None:
+    """As documented; executors find no Python, and need none."""
+    log, out = tmp_path / "log", tmp_path / "out"
+    write(log, [outcome(600 * number, 100 + number, home_node=f"node-{number % 3}") for number in range(60)])
+    with ExitStack() as cluster:
+        master = cluster.enter_context(part("org.apache.spark.deploy.master.Master", "--webui-port", "0"))
+        for _ in range(2):
+            worker = ("org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "600m", "--webui-port", "0")
+            cluster.enter_context(part(*worker, master))
+        job = subprocess.run(
+            [
+                *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "600m"),
+                *("--executor-memory", "500m", "--conf", "spark.sql.shuffle.partitions=2"),
+                *(str(ROOT / "app" / "analysis" / "__main__.py"), str(log), "--out", str(out)),
+                *("--steps", "compact,rollup", "--date", "2026-01-05"),
+            ],
+            env={**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "/no/python"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert job.returncode == 0, job.stderr[-3000:]
+    by_node = rolled(out, "node, sum(commands)::BIGINT", "latency_hourly", "GROUP BY ALL ORDER BY ALL")
+    assert by_node == [("node-0", 20), ("node-1", 20), ("node-2", 20)]
