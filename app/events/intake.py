@@ -69,11 +69,6 @@ class Intake:
         """What it subscribes to."""
         return [Subscription(one) for one in self._reader.filters()]
 
-    @property
-    def health(self) -> str:
-        """`ok` or a sentence. Only the holder needs a connection."""
-        return "ok" if self._mqtt is None or self._mqtt.connected else "the intake has no connection to the MQTT broker"
-
     def queues(self) -> dict[str, Fill]:
         """How many events wait to be appended."""
         return {"events": self._writer.fill()}

@@ -7,8 +7,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from typing import Final
 
+import structlog
+
 from app.core.clock import Clock
-from app.core.errors import EventsOffError, StoreUnavailableError
+from app.core.errors import EventsOffError, StoreUnavailableError, UnavailableError
 from app.core.eventlog.event import END, Database, Entry, Event, Position, Shard, validate_entry
 from app.core.eventlog.generation import Generation
 from app.core.eventlog.plan import Kept, Plan
@@ -33,6 +35,9 @@ BOUND: Final = 8
 """How many times Receive Maximum may wait to be appended, as QoS 0 is not bounded by it."""
 CALL_SECONDS: Final = 5.0
 """The budget of a call of the API."""
+START_AGAIN_SECONDS: Final = 0.5
+
+_log = structlog.get_logger(__name__)
 
 
 class EventPlane:
@@ -48,6 +53,7 @@ class EventPlane:
         self._keeper = keeper
         self._tails = tails
         self._open = False
+        self._tried = False
 
     def services(self) -> Sequence[Service]:
         """What lives as long as the node, in the order in which it starts."""
@@ -162,11 +168,23 @@ class EventPlane:
         return [(one, await self._store.generations(one.name)) for one in self.plan.kept]
 
     async def _run(self) -> None:
-        await self._store.start()
+        await self._start()
         self._open = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keeper.run(), name="events keeper")
             group.create_task(self._intake.run(), name="events intake")
+
+    async def _start(self) -> None:
+        """Open the log, as soon as it can be; ConfigurationError when that will never be."""
+        while True:
+            try:
+                await self._store.start()
+            except UnavailableError as error:
+                self._tried = True
+                _log.warning("events_not_open", reason=str(error))
+                await asyncio.sleep(START_AGAIN_SECONDS)
+            else:
+                return
 
     async def _close(self) -> None:
         self._open = False
@@ -175,7 +193,8 @@ class EventPlane:
         await self._store.close()
 
     def _health(self) -> str:
-        return self._intake.health if self._open else "the event log is not open yet"
+        """Only the first try to open the log is waited for: commands go on without events."""
+        return "ok" if self._open or self._tried else "the event log is not open yet"
 
     def _queues(self) -> dict[str, Fill]:
         return {

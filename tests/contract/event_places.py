@@ -60,17 +60,18 @@ class RedisEvents:
         self._node_url = node_url
         self._opened: list[EventStore] = []
 
-    async def open(self, databases: Sequence[Database] = DATABASES) -> EventStore:
+    def make(
+        self, databases: Sequence[Database] = DATABASES, budget: timedelta = timedelta(seconds=30)
+    ) -> RedisEventLog:
+        """One that is not started."""
         counters: Counter[str] = Counter()
-        clock = SystemClock()
-        log = RedisEventLog(
-            self._node_url,
-            databases,
-            counters=counters,
-            drops=BurstLog(counters, clock),
-            new_secret=new_secret,
-            budget=timedelta(seconds=30),
+        drops = BurstLog(counters, SystemClock())
+        return RedisEventLog(
+            self._node_url, databases, counters=counters, drops=drops, new_secret=new_secret, budget=budget
         )
+
+    async def open(self, databases: Sequence[Database] = DATABASES) -> EventStore:
+        log = self.make(databases)
         await log.start()
         self._opened.append(log)
         return log

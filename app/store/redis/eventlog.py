@@ -65,14 +65,17 @@ class RedisEventLog:
         self._closed = False
 
     async def start(self) -> None:
+        """As the port says. StoreUnavailableError when Redis is away: it may be tried again."""
         self._redis.start()
         try:
-            check_server(parse_info(await self._call("INFO")))
-            for database in self.databases:
-                await self._check(database)
-        except BaseException:
-            await self.close()
-            raise
+            async with asyncio.timeout(self._options.answer_seconds):
+                await self._redis.call(("PING",), None)
+        except TimeoutError:
+            reason = self._redis.last_error or f"no answer within {self._options.answer_seconds:g} s"
+            raise StoreUnavailableError(f"the Redis of the event log cannot be used now: {reason}") from None
+        check_server(parse_info(await self._call("INFO")))
+        for database in self.databases:
+            await self._check(database)
 
     async def close(self) -> None:
         self._closed = True
