@@ -139,7 +139,7 @@ def _events(
     client: NodeClient, asked: dict[str, str], last: str | None
 ) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
     """Name, id and data of each event of the stream (WHATWG HTML, 9.2.6), as far as this API uses it."""
-    from app.cli.client import RefusedError
+    from app.cli.client import NodeUnreachableError, RefusedError
 
     headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": last})
     if last is not None:
@@ -154,6 +154,8 @@ def _events(
                 yield fields.get("event", ""), fields.get("id"), json.loads(fields["data"])
                 fields = {}
     except RefusedError as error:
+        if error.answer.status == HTTPStatus.SERVICE_UNAVAILABLE:  # it starts, say
+            raise NodeUnreachableError(str(error)) from None
         wrong = error.answer.status == HTTPStatus.UNPROCESSABLE_ENTITY
         raise Stop(str(error), Exit.USAGE if wrong else Exit.FAILED) from None
 
