@@ -202,6 +202,7 @@ class Homing:
             open_commands=parts.open_commands,
             waiters=parts.waiters,
             watches=parts.watches,
+            explainer=parts.explainer,
             queues=queues,
             if_offline=parts.absence.defaults,
             webhooks=None if parts.webhooks is None else parts.webhooks.administration,

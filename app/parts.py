@@ -19,9 +19,11 @@ from app.callbacks.waiters import Waiters
 from app.callbacks.waker import Waker
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
-from app.cluster.wakeups import Hearing
+from app.cluster.wakeups import Hearing, WakeUpHandler
 from app.commands.absence import Absence
+from app.commands.asking import Asking
 from app.commands.expirer import Expirer
+from app.commands.explainer import Explainer
 from app.commands.invoker import Invoker
 from app.commands.left import LeftCommands
 from app.commands.publisher import Publisher
@@ -49,6 +51,7 @@ from app.observability import BurstLog, Counters
 from app.observers.drops import Drops
 from app.observers.journal import Journal
 from app.observers.measures import CommandMeasures
+from app.observers.notes import Notes
 from app.profiles.loader import load_profiles
 from app.services import Service
 from app.settings import Settings
@@ -104,6 +107,7 @@ class Parts:
     waiters: Waiters
     waker: Waker
     watches: Watches
+    explainer: Explainer
     invoker: Invoker
     profiles: Mapping[str, DeviceProfile]
     default_profile: str
@@ -153,15 +157,14 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
     spans = None if tracing is None else _spans(tracing, clock)
     interval = settings.cluster.sweep_interval.total_seconds()
     watches = Watches(store, info.node_id, interval=interval)
-    everyone: list[Observer | None] = [
-        *adapters.observers,
-        measures,
-        watches,
-        Drops(BurstLog(counters, clock)),
-        spans,
-        journal,
-    ]
-    observers = Observers(counters, [one for one in everyone if one is not None])
+    notes = Notes(info.node_id, clock)
+    observers = Observers(
+        counters,
+        _those_there(
+            *(*adapters.observers, notes, measures, watches),
+            *(Drops(BurstLog(counters, clock)), spans, journal),
+        ),
+    )
     waiters = Waiters(clock, observers, most=settings.command.max_waiters)
     open_commands = OpenCommands(clock, waiters, observers, most=settings.command.max_pending)
     waker = Waker(
@@ -181,12 +184,12 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
     def carried(secret: str) -> None:
         canary.returned(secret)
 
-    def wake(command_id: str, outcome: Outcome | None) -> None:
-        watches.hear(command_id)
-        waker.wake(command_id, outcome)
+    def noted(what: bytes) -> None:
+        explainer.noted(what)
 
-    hearing = Hearing(wake, resubscribed, carried, watches.hear)
+    hearing = Hearing(_waking(watches, waker), resubscribed, carried, watches.hear, noted)
     cluster = adapters.open_cluster(hearing)
+    explainer = _explainer(adapters, info, cluster, profiles, notes, open_commands)
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
     absence = Absence(mqtt=mqtt, profiles=profiles, contradicted=lambda: canary.contradicted)
     expirer = Expirer(store=store, open_commands=open_commands, clock=clock, node_id=info.node_id, tells=absence.tells)
@@ -307,6 +310,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
         waiters=waiters,
         waker=waker,
         watches=watches,
+        explainer=explainer,
         invoker=invoker,
         profiles=profiles,
         default_profile=settings.profile,
@@ -335,6 +339,37 @@ def _readers(profiles: Collection[DeviceProfile]) -> tuple[ResponseReader, Reply
     """Who reads what devices say to nodes, and the topic filters that bring it."""
     responses, replies = ResponseReader(profiles), ReplyReader(profiles)
     return responses, replies, tuple(dict.fromkeys((*responses.filters(), *replies.filters())))
+
+
+def _those_there(*observers: Observer | None) -> list[Observer]:
+    return [one for one in observers if one is not None]
+
+
+def _waking(watches: Watches, waker: Waker) -> WakeUpHandler:
+    def wake(command_id: str, outcome: Outcome | None) -> None:
+        watches.hear(command_id)
+        waker.wake(command_id, outcome)
+
+    return wake
+
+
+def _explainer(
+    adapters: Adapters,
+    info: NodeInfo,
+    cluster: Cluster,
+    profiles: Mapping[str, DeviceProfile],
+    notes: Notes,
+    open_commands: OpenCommands,
+) -> Explainer:
+    notes.open_command = open_commands.get
+    asking = Asking(
+        cluster=cluster,
+        node_id=info.node_id,
+        notes=notes.about,
+        new_secret=adapters.new_secret,
+        counters=adapters.counters,
+    )
+    return Explainer(asking=asking, cluster=cluster, profiles=profiles, elsewhere=notes.elsewhere)
 
 
 def _adopter(

@@ -64,6 +64,7 @@ class HotRoute:
         self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE
         self._streams = streams
         self._watches = ports.watches
+        self._explainer = ports.explainer
         self.serve: Serve = self._send
         if ports.tracing is not None:
             from app.api.traced import traced  # noqa: PLC0415 - its library is an extra
@@ -140,7 +141,7 @@ class HotRoute:
                 command, dismissed = invocation.command, True
         extra = [(b"idempotent-replayed", b"true")] if invocation.replayed else []
         if command.state.final:
-            return _outcome(scope, command, preference, extra)
+            return self._outcome(scope, command, preference, extra)
         if dismissed or budget < longest:
             return _accepted(scope, command, preference, extra)
         detail = f"command {command.id} is past its deadline and the store did not say what became of it; read it later"
@@ -159,30 +160,33 @@ class HotRoute:
             raise
         audit.check()
 
+    def _outcome(
+        self, scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]
+    ) -> BytesResponse:
+        """Outcomes are data, so a device's refusal is 200; but with 504 nothing was answered, with 503 nothing sent."""
+        if preference.wait is not None:
+            extra.append((b"preference-applied", Preference(wait=preference.wait).applied))
+        if command.state is CommandState.TIMED_OUT:
+            error = error_of(command)
+            detail = f"command {command.id} to {command.device_id} timed out: {error.get('message')}"
+            return problems.of_command(
+                problems.TIMED_OUT, detail, command, extra, root=scope.get("root_path", ""), known=error.get("known")
+            )
+        if (code := unsent_code(command)) is not None:
+            kind = problems.UNSENT_BY_CODE.get(code, problems.NOT_SENT)
+            detail = self._why_unsent(command, kind)
+            error_text = json_or_none(command.error)
+            return problems.of_command(kind, detail, command, extra, root=scope.get("root_path", ""), error=error_text)
+        return BytesResponse(command_json(command), headers=extra)
 
-def _outcome(scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]) -> BytesResponse:
-    """Outcomes are data, so a device's refusal is 200; but with 504 nothing was answered, with 503 nothing sent."""
-    if preference.wait is not None:
-        extra.append((b"preference-applied", Preference(wait=preference.wait).applied))
-    if command.state is CommandState.TIMED_OUT:
-        error = error_of(command)
-        detail = f"command {command.id} to {command.device_id} timed out: {error.get('message')}"
-        return problems.of_command(
-            problems.TIMED_OUT, detail, command, extra, root=scope.get("root_path", ""), known=error.get("known")
-        )
-    if (code := unsent_code(command)) is not None:
-        kind = problems.UNSENT_BY_CODE.get(code, problems.NOT_SENT)
-        detail = _why_unsent(command, kind)
-        error_text = json_or_none(command.error)
-        return problems.of_command(kind, detail, command, extra, root=scope.get("root_path", ""), error=error_text)
-    return BytesResponse(command_json(command), headers=extra)
-
-
-def _why_unsent(command: Command, kind: ProblemType) -> str:
-    if kind is problems.NOT_LISTENING:
-        return f"{error_of(command)['message']}; nobody got command {command.id}, and it is safe to send it again"
-    again = "it is safe to send it again" if kind is problems.NOT_SENT else "nor will it when it is tried again"
-    return f"command {command.id} did not leave Homing; {again}"
+    def _why_unsent(self, command: Command, kind: ProblemType) -> str:
+        if kind is problems.NOT_LISTENING:
+            other = self._explainer.elsewhere(command.device_id, command.profile)
+            hint = "" if other is None else f"; it was last heard on topics of profile {other}: try that one"
+            reason = error_of(command)["message"]
+            return f"{reason}{hint}; nobody got command {command.id}, and it is safe to send it again"
+        again = "it is safe to send it again" if kind is problems.NOT_SENT else "nor will it when it is tried again"
+        return f"command {command.id} did not leave Homing; {again}"
 
 
 def _accepted(

@@ -13,6 +13,7 @@ from app.access.keys import Keys
 from app.access.logins import Logins
 from app.access.people import People
 from app.cluster.directory import NodeInfo
+from app.commands.explainer import Explainer
 from app.commands.invoker import Invoker
 from app.commands.watches import Watches
 from app.core.command import IfOffline
@@ -88,6 +89,8 @@ class Ports:
     """Callers that are parked here."""
     watches: Watches
     """Commands that streams on this node follow."""
+    explainer: Explainer
+    """Says what became of a command."""
     queues: Callable[[], Mapping[str, Fill]]
     """How full every bounded queue of this process is."""
     if_offline: Callable[[], Mapping[str, IfOffline]]

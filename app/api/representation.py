@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from app.commands.explainer import Explanation
 from app.core.command import Command
 from app.store.commands import Page
 
@@ -66,6 +67,44 @@ def _members(command: Command) -> dict[str, Any]:
         "profile": command.profile,
         "if_offline": command.if_offline,
     }
+
+
+def explanation_json(explanation: Explanation) -> bytes:
+    """What became of a command."""
+    judgement = explanation.judgement
+    return orjson.dumps(
+        {
+            "command": orjson.Fragment(command_json(explanation.command)),
+            "verdict": {"code": judgement.code, "text": judgement.text, "evidence": list(judgement.evidence)},
+            "timeline": [
+                {
+                    "at": None if one.at is None else instant(one.at),
+                    "node": one.node or None,
+                    "what": one.what,
+                    "topic": one.topic,
+                    "reason": one.reason,
+                    "bytes": one.size,
+                }
+                for one in explanation.timeline
+            ],
+            "misses": [
+                {
+                    "at": instant(one.miss.at),
+                    "node": one.miss.node,
+                    "topic": one.miss.topic,
+                    "reason": one.miss.reason,
+                    "got": one.miss.got or None,
+                    "score": one.score,
+                }
+                for one in explanation.near
+            ],
+            "heard": [
+                {"at": instant(one.at), "node": one.node, "profile": one.profile, "topic": one.topic}
+                for one in explanation.heard
+            ],
+            "gaps": list(explanation.gaps),
+        }
+    )
 
 
 def json_or_none(text: bytes | None) -> orjson.Fragment | None:

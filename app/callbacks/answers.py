@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from app.callbacks.floods import Floods
 from app.callbacks.observer import Observers
@@ -46,6 +47,8 @@ class Answers:
         try:
             answer = _well_named(answer) if answer.others else _checked(answer)
         except InvalidInputError:
+            for tell in self._observers.missed:
+                tell("foreign_id", answer)
             self._drop("foreign_id")
             arrival.settle()
             return
@@ -72,6 +75,9 @@ class Answers:
             self._act(recorded, answer, arrival.at, now)
             for tell in self._observers.recorded:
                 tell(recorded, answer, arrival.at, now)
+            if recorded.verdict in _MISSES:
+                for tell_missed in self._observers.missed:
+                    tell_missed(recorded.verdict.value, answer)
             arrival.settle()
         except StoreRefusedError:
             if arrival.refuse():
@@ -122,6 +128,9 @@ class Answers:
     def _tell_unrecorded(self, answer: Answer) -> None:
         for tell in self._observers.unrecorded:
             tell(answer)
+
+
+_MISSES: Final = (Verdict.UNKNOWN, Verdict.MISMATCH)
 
 
 def _well_named(answer: Answer) -> Answer:

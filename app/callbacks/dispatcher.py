@@ -60,6 +60,8 @@ class Dispatcher:
             else:
                 self._drop(arrival, error.reason)
         else:
+            for tell_heard in self._observers.heard:
+                tell_heard(reading.device_id, reading.profile, message.topic)
             self._takers[type(reading)](arrival, reading)
 
     def _drop(self, arrival: Arrival, reason: str) -> None:

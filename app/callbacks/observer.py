@@ -67,6 +67,12 @@ class Observer:
     def recorded(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
         """The store has its say about a response that arrived here at `arrived_at`; it gets its PUBACK next."""
 
+    def missed(self, reason: str, answer: Answer) -> None:
+        """A response could be read, and answered no command."""
+
+    def heard(self, device_id: str, profile: str, topic: str) -> None:
+        """A device said something that can be read, on a topic of this profile."""
+
     def unrecorded(self, answer: Answer) -> None:
         """The store did not take a response, which gets no PUBACK: the broker delivers it again."""
 
@@ -105,6 +111,8 @@ class Observers:
         self.unmatched = self._listeners(Observer.unmatched)
         self.unpromised = self._listeners(Observer.unpromised)
         self.recorded = self._listeners(Observer.recorded)
+        self.missed = self._listeners(Observer.missed)
+        self.heard = self._listeners(Observer.heard)
         self.unrecorded = self._listeners(Observer.unrecorded)
         self.dropped = self._listeners(Observer.dropped)
         self.brought = self._listeners(Observer.brought)

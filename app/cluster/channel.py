@@ -1,4 +1,4 @@
-"""What nodes say on each other's channels: wake-ups, and canaries that came in elsewhere, news of watched commands."""
+"""What nodes say on each other's channels: wake-ups, hints, canaries that came in elsewhere, questions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ from app.observability import Counters
 
 _CARRIED: Final = b"\0canary "
 """In front of the secret of a canary that came in at another node; a wake-up never begins with NUL."""
+
+
+_NOTE: Final = b"\0note "
+"""In front of what nodes ask each other, and answer."""
+
+
+def note(what: bytes) -> bytes:
+    """What carries a question or an answer."""
+    return _NOTE + what
 
 
 def carried(secret: str) -> bytes:
@@ -28,6 +37,9 @@ class ChannelReader:
         """Take one message of our channel."""
         if data.startswith(_CARRIED):
             self._hearing.carried(data.removeprefix(_CARRIED).decode("ascii", "replace"))
+            return
+        if data.startswith(_NOTE):
+            self._hearing.noted(data.removeprefix(_NOTE))
             return
         if data.startswith(WATCHED):
             self._hearing.watched(data.removeprefix(WATCHED).decode("ascii", "replace"))

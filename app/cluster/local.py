@@ -71,3 +71,6 @@ class LocalCluster:
 
     async def carry(self, node_id: str, secret: str) -> None:
         return
+
+    async def note(self, node_id: str, what: bytes) -> None:
+        return

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from app.cluster.channel import ChannelReader, carried
+from app.cluster.channel import ChannelReader, carried, note
 from app.cluster.directory import NodeInfo
 from app.cluster.wakeups import Hearing
 from app.core import keys
@@ -201,6 +201,9 @@ class RedisCluster:
 
     async def carry(self, node_id: str, secret: str) -> None:
         await self._redis.call("PUBLISH", keys.node_channel(node_id), carried(secret))
+
+    async def note(self, node_id: str, what: bytes) -> None:
+        await self._redis.call("PUBLISH", keys.node_channel(node_id), note(what))
 
     async def _sign_off(self, *, session_kept: bool) -> None:
         node, self._node = self._node, None

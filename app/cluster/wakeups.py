@@ -19,8 +19,12 @@ WatchedHandler = Callable[[str], None]
 """Called with the id of a command to which something has happened; this node has asked to be told."""
 
 
-def _nobody(_command_id: str) -> None:
-    """Watches nothing."""
+NoteHandler = Callable[[bytes], None]
+"""Called with what another node asks, or answers: app/commands/asking.py."""
+
+
+def _nobody(_what: object) -> None:
+    """Takes no notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Hearing:
     resubscribed: Callable[[], None]
     carried: CarriedHandler
     watched: WatchedHandler = _nobody
+    noted: NoteHandler = _nobody
 
 
 class WakeUps(Protocol):
@@ -42,3 +47,6 @@ class WakeUps(Protocol):
 
     async def carry(self, node_id: str, secret: str) -> None:
         """Tell a node that a canary of it came in here."""
+
+    async def note(self, node_id: str, what: bytes) -> None:
+        """Ask a node something, or answer it; StoreUnavailableError. Nobody promises that it is heard."""

@@ -76,7 +76,15 @@ def compose(
     `left` is the time until its deadline where that is not the whole timeout any more; `trace` the context of its trace
     (W3C traceparent). InvalidInputError when MQTT has no topic name for it.
     """
-    facts = CommandFacts(
+    publication = profile.compose(facts_of(command), trace)
+    if left is not None:
+        publication.message_expiry = left
+    return publication
+
+
+def facts_of(command: Command) -> CommandFacts:
+    """What templates may use of it."""
+    return CommandFacts(
         command.id,
         command.device_id,
         command.method,
@@ -84,7 +92,3 @@ def compose(
         command.created_at,
         command.deadline,
     )
-    publication = profile.compose(facts, trace)
-    if left is not None:
-        publication.message_expiry = left
-    return publication

@@ -16,7 +16,7 @@ from app.api.openapi import acts, header, json_of, problems_of
 from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, Limit, check_names
 from app.api.ports import Ports
 from app.api.problems import BY_ERROR
-from app.api.representation import command_json, page_json
+from app.api.representation import command_json, explanation_json, page_json
 from app.api.schemas import said
 from app.core import errors, identifiers
 from app.core.access.rules import Action
@@ -101,6 +101,22 @@ async def send(
 )
 async def read(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     return BytesResponse(command_json(await _known(command_id, ports, asker)))
+
+
+@router.get(
+    "/commands/{command_id}/explain",
+    summary="Explain what became of a command",
+    response_model=schemas.Explanation,
+    response_description="What happened to it on all nodes, and what it probably was.",
+    responses=problems_of(
+        BY_ERROR[errors.CommandNotFoundError], problems.INVALID, BY_ERROR[errors.CapacityError], _AWAY
+    ),
+    openapi_extra=acts(Action.READ),
+)
+async def explain(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
+    """All nodes are asked what they remember; one that does not answer within half a second is named in `gaps`."""
+    command = await _known(command_id, ports, asker)
+    return BytesResponse(explanation_json(await ports.explainer.explain(command)))
 
 
 async def _known(command_id: str, ports: Ports, asker: Asker) -> Command:
