@@ -17,6 +17,9 @@ from app.latency.clock import StoreClock
 from app.mqtt.inbox import Arrival
 from app.store.commands import CommandWriter
 
+_NOT_ITS: Final = (Verdict.UNKNOWN, Verdict.MISMATCH)
+"""No command expects the message as it was read; another reading of it may be expected."""
+
 
 class Answers:
     """While the store is away, responses stay unacknowledged, so that the broker keeps them."""
@@ -45,7 +48,7 @@ class Answers:
     def take(self, arrival: Arrival, answer: Answer) -> None:
         """Begin to settle a response. Returns at once."""
         try:
-            answer = _well_named(answer) if answer.others else _checked(answer)
+            answer = _well_named(answer)
         except InvalidInputError:
             for tell in self._observers.missed:
                 tell("foreign_id", answer)
@@ -57,9 +60,7 @@ class Answers:
             arrival.settle()
             return
         if self._store_clock is not None:
-            received_at, size = self._store_clock.store_time(arrival.at), len(arrival.message.payload)
-            for reading in (answer, *answer.others):
-                reading.received_at, reading.size = received_at, size
+            answer.received_at, answer.size = self._store_clock.store_time(arrival.at), len(arrival.message.payload)
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         task = self._loop.create_task(self._settle(arrival, answer))
@@ -69,7 +70,7 @@ class Answers:
     async def _settle(self, arrival: Arrival, answer: Answer) -> None:
         try:
             recorded = await self._store.respond(answer, self._node_id)
-            if answer.others:
+            if recorded.verdict in _NOT_ITS:
                 recorded, answer = await self._read_by_its_own(recorded, answer)
             now = self._clock.monotonic()
             self._act(recorded, answer, arrival.at, now)
@@ -93,10 +94,12 @@ class Answers:
             raise
 
     async def _read_by_its_own(self, recorded: Recorded, answer: Answer) -> tuple[Recorded, Answer]:
-        """Where several profiles have the topic: what the store makes of the reading of the command's own one."""
-        for other in answer.others:
-            if recorded.verdict not in (Verdict.UNKNOWN, Verdict.MISMATCH):
+        """Where several kinds or profiles have the topic: what the store makes of the command's own reading."""
+        first = answer
+        for other in filter(_has_our_ids, first.others):
+            if recorded.verdict not in _NOT_ITS:
                 break
+            other.received_at, other.size = first.received_at, first.size
             further = await self._store.respond(other, self._node_id)
             if further.verdict is not Verdict.UNKNOWN or recorded.verdict is Verdict.UNKNOWN:
                 recorded, answer = further, other
@@ -135,12 +138,15 @@ _MISSES: Final = (Verdict.UNKNOWN, Verdict.MISMATCH)
 
 def _well_named(answer: Answer) -> Answer:
     """The first of the readings whose ids can be ids of ours, with the others; InvalidInputError when there is none."""
-    readings = [one for one in (answer, *answer.others) if _has_our_ids(one)]
-    if not readings:
+    try:
         return _checked(answer)
-    answer, *others = readings
-    answer.others = tuple(others)
-    return answer
+    except InvalidInputError:
+        readings = iter(answer.others)
+        found = next(filter(_has_our_ids, readings), None)
+        if found is None:
+            raise
+        found.further = readings
+        return found
 
 
 def _has_our_ids(answer: Answer) -> bool:

@@ -98,6 +98,19 @@ def try_(
         raise Stop("", Exit.FAILED)
 
 
+@application.command()
+def schema() -> None:
+    """Write the JSON Schema of profile files, for editors: `#:schema profile.json` in the first line of a file.
+
+    It knows the keys, their types and their words; what does not fit together is told by `check`.
+    """
+    import json
+
+    from app.profiles.editors import schema_of_files
+
+    typer.echo(json.dumps(schema_of_files(), indent=2))
+
+
 def _facts(device: str, method: str, params: str) -> CommandFacts:
     from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
     from app.core.identifiers import command_id, validate_device_id, validate_method

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
@@ -96,4 +97,11 @@ class Answer:
     size: int = 0
     trace: str | None = None
     profile: str = ""
-    others: tuple[Answer, ...] = ()
+    further: Iterator[Answer] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def others(self) -> tuple[Answer, ...]:
+        """How other kinds and profiles that have the topic read the message."""
+        found = () if self.further is None else tuple(self.further)
+        self.further = iter(found)
+        return found

@@ -56,9 +56,16 @@ class ResponseReader:
 
         UndecodableMessageError with the reason for which it is none of ours.
         """
+        readings = self._readings(message)
+        answer = next(readings)
+        answer.further = readings
+        return answer
+
+    def _readings(self, message: ReceivedMessage) -> Iterator[Answer]:
+        """One after the other, as the first is nearly always the one; UndecodableMessageError when there is none."""
         reason = "unexpected_topic"
         failure: UndecodableMessageError | None = None
-        answers: list[Answer] = []
+        found = False
         decided = []
         for kind, values, document in self.documents(message):
             reason = "not_a_response"
@@ -67,14 +74,14 @@ class ResponseReader:
             elif kind.scope not in decided and all_hold(kind.spec.match, document):
                 decided.append(kind.scope)
                 try:
-                    answers += answers_of(kind, message, values, document)
+                    answers = answers_of(kind, message, values, document)
                 except UndecodableMessageError as error:
                     failure = failure or error
-        if not answers:
+                else:
+                    found = True
+                    yield from answers
+        if not found:
             raise UndecodableMessageError(reason if failure is None else failure.reason)
-        if len(answers) > 1:
-            answers[0].others = tuple(answers[1:])
-        return answers[0]
 
     def documents(
         self, message: ReceivedMessage

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, WithJsonSchema
 
 from app.core import templating
-from app.core.durations import format_duration, parse_duration
+from app.core.durations import DURATION, format_duration, parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_method
 from app.core.topics import TopicTemplate
@@ -117,6 +117,12 @@ Topic = Annotated[str, AfterValidator(_template)]
 Dotted = Annotated[str, AfterValidator(_dotted)]
 MethodName = Annotated[str, AfterValidator(_method)]
 Methods = Annotated[list[MethodName], AfterValidator(_methods)]
-Values = Annotated[list[str], BeforeValidator(_texts), AfterValidator(_telling)]
+Values = Annotated[
+    list[str],
+    BeforeValidator(_texts),
+    AfterValidator(_telling),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": f"^{DURATION}$"})
 Codec = Literal["json", "text", "empty", "cbor", "msgpack", "raw"]
 Scalar = str | int | float | bool | None

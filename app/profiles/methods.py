@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
 from app.core.catalogue import Catalogue, Danger, Method, Openness
 from app.profiles.faults import Fault
-from app.profiles.fields import MethodName, Table, duration_between
+from app.profiles.fields import DURATION_SCHEMA, MethodName, Table, duration_between
 from app.profiles.schemas import compiled
 
 
@@ -27,7 +27,10 @@ class MethodTable(Table):
     description: Annotated[str, Field(max_length=1000)] = ""
     danger: Literal["low", "high"] = "low"
     usual: (
-        Annotated[timedelta, BeforeValidator(duration_between(timedelta(milliseconds=1), timedelta(days=30)))] | None
+        Annotated[
+            timedelta, BeforeValidator(duration_between(timedelta(milliseconds=1), timedelta(days=30))), DURATION_SCHEMA
+        ]
+        | None
     ) = None
     params: Annotated[dict[str, JsonValue], AfterValidator(_schema)] | None = None
 

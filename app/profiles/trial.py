@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from app.core.callback import Answer, Correlation
-from app.core.command import CommandState
+from app.core.command import Command, CommandState
 from app.core.conditions import Condition, all_hold
 from app.core.device_events import DeviceEvent, Presence
 from app.core.durations import format_duration
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
-from app.core.listening import EventReader
+from app.core.listening import EventReader, ReplyReader
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profile import DeviceProfile, to_json
@@ -99,13 +99,17 @@ class Played:
             said = said.replace(f"{{{name}}}", str(FACTS[name](self._facts)))
         topic, _, rest = said.partition(" ")
         if any(spec.topic.parse(topic) is not None for spec in self._profile.responses):
-            return [*self._read(topic, rest), *unasked(self._profile, topic, _bytes(rest))]
-        if said_unasked := unasked(self._profile, topic, _bytes(rest)):
-            return said_unasked
+            return [*self._read(topic, rest), *self._besides(topic, _bytes(rest))]
+        if besides := self._besides(topic, _bytes(rest)):
+            return besides
         expected = [one.topic.partition("#")[0] for one in self._profile.expectations(self._facts)]
         if not expected:
             return ["nothing is expected"]
         return self._read(expected[0], said)
+
+    def _besides(self, topic: str, payload: bytes) -> list[str]:
+        """What a message is besides an answer, and what it is replied."""
+        return [*unasked(self._profile, topic, payload), *replied(self._profile, self._facts, topic, payload)]
 
     def _read(self, topic: str, text: str) -> list[str]:
         payload = _bytes(text)
@@ -125,6 +129,32 @@ class Played:
 def unasked(profile: DeviceProfile, topic: str, payload: bytes) -> list[str]:
     """What a message is besides an answer."""
     return [f"at {topic}: {_unasked(one)}" for one in EventReader([profile]).read(ReceivedMessage(topic, payload))]
+
+
+def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: bytes) -> list[str]:
+    """What a message is replied, where the device was sent this command and no other."""
+    sent = Command(
+        facts.command_id,
+        facts.device_id,
+        facts.method,
+        to_json(facts.params),
+        profile.name,
+        CommandState.SENT,
+        "",
+        facts.created_at,
+        facts.deadline,
+    )
+    candidates = ReplyReader([profile]).read(ReceivedMessage(topic, payload), facts.created_at // 1000)
+    for one in candidates:
+        last = one.spec.last
+        command = None if last is None else last.among([sent], profile.name, one.document["message"])
+        try:
+            reply = one.reply(command)
+        except InvalidInputError as error:
+            return [f"at {topic}: {one.spec.name}: no reply can be made of it: {error}"]
+        if reply is not None:
+            return [f"at {topic}: {one.spec.name}: is replied on {reply.topic}:", f"  {_text(reply.payload)}"]
+    return [f"at {topic}: no reply has all that it needs"] if candidates else []
 
 
 def _unasked(one: DeviceEvent | Presence) -> str:

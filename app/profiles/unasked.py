@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from app.core.device_events import EventSpec, PresenceSpec
 from app.profiles.codecs import CODECS
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import Dotted, duration_between, template
+from app.profiles.fields import DURATION_SCHEMA, Dotted, duration_between, template
 from app.profiles.heard import ConditionTable, HeardTable, SourceTable, path_of
 
 
@@ -74,7 +74,10 @@ class PresenceTable(HeardTable):
 
     offline: list[ConditionTable] = Field(default_factory=list)
     offline_after: (
-        Annotated[timedelta, BeforeValidator(duration_between(timedelta(seconds=1), timedelta(days=30)))] | None
+        Annotated[
+            timedelta, BeforeValidator(duration_between(timedelta(seconds=1), timedelta(days=30))), DURATION_SCHEMA
+        ]
+        | None
     ) = None
 
     @model_validator(mode="after")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.unit.cli.conftest import Homing
 
@@ -165,3 +169,44 @@ offline_after = "90s"
         "at lamps/l1/done: event note of l1 of type 'hot', known by '7', for database events",
     ):
         assert f"{line}\n" in out, out
+
+
+def test_try_shows_replies(homing: Homing, tmp_path: Path) -> None:
+    more = """
+[[reply]]
+name = "job"
+topic = "lamps/{device_id}/ask"
+match = [{ path = "what", is_in = ["job"] }]
+to = "lamps/{device_id}/told"
+payload = { id = "{command.id}", n = "{command.params.n}" }
+last = { methods = ["on"], same = { n = "n" } }
+[[reply]]
+name = "sum"
+topic = "lamps/{device_id}/ask"
+match = [{ path = "what", is_in = ["sum"] }]
+to = "lamps/{device_id}/told"
+payload = { n = { jmespath = "sum(message.n)" } }
+"""
+    (tmp_path / "lamp.toml").write_text(LAMP + more)
+    asked = ('{"what":"job","n":7}', '{"what":"job","n":8}', '{"what":"sum","n":[1,2]}', '{"what":"sum","n":1}')
+    told = [part for one in asked for part in ("--answer", f"lamps/l1/ask {one}")]
+    arguments = ("--method", "on", "--device", "l1", "--params", '{"n":7}', *told)
+    _, out, _ = homing("profile", "try", str(tmp_path / "lamp.toml"), *arguments)
+    assert 'at lamps/l1/ask: job: is replied on lamps/l1/told:\n  {"id":"' in out
+    assert '","n":7}\n' in out
+    assert "at lamps/l1/ask: no reply has all that it needs\n" in out
+    assert 'is replied on lamps/l1/told:\n  {"n":3}\n' in out
+    assert "at lamps/l1/ask: sum: no reply can be made of it: payload: " in out
+
+
+def test_the_schema_for_editors_takes_every_shipped_profile_and_refuses_what_is_none(homing: Homing) -> None:
+    code, out, err = homing("profile", "schema")
+    assert (code, err) == (0, "")
+    validator = Draft202012Validator(json.loads(out))
+    files = [one for one in resources.files("app.profiles").iterdir() if one.name.endswith(".toml")]
+    assert len(files) > 15
+    for file in files:
+        assert list(validator.iter_errors(tomllib.loads(file.read_text("utf-8")))) == [], file.name
+    lamp = tomllib.loads(LAMP)
+    for wrong in ({"nmae": "x"}, {"request": 1}, {"response": [{"topic": 1}]}, {"methods": "some"}):
+        assert list(validator.iter_errors(lamp | wrong)) != []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from dataclasses import replace
+from inspect import GEN_SUSPENDED, getgeneratorstate
 from typing import Any
 
 import pytest
@@ -286,7 +288,10 @@ rules = [{ state = "running" }]
 def test_rules_of_a_method_are_for_its_commands_only() -> None:
     one = profile(WITH_ID, PER_METHOD)
     answer = read(one, "r/d", {"id": ID})
+    assert isinstance(answer.further, Generator)
+    assert getgeneratorstate(answer.further) == GEN_SUSPENDED  # nobody has asked for it yet
     plain, flying = answer, answer.others[0]
+    assert answer.others == (flying,)
     assert (plain.state, flying.state) == (CommandState.SUCCEEDED, CommandState.RUNNING)
     assert [names_it(one, each, facts()) for each in (plain, flying)] == [True, False]
     assert [names_it(one, each, facts(method="fly")) for each in (plain, flying)] == [False, True]
