@@ -237,6 +237,15 @@ class ApiSettings(_Part):
         return value
 
 
+class OpsSettings(_Part):
+    """Health and metrics on a port of their own."""
+
+    port: Annotated[int | None, BeforeValidator(_empty_is_none), Field(ge=0, le=65535)] = None
+    """`/healthz`, `/readyz` and `/metrics` for everybody who reaches it; there is none when empty."""
+    host: str = ""
+    """The address to listen on; that of HOMING_API_HOST when empty."""
+
+
 class CommandSettings(_Part):
     """Limits and defaults of commands."""
 
@@ -422,6 +431,7 @@ class Settings(BaseSettings):
     """Refuse commands while they cannot be put on record."""
     mqtt: MqttSettings = MqttSettings()
     api: ApiSettings = ApiSettings()
+    ops: OpsSettings = OpsSettings()
     command: CommandSettings = CommandSettings()
     cluster: ClusterSettings = ClusterSettings()
     profiles: ProfilesSettings = ProfilesSettings()

@@ -72,7 +72,7 @@ GUARDED: Final = (
     audit.router,
 )
 """Of these, no route answers a caller whom nobody knows."""
-ROUTERS: Final = (*GUARDED, login.router, front.router, health.router)
+ROUTERS: Final = (*GUARDED, login.router, front.router, health.probes, health.router)
 
 
 class Application(FastAPI):

@@ -12,6 +12,7 @@ from app.api import problems, schemas
 from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse, headers_of
 from app.api.openapi import acts, problems_of
+from app.api.ports import Ports
 from app.api.problems import problem
 from app.core.access.rules import Action
 from app.node import NodeState
@@ -21,15 +22,16 @@ NOT_READY: Final = "not_ready"
 """The state of a node that would serve if all it needs were there."""
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 
+probes = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", summary="Liveness", response_model=schemas.Alive, response_description="The process runs.")
+@probes.get("/healthz", summary="Liveness", response_model=schemas.Alive, response_description="The process runs.")
 async def alive() -> Reply:  # noqa: D103 - that this answer is given is all it says
     return BytesResponse(ALIVE)
 
 
-@router.get(
+@probes.get(
     "/readyz",
     summary="Readiness: whether callers should be sent to this node",
     response_model=schemas.Ready,
@@ -60,9 +62,14 @@ async def ready(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
 async def metrics(request: Request, ports: NodePorts, asker: WhoAsks) -> Reply:
     """In Prometheus' text format; in OpenMetrics when `Accept` names `application/openmetrics-text`.
 
-    Also of a node that is not ready.
+    Also of a node that is not ready. With HOMING_OPS_PORT a port of its own gives them without a key.
     """
     asker.check(Action.METRICS)
+    return await exposition(request, ports)
+
+
+async def exposition(request: Request, ports: Ports) -> Reply:
+    """All metrics of the node, in the format that is asked for."""
     accept = headers_of(request.scope).get(b"accept", b"").decode("latin-1")
     text, content_type = ports.exposition.render(accept, await ports.member.health())
     return BytesResponse(text, content_type=content_type.encode())

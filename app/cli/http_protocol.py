@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 import httptools
 import uvicorn
@@ -37,6 +37,13 @@ class _RefusedError(Exception):
     """Raised inside the parser, to make it stop."""
 
 
+class Besides(NamedTuple):
+    """What answers in the API's place on another port."""
+
+    port: int
+    application: Any
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """One connection."""
 
@@ -49,10 +56,12 @@ class BoundedProtocol(HttpToolsProtocol):
         *,
         door: Door,
         hosts: Hosts,
+        besides: Besides | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.peer = ""
-        self._application: Final = self.app
+        self._application = self.app
+        self._besides: Final = besides
         self._door: Final = door
         self._hosts: Final = hosts
         self._standing: Standing | None = None
@@ -74,6 +83,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Find out whether there is room."""
         super().connection_made(cast("asyncio.Transport", GatheringTransport(self, transport, self.loop)))
         self.peer = peer_of(self.client[0]) if self.client else ""
+        if self._besides is not None and self.server is not None and self.server[1] == self._besides.port:
+            self._application = self._besides.application
         self._standing = self._door.admit(self)
         if self._standing is Standing.STRANGER:
             self._say_last(Why.TOO_MANY)
@@ -402,6 +413,6 @@ def _without_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[b
             yield name, value
 
 
-def bounded(door: Door, hosts: Hosts) -> type[asyncio.Protocol]:
+def bounded(door: Door, hosts: Hosts, besides: Besides | None = None) -> type[asyncio.Protocol]:
     """What uvicorn makes its protocols with."""
-    return cast("type[asyncio.Protocol]", partial(BoundedProtocol, door=door, hosts=hosts))
+    return cast("type[asyncio.Protocol]", partial(BoundedProtocol, door=door, hosts=hosts, besides=besides))

@@ -20,6 +20,7 @@ def serve(
         typer.Option(min=1, max=65535, help="Besides, the first worker alone listens here, the next on the next port."),
     ] = None,
     listen_fd: Annotated[list[int] | None, typer.Option(hidden=True, help="A worker's inherited sockets.")] = None,
+    ops_fd: Annotated[int | None, typer.Option(hidden=True, help="The one of them for health and metrics.")] = None,
 ) -> None:
     """Run a node. Settings come from the environment and from .env: see .env.example.
 
@@ -35,7 +36,7 @@ def serve(
     settings = load_settings(**overrides)
     configure_logging(settings.log.level, settings.log.format)
 
-    from app.cli.server import listen, refuse_strangers, run_node
+    from app.cli.server import listen, listen_for_operations, refuse_strangers, run_node
     from app.core.errors import HomingError
 
     if worker_port is not None and not 1 < workers <= 65536 - worker_port:
@@ -46,17 +47,20 @@ def serve(
         check_store(workers, settings)
     if listen_fd:
         listeners = [socket.socket(fileno=one) for one in listen_fd]
+        operations = None if ops_fd is None else socket.socket(fileno=ops_fd)
     else:
         listeners = [listen(settings.api.host, settings.api.port)]
         refuse_strangers(settings, *listeners)
+        operations = listen_for_operations(settings) if workers == 1 else None
     if workers > 1:
         from app.cli.workers import run_workers
 
         own = [] if worker_port is None else [listen(settings.api.host, worker_port + n) for n in range(workers)]
-        code = run_workers(workers, settings, listeners[0], own)
+        probed = [one for n in range(workers) if (one := listen_for_operations(settings, n)) is not None]
+        code = run_workers(workers, settings, listeners[0], own, probed)
         raise Stop("", Exit(code))
     try:
-        run_node(settings, *listeners, until_parent_ends=bool(listen_fd))
+        run_node(settings, *listeners, operations=operations, until_parent_ends=bool(listen_fd))
     except HomingError:
         raise
     except Exception as error:

@@ -21,7 +21,8 @@ import uvicorn
 from app import __version__
 from app.api.door import TICK_SECONDS, Door, Limits
 from app.api.hosts import Hosts, is_loopback
-from app.cli.http_protocol import bounded
+from app.api.operations import Operations
+from app.cli.http_protocol import Besides, bounded
 from app.cli.open_files import allow_open_files
 from app.core.addresses import shown_address
 from app.core.errors import ConfigurationError, HomingError
@@ -39,16 +40,23 @@ GRACE_SECONDS: Final = 10
 """How long open requests may take to end when the node stops."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """The socket to serve on; ConfigurationError when it cannot be had."""
+def listen(host: str, port: int, variables: str = "HOMING_API_HOST, HOMING_API_PORT") -> socket.socket:
+    """The socket to serve on; ConfigurationError, which names the variables, when it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise ConfigurationError(
-            f"HOMING_API_HOST, HOMING_API_PORT: cannot listen on {host} port {port}: {reason}"
-        ) from None
+        raise ConfigurationError(f"{variables}: cannot listen on {host} port {port}: {reason}") from None
+
+
+def listen_for_operations(settings: Settings, place: int = 0) -> socket.socket | None:
+    """The socket for health and metrics of the worker in this place, if there is to be one."""
+    ops = settings.ops
+    if ops.port is None:
+        return None
+    port = ops.port + place if ops.port else 0
+    return listen(ops.host or settings.api.host, port, "HOMING_OPS_HOST, HOMING_OPS_PORT")
 
 
 def refuse_strangers(settings: Settings, *listeners: socket.socket) -> None:
@@ -77,11 +85,16 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def http_config(application: Any, door: Door, hosts: Hosts) -> uvicorn.Config:  # noqa: ANN401 - any application
+def http_config(
+    application: Any,  # noqa: ANN401 - any application
+    door: Door,
+    hosts: Hosts,
+    besides: Besides | None = None,
+) -> uvicorn.Config:
     """How uvicorn serves a node."""
     return uvicorn.Config(
         application,
-        http=bounded(door, hosts),
+        http=bounded(door, hosts, besides),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -123,8 +136,10 @@ class _Server(uvicorn.Server):
         dismiss_callers: Callable[[], None],
         door: Door,
         settings: Settings,
+        besides: Besides | None = None,
     ) -> None:
         super().__init__(config)
+        self._besides = besides
         self._settings = settings
         self._drain = drain
         self._door = door
@@ -152,6 +167,9 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         for listener in sockets or ():
+            if self._besides is not None and listener.getsockname()[1] == self._besides.port:
+                structlog.get_logger().info("ops_listens", url=url_of(listener))
+                continue
             structlog.get_logger().info(
                 "http_listens",
                 url=url_of(listener),
@@ -179,9 +197,9 @@ _TICKS: Final = round(TICK_SECONDS / 0.1)
 class NodeServer:
     """A node behind listening sockets. `failure` says afterwards why it could not start or go on."""
 
-    def __init__(self, settings: Settings, *listeners: socket.socket) -> None:
+    def __init__(self, settings: Settings, *listeners: socket.socket, operations: socket.socket | None = None) -> None:
         self.failure: BaseException | None = None
-        self._listeners = list(listeners)
+        self._listeners = [*listeners, *([] if operations is None else [operations])]
         counters: Counters = Counter()
         self.door = Door(_limits(settings.api), SystemClock(), counters)
         homing = Homing(
@@ -191,12 +209,16 @@ class NodeServer:
         hosts = Hosts(
             settings.api.allowed_hosts, loopback=loopback, direct=not (settings.access.open or settings.access.url)
         )
+        besides = None
+        if operations is not None:
+            besides = Besides(operations.getsockname()[1], Operations(homing.application.ports))
         self.uvicorn = _Server(
-            http_config(homing.application, self.door, hosts),
+            http_config(homing.application, self.door, hosts, besides),
             homing.drain,
             homing.application.dismiss,
             self.door,
             settings,
+            besides,
         )
 
     def fail(self, error: BaseException) -> None:
@@ -224,13 +246,18 @@ class NodeServer:
             raise self.failure
 
 
-def run_node(settings: Settings, *listeners: socket.socket, until_parent_ends: bool = False) -> None:
+def run_node(
+    settings: Settings,
+    *listeners: socket.socket,
+    operations: socket.socket | None = None,
+    until_parent_ends: bool = False,
+) -> None:
     """Serve on these sockets in this process until SIGTERM or SIGINT; raises the error that ended it otherwise.
 
     With `until_parent_ends`, standard input is a pipe from the parent, and its end is a reason to stop.
     """
     bridge_logging()
-    server = NodeServer(settings, *listeners)
+    server = NodeServer(settings, *listeners, operations=operations)
     # A command leaves few cycles, and walking all that lives for them takes a seventh of a node's time under load.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -32,21 +32,29 @@ def check_store(count: int, settings: Settings) -> None:
         )
 
 
-def run_workers(count: int, settings: Settings, listener: socket.socket, own: Sequence[socket.socket] = ()) -> int:
+def run_workers(
+    count: int,
+    settings: Settings,
+    listener: socket.socket,
+    own: Sequence[socket.socket] = (),
+    probed: Sequence[socket.socket] = (),
+) -> int:
     """Run `count` workers on the listening socket until SIGTERM or SIGINT; return the exit code.
 
     `own` has one socket more for each of them, or none: whoever wants a certain worker, as for its metrics, asks there.
+    So has `probed`, for health and metrics alone.
     """
     names = [f"{settings.node.id}-{number}" if settings.node.id else "" for number in range(1, count + 1)]
     for name in names:
         load_settings(node={"id": name})
-    return asyncio.run(_Supervisor(listener, own).run(names))
+    return asyncio.run(_Supervisor(listener, own, probed).run(names))
 
 
 class _Supervisor:
-    def __init__(self, listener: socket.socket, own: Sequence[socket.socket]) -> None:
+    def __init__(self, listener: socket.socket, own: Sequence[socket.socket], probed: Sequence[socket.socket]) -> None:
         self._listener = listener
         self._own = own
+        self._probed = probed
         self._stopping = asyncio.Event()
         self._code: int = Exit.OK
         self._log = structlog.get_logger()
@@ -58,16 +66,17 @@ class _Supervisor:
         self._log.info("workers_start", count=len(names), url=url_of(self._listener))
         async with asyncio.TaskGroup() as group:
             for place, name in enumerate(names):
-                group.create_task(self._keep(name, [self._listener, *self._own[place : place + 1]]))
+                listeners = [self._listener, *self._own[place : place + 1]]
+                group.create_task(self._keep(name, listeners, self._probed[place : place + 1]))
         return self._code
 
-    async def _keep(self, name: str, listeners: Sequence[socket.socket]) -> None:
+    async def _keep(self, name: str, listeners: Sequence[socket.socket], probed: Sequence[socket.socket]) -> None:
         """Keep one worker running. One that cannot even start the first time stops all: it would never start."""
         loop = asyncio.get_running_loop()
         pause, ever_lived = 0.0, False
         while not self._stopping.is_set():
             began = loop.time()
-            code = await self._run_one(name, [one.fileno() for one in listeners])
+            code = await self._run_one(name, [one.fileno() for one in listeners], [one.fileno() for one in probed])
             if self._stopping.is_set():
                 return
             # However slow the machine: what ends with USAGE has found out that it cannot start, and has not lived.
@@ -81,13 +90,14 @@ class _Supervisor:
             self._log.error("worker_died", node_id=name or None, exit_code=code, restarts_in=pause)
             await self._sleep(pause)
 
-    async def _run_one(self, name: str, descriptors: Sequence[int]) -> int:
+    async def _run_one(self, name: str, descriptors: Sequence[int], probed: Sequence[int]) -> int:
         # In a session of its own, so that Ctrl-C reaches it through us alone. Its standard input ends when we do.
         worker = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "app.cli", "serve", "--node-id", name),
             *(f"--listen-fd={one}" for one in descriptors),
+            *(f"--ops-fd={one}" for one in probed),
             stdin=asyncio.subprocess.PIPE,
-            pass_fds=descriptors,
+            pass_fds=(*descriptors, *probed),
             start_new_session=True,
         )
         ended = asyncio.create_task(worker.wait())

@@ -24,6 +24,9 @@ from tests.waiting import PATIENCE
 NEXT_IMAGE = "homing:next"
 COMPOSE_FILE = ROOT / "deploy" / "compose.yaml"
 
+KEY = re.findall(r"homing_DEVKEY00_\w+", COMPOSE_FILE.read_text())[0]
+WITH_KEY = {"Authorization": f"Bearer {KEY}"}
+
 
 @dataclass
 class Stack:
@@ -79,9 +82,9 @@ def stack() -> Iterator[Stack]:
 
 
 def test_the_curl_at_the_top_of_the_file_works(stack: Stack) -> None:
-    head = [line.removeprefix("#").strip() for line in COMPOSE_FILE.read_text().splitlines()[:10]]
+    head = [line.removeprefix("#").strip() for line in COMPOSE_FILE.read_text().splitlines()[:12]]
     first = next(number for number, line in enumerate(head) if line.startswith("curl"))
-    curl = "\n".join(head[first : first + 2]).replace("127.0.0.1:8080", stack.url.removeprefix("http://"))
+    curl = "\n".join(head[first - 1 : first + 2]).replace("127.0.0.1:8080", stack.url.removeprefix("http://"))
     done = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True)
 
     assert json.loads(done.stdout)["state"] == "succeeded"
@@ -123,8 +126,16 @@ def test_S9_nodes_and_devices_have_the_rights_they_need_and_nobody_else_has_any(
     assert "u'fleet'" in said
 
 
-async def test_metrics_are_not_for_callers(stack: Stack) -> None:
+def test_metrics_are_not_for_callers(stack: Stack) -> None:
     assert until_status(f"{stack.url}/metrics", 404)
+    node = f"http://127.0.0.1:{stack.environment['HOMING_PORT_1']}"
+    assert until_status(f"{node}/metrics", 401)
+    program = "import urllib.request as r; print(r.urlopen('http://node-2:9464/metrics').status)"
+    assert stack.compose("exec", "-T", "node-1", "python", "-c", program).strip() == "200"
+
+
+def test_nobody_is_let_in_without_a_key(stack: Stack) -> None:
+    assert until_status(f"{stack.url}/v1/commands", 401)
 
 
 async def test_F70_a_rolling_update_under_load_fails_no_request(stack: Stack) -> None:
@@ -164,12 +175,14 @@ async def send(session: aiohttp.ClientSession, url: str, number: int) -> tuple[s
     """State and home node of a command; one that was sent away with `202` is asked for until it has an outcome."""
     body = {"profile": "dji", "method": "cover_open", "timeout": "20s"}
     try:
-        async with session.post(f"{url}/v1/devices/SN{number % 5 + 1:04}/commands", json=body) as response:
+        async with session.post(
+            f"{url}/v1/devices/SN{number % 5 + 1:04}/commands", json=body, headers=WITH_KEY
+        ) as response:
             status, command = response.status, await response.json(content_type=None)
             location = response.headers.get("Location", "")
         while status == 202:
             await asyncio.sleep(0.1)
-            async with session.get(f"{url}{location}") as response:
+            async with session.get(f"{url}{location}", headers=WITH_KEY) as response:
                 assert response.status == 200
                 command = await response.json()
             status = 202 if command["finished_at"] is None else 200

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from app.cli.server import GRACE_SECONDS
+from app.main import bootstrap_key
 from app.services import STOP_SECONDS
 from app.settings import load_settings, variables
 
@@ -42,7 +43,20 @@ def test_settings_exist_and_are_valid(services: dict[str, dict[str, Any]], monke
     for name, value in given.items():
         monkeypatch.setenv(name, value)
 
-    assert load_settings(_env_file=None).api.host == "0.0.0.0"  # noqa: S104 - what a container has to listen on
+    settings = load_settings(_env_file=None)
+    assert settings.api.host == "0.0.0.0"  # noqa: S104 - what a container has to listen on
+    assert not settings.access.open
+    key = bootstrap_key(settings.access)
+    assert key is not None
+    assert key.text in (DEPLOY / "compose.yaml").read_text().partition("x-node")[0], "the example has the key"
+
+
+def test_prometheus_asks_the_port_without_a_key(services: dict[str, dict[str, Any]]) -> None:
+    port = services["node-1"]["environment"]["HOMING_OPS_PORT"]
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    targets = config["scrape_configs"][0]["static_configs"][0]["targets"]
+    assert targets == [f"node-{number}:{port}" for number in (1, 2, 3)]
+    assert not any(port in one for one in services["node-1"]["ports"])
 
 
 def test_S9_nodes_log_in_and_all_passwords_can_be_replaced(services: dict[str, dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from dotenv import dotenv_values
 
 from app import __version__, metrics
 from app.cli.server import GRACE_SECONDS
-from app.main import Homing, open_adapters
+from app.main import Homing, bootstrap_key, open_adapters
 from app.profiles.loader import load_profiles
 from app.services import STOP_SECONDS
 from app.settings import Settings, load_settings, variables
@@ -171,11 +171,11 @@ def test_probes_ask_paths_and_ports_that_the_api_has(
     alone = settings.model_copy(
         update={"store": Settings(_env_file=None).store.model_copy(update={"url": "memory://"})}
     )
-    plain = alone.model_copy(update={"mqtt": type(alone.mqtt)()})
+    plain = alone.model_copy(update={"mqtt": type(alone.mqtt)(), "access": type(alone.access)()})
     adapters = open_adapters(plain, Counter(), lambda _error: None)
     paths = set(Homing(plain, adapters, lambda _error: None).application.openapi()["paths"])
     (container,) = node_pod(rendered(overlay))["containers"]
-    (port,) = container["ports"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
 
     probes = {name: container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert {name: probe["path"] for name, probe in probes.items()} == {
@@ -184,9 +184,19 @@ def test_probes_ask_paths_and_ports_that_the_api_has(
         "readinessProbe": "/readyz",
     }
     assert {"/healthz", "/readyz", "/metrics"} <= paths
-    assert {probe["port"] for probe in probes.values()} == {port["name"]}
-    assert port["containerPort"] == settings.api.port
-    assert named(rendered(overlay), "Service", "homing")["spec"]["ports"][0]["targetPort"] == port["name"]
+    assert {probe["port"] for probe in probes.values()} == {"ops"}
+    assert ports == {"http": settings.api.port, "ops": settings.ops.port}
+    (served,) = named(rendered(overlay), "Service", "homing")["spec"]["ports"]
+    assert served["targetPort"] == "http", "health and metrics are not for callers"
+
+
+@pytest.mark.parametrize("overlay", NODES)
+def test_nobody_is_let_in_without_a_key(settings_of: Callable[[str], Settings], overlay: str) -> None:
+    settings = settings_of(overlay)
+    assert not settings.access.open
+    assert settings.access.migrate
+    assert bootstrap_key(settings.access) is not None
+    assert settings.access.url.startswith("sqlite:" if overlay == "overlays/single" else "postgresql:")
 
 
 @pytest.mark.parametrize("overlay", NODES)
