@@ -17,6 +17,7 @@ from app.access.devices import Devices
 from app.access.keys import Keys
 from app.access.logins import Logins
 from app.access.people import People
+from app.access.sharing import Sharing
 from app.api.application import Application
 from app.api.ports import Directory, Ports
 from app.api.representation import command_json
@@ -161,6 +162,7 @@ class Homing:
             tokens=tokens,
         )
         administration = Administration(directory, authority, clock, audited=settings.audit != "off")
+        services.append(Service("limits", Sharing(authority.shares, self._exchange).run))
         logins = Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters)
         services.append(Service("logins", close=logins.close))
         services.append(Service("access", authority.run, close=authority.close, check=lambda: authority.health))
@@ -171,6 +173,10 @@ class Homing:
             audit=AuditReader(directory.audit, authority, administration),
         )
         return _Guard(authority, on_record, logins, services, _first_services(directory, audit), audit)
+
+    async def _exchange(self, told: str) -> Sequence[str]:
+        """With the cluster, whose parts are put together later."""
+        return await self.parts.membership.cluster.exchange(told)
 
     async def _agreed(self, own: str) -> str:
         """The id of the directory of this cluster, whose parts are put together later."""

@@ -7,7 +7,7 @@ heard from it for `stale` seconds goes on reading, and sends nothing more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -18,10 +18,10 @@ from app.core.access.callers import EVER, Caller, Refusal, TokenFault
 from app.core.access.decide import decide
 from app.core.access.identify import identify_key, stand, standing_at, standing_of
 from app.core.access.keys import PREFIX
-from app.core.access.limits import Buckets
+from app.core.access.limits import Buckets, Shares
 from app.core.access.model import Document
 from app.core.access.questions import Decision, Reason
-from app.core.access.rules import Action
+from app.core.access.rules import Action, Per, Rule
 from app.core.access.snapshot import Snapshot
 from app.core.clock import Clock
 from app.core.errors import (
@@ -209,13 +209,14 @@ class Authority:
         self._clock = clock
         self._interval = interval
         self._stale = stale
-        self._nodes = nodes
         self._changed = changed
         self._agreed = agreed
         self._agreed_at = clock.monotonic()
         self._counters = counters
         self._tokens = tokens
         self._buckets: Final = Buckets()
+        self.shares: Final = Shares(nodes)
+        """This node's parts of limits."""
         self._view: View | None = None
         self._refreshing: Final = asyncio.Lock()
         self._heard_at = clock.monotonic()
@@ -273,17 +274,30 @@ class Authority:
     def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
         """By the rules of this moment, of whose limits this node has its share."""
         decision = self._judge(caller, action, device, profile, method)
-        if decision.limits:
-            who = self._owner(caller)
-            wanted = [((who, rule.role, rule.line), rule.limit) for rule in decision.limits if rule.limit is not None]
-            wait = self._buckets.take(wanted, max(1, self._nodes()), self._now_us())
+        if decision.limits and caller is not None:
+            wanted = [(one.limit, self._bucket(caller, one, device)) for one in decision.limits]
+            shared = [(key, limit, self.shares.ask(key)) for limit, key in wanted if limit is not None]
+            wait = self._buckets.take(shared, self._now_us())
             if wait:
-                raise RateLimitError(f"limited by {', '.join(rule.text for rule in decision.limits)}", wait)
+                rules = ", ".join(rule.text for rule in decision.limits)
+                raise RateLimitError(f"limited by {rules}", wait, str(action), _policies(decision.limits))
 
-    def _owner(self, caller: Caller | None) -> Hashable:
-        """Who shares a limit: all keys of a principal."""
-        credential = self._current().credentials.get(caller.credential_id or "") if caller else None
-        return caller if credential is None else credential.principal_id
+    def _bucket(self, caller: Caller, rule: Rule, device: str) -> str:
+        """The name of what is emptied: who shares the limit, and the rule."""
+        return f"{self._sharing(caller, rule, device)}\n{rule.name}"
+
+    def _sharing(self, caller: Caller, rule: Rule, device: str) -> str:
+        per = Per.PRINCIPAL if rule.limit is None else rule.limit.per
+        if per is Per.DEVICE:
+            return f"device\n{device}"
+        standing = standing_of(self._current(), caller)
+        if isinstance(standing, Refusal):  # judged a moment ago, so this cannot be; then nobody shares it
+            return "nobody"
+        if per is Per.TENANT:
+            return f"tenant\n{standing.tenant_id or ''}"
+        if standing.principal is None:
+            return f"subject\n{caller.issuer}\n{caller.subject}"
+        return f"principal\n{standing.principal.id}"
 
     def _judge(
         self,
@@ -438,6 +452,11 @@ class Authority:
 
     def _now_us(self) -> int:
         return int(self._clock.wall() * 1_000_000)
+
+
+def _policies(limits: Iterable[Rule]) -> tuple[tuple[int, int], ...]:
+    """How often in how many seconds, by each of these rules."""
+    return tuple((one.limit.count, one.limit.per_us // 1_000_000) for one in limits if one.limit is not None)
 
 
 def _worthless(caller: Caller | None, refusal: Refusal) -> str:

@@ -78,7 +78,7 @@ class Logins:
         RateLimitError after five attempts in a minute with this name from this address; CapacityError;
         DirectoryUnavailableError when the key cannot be put on record.
         """
-        wait = self._attempts.take([((name, tenant, address), ATTEMPTS)], 1, self._now_us())
+        wait = self._attempts.take([(f"{address}\n{tenant or ''}\n{name}", ATTEMPTS, 1.0)], self._now_us())
         if wait:
             self._counters["login.limited"] += 1
             raise RateLimitError("too many attempts with this name", wait)

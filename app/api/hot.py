@@ -26,13 +26,13 @@ from app.api.problems import ProblemType
 from app.api.representation import command_json, json_or_none
 from app.api.sse import EventStream, Streams, wants_events
 from app.api.story import feed_of
-from app.commands.invoker import error_of, unsent_code
+from app.commands.invoker import Invocation, error_of, unsent_code
 from app.commands.registrar import CommandRequest
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.deadlines import LearnedTimeouts
-from app.core.errors import DeviceNotFoundError, ForbiddenError
+from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError
 from app.core.identifiers import validate_device_id
 from app.core.payload import decode_json
 from app.settings import Settings
@@ -93,10 +93,10 @@ class HotRoute:
         """Send, and stream what happens from then on. It goes on when the caller hangs up."""
         identity = self._access.identity(caller)
         principal = None if identity is None else identity.principal
-        self._member.admit()
         free = self._streams.admit(principal)  # first, as nothing is sent for whom there is no place
         try:
             invocation = await self._invoker.invoke(asked, park=False)
+            self._check_joined(caller, invocation)
         except BaseException:
             free()
             raise
@@ -125,14 +125,15 @@ class HotRoute:
         preference = read_preference(headers.get(b"prefer"))
         body = decode_json(await read_body(receive, headers))
         asked = self._body.read(device_id, body, headers.get(b"idempotency-key"))
+        self._member.admit()  # first, as a node that is about to stop must not spend what it then does not do
         self._spend(caller, asked)
         if wants_events(headers.get(b"accept")):
             return await self._stream(asked, caller, scope.get("root_path", ""))
         longest = asked.timeout + self._grace
         budget = longest if preference.limit is None else min(preference.limit, longest)
-        self._member.admit()
         invocation = await self._invoker.invoke(asked, park=bool(budget))
         command, dismissed = invocation.command, False
+        self._check_joined(caller, invocation)
         if budget and not command.state.final:
             try:
                 may = partial(self._access.check, caller, Action.SEND, device_id, asked.profile, asked.method)
@@ -146,6 +147,16 @@ class HotRoute:
             return _accepted(scope, command, preference, extra)
         detail = f"command {command.id} is past its deadline and the store did not say what became of it; read it later"
         return problems.of_command(problems.NO_OUTCOME, detail, command, extra, root=scope.get("root_path", ""))
+
+    def _check_joined(self, caller: Caller | None, invocation: Invocation) -> None:
+        """Return when the caller may read the command, which somebody else may have sent."""
+        if invocation.replayed:
+            command = invocation.command
+            try:
+                self._access.check(caller, Action.READ, command.device_id, command.profile, command.method)
+            except AccessError:
+                invocation.leave()
+                raise
 
     def _spend(self, caller: Caller | None, asked: CommandRequest) -> None:
         """Return when the caller may send it now; what is not allowed is put on record."""

@@ -220,10 +220,20 @@ def of_error(error: errors.HomingError, root: str = "") -> Response:
     command = getattr(error, "command", None)
     if isinstance(command, Command):
         return of_command(kind, detail, command, root=root, errors=faults)
-    headers = _CHALLENGE if isinstance(error, errors.UnauthenticatedError) else ()
+    headers: Iterable[tuple[bytes, bytes]] = _CHALLENGE if isinstance(error, errors.UnauthenticatedError) else ()
     if isinstance(error, errors.RateLimitError):
         kind = replace(kind, retry_after=ceil(error.retry_after))
+        headers = _rate_limit(error)
     return problem(kind, detail, headers, command_id=getattr(error, "command_id", None), state=state, errors=faults)
+
+
+def _rate_limit(error: errors.RateLimitError) -> Iterable[tuple[bytes, bytes]]:
+    """draft-ietf-httpapi-ratelimit-headers-10: what the rules allow, and that nothing is left."""
+    if not error.policies:
+        return ()
+    policies = ", ".join(f'"{error.name}";q={count};w={seconds}' for count, seconds in error.policies)
+    left = f'"{error.name}";r=0;t={ceil(error.retry_after)}'
+    return ((b"ratelimit-policy", policies.encode()), (b"ratelimit", left.encode()))
 
 
 def answer_to(error: Exception, counters: Counters, root: str = "") -> Response:

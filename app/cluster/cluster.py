@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from app.cluster.demands import Demands
 from app.cluster.directory import Directory
 from app.cluster.membership import Membership
 from app.cluster.orphans import Orphans
 from app.cluster.wakeups import WakeUps
 
 
-class Cluster(Membership, Directory, Orphans, WakeUps, Protocol):
-    """Membership, sessions to adopt, and wake-ups, which one adapter offers."""
+class Cluster(Membership, Directory, Orphans, WakeUps, Demands, Protocol):
+    """Membership, sessions to adopt, wake-ups and demands, which one adapter offers."""

@@ -32,6 +32,8 @@ MOST_LEFT: Final = 16
 """So many sessions that it has left a node remembers, for a store that forgets them before they are adopted."""
 STALE_MS: Final = round(2.5 * HEARTBEAT_SECONDS * 1000)
 """A lease that was not renewed for so long belongs to a node that is frozen, cut off or dead."""
+_DEMAND_MS: Final = 3_000
+"""Nodes tell what they are asked for once a second: longer ago, it says nothing."""
 MOST_NAMED: Final = 100
 """Leases that cannot be read, of which each is logged once."""
 
@@ -204,6 +206,15 @@ class RedisCluster:
 
     async def note(self, node_id: str, what: bytes) -> None:
         await self._redis.call("PUBLISH", keys.node_channel(node_id), note(what))
+
+    async def exchange(self, told: str) -> Sequence[str]:
+        node = self._node
+        if node is None:
+            return ()
+        others = sorted((self._leased or frozenset()) - {node.node_id})
+        tell = ("SET", keys.limits(node.node_id), told, "PX", str(_DEMAND_MS))
+        _, *heard = await self._redis.call_many([tell, *(("GET", keys.limits(one)) for one in others)])
+        return [_text(one) for one in heard if one is not None]
 
     async def _sign_off(self, *, session_kept: bool) -> None:
         node, self._node = self._node, None

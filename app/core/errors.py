@@ -271,9 +271,15 @@ class CapacityError(HomingError):
 class RateLimitError(CapacityError):
     """Somebody has done this as often as the access rules allow; after `retry_after` seconds they may again."""
 
-    def __init__(self, reason: str, retry_after: float) -> None:
+    def __init__(
+        self, reason: str, retry_after: float, name: str = "", policies: tuple[tuple[int, int], ...] = ()
+    ) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+        self.name = name
+        """What is limited."""
+        self.policies = policies
+        """How often in how many seconds."""
 
 
 class DeviceBusyError(CapacityError):

@@ -21,6 +21,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:lease:{<node id>}` | string | the incarnation that lives | lease time |
 | `mqtt:sessions:{<node id>}` | hash | MQTT client id → incarnation, after `!` when being adopted | session life |
 | `mqtt:draining:{<node id>}` | string | the incarnation that is about to stop | lease time |
+| `mqtt:limits:{<node id>}` | string | what the node was asked for of what is limited, a second (JSON) | 3 s |
 | `mqtt:adoption:{<node id>}:<client id>` | string | who adopts the session | adoption time |
 | `mqtt:cluster` | hash | version, group and key: what the nodes share (app/core/charter.py); directory | session life |
 | `mqtt:nodes` | sorted set | node ids by the time (ms) until which something of them may remain | session life |
@@ -107,6 +108,11 @@ def lease(node_id: str) -> str:
 def sessions(node_id: str) -> str:
     """The MQTT sessions that incarnations of a node id may have left at the broker."""
     return f"mqtt:sessions:{{{node_id}}}"
+
+
+def limits(node_id: str) -> str:
+    """What a node was asked for of what is limited."""
+    return f"mqtt:limits:{{{node_id}}}"
 
 
 def draining(node_id: str) -> str:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,7 +136,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 async def guarded(folder: Path, access: Mapping[str, Any] | None = None, **settings: Any) -> AsyncIterator[Site]:
     """A node that asks who calls, with two tenants and one service for each role."""
     url = f"sqlite:///{folder / 'access.db'}"
-    opened = open_directory(url, new_cluster_id=new_secret)
+    opened = open_directory(url, new_cluster_id=new_secret, budget=timedelta(seconds=PATIENCE))
     assert isinstance(opened, SqlDirectory)
     opened.__class__ = Directory
     directory: Any = opened
@@ -350,3 +351,65 @@ async def test_an_open_node_asks_nobody(rig: Rig) -> None:
     assert (await rig.http.get("/v1/me")).json() == {"open": True}
     for headers in ({}, {"Authorization": "Bearer homing_x"}):
         assert (await rig.send("ok", headers=headers)).status_code == 200
+
+
+async def test_who_is_limited_is_told_by_the_fields_of_the_draft(site: Site) -> None:
+    await site.change(Put(Role(name="slow", tenant_id="air", rules=("limit send *:* on * 2/min burst 1",))))
+    await site.add("limited", "operator", "slow")
+    assert "ratelimit" not in (await site.send("limited")).headers
+    refused = await site.send("limited")
+    assert refused.headers["ratelimit-policy"] == '"send";q=2;w=60'
+    assert refused.headers["ratelimit"] == f'"send";r=0;t={refused.headers["retry-after"]}'
+
+
+@pytest.mark.parametrize(
+    ("per", "expected"),
+    [("principal", [200, 429, 200, 429]), ("tenant", [200, 429, 429, 429]), ("device", [200, 200, 429, 429])],
+)
+async def test_a_limit_is_shared_by_those_whom_the_rule_names(site: Site, per: str, expected: list[int]) -> None:
+    rule = f"limit send *:* on * 1/h burst 1 per {per}"
+    await site.change(Put(Role(name="slow", tenant_id="air", rules=(rule,))))
+    for name in ("one", "two"):
+        await site.add(name, "operator", "slow")
+    asked = [("one", "drone-1"), ("one", "drone-2"), ("two", "drone-1"), ("two", "drone-2")]
+    answers = [await site.send(who, device, "ok", one_way=True) for who, device in asked]
+    assert [one.status_code for one in answers] == expected
+
+
+async def test_all_keys_of_a_principal_share_its_limit(site: Site) -> None:
+    await site.change(Put(Role(name="slow", tenant_id="air", rules=("limit send *:* on * 1/h burst 1",))))
+    await site.add("limited", "operator", "slow")
+    assert (await site.send("limited")).status_code == 200
+    again = make_key(secrets.token_bytes)
+    credential = Credential(
+        id=again.id, principal_id="limited", scheme=Scheme.KEY, name="", digest=again.digest, created_us=0
+    )
+    await site.change(Put(credential))
+    site.keys["limited"] = again
+    assert (await site.send("limited")).status_code == 429
+
+
+async def test_a_node_that_stops_spends_nothing_of_a_limit(site: Site) -> None:
+    await site.change(Put(Role(name="slow", tenant_id="air", rules=("limit send *:* on * 1/h burst 1",))))
+    await site.add("limited", "operator", "slow")
+    node: Any = site.rig.node
+    node._closed = True
+    assert (await site.send("limited")).status_code == 503
+    node._closed = False
+    assert (await site.send("limited")).status_code == 200
+
+
+async def test_who_joins_a_command_by_its_idempotency_key_must_be_allowed_to_read_it(site: Site) -> None:
+    await site.change(Put(Role(name="sender", tenant_id="air", rules=("allow send *:* on *",))))
+    await site.add("blind", "sender")
+
+    async def send(who: str) -> httpx.Response:
+        headers = {**site.headers(who), "Idempotency-Key": "k"}
+        return await site.rig.http.post(f"/v1/devices/{OWN}/commands", json={"method": "ok"}, headers=headers)
+
+    first = await send("operator")
+    assert first.status_code == 200
+    assert (await send("operator")).headers["idempotent-replayed"] == "true"
+    refused = await send("blind")
+    assert refused.status_code == 404
+    assert first.json()["id"] not in refused.text

@@ -4,6 +4,7 @@
     deny send *:firmware_* on *
     require 2 send dji:return_home on dock-*
     limit send *:* on * 100/s burst 200
+    limit send *:* on dock-* 1/s burst 5 per device
 
 The first colon divides the profile from the method: names of profiles have none, those of methods may.
 """
@@ -54,6 +55,17 @@ class Effect(StrEnum):
     LIMIT = "limit"
 
 
+class Per(StrEnum):
+    """Who shares a limit."""
+
+    PRINCIPAL = "principal"
+    """All keys of one."""
+    TENANT = "tenant"
+    """Everybody of the caller's, or of none."""
+    DEVICE = "device"
+    """Everybody who asks for the device."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """`count` in each `per_us` microseconds, and `burst` at once."""
@@ -61,6 +73,7 @@ class Limit:
     count: int
     per_us: int
     burst: int
+    per: Per = Per.PRINCIPAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +109,7 @@ _SHAPES: Final = {
     Effect.ALLOW: f"allow {_TARGET}",
     Effect.DENY: f"deny {_TARGET}",
     Effect.REQUIRE: "require 2 send PROFILE:METHOD on DEVICE",
-    Effect.LIMIT: f"limit {_TARGET} 100/s burst 200",
+    Effect.LIMIT: f"limit {_TARGET} 100/s burst 200 per device",
 }
 _UNPRINTABLE: Final = re.compile("[^\t -~]")
 _PERIODS_US: Final = {"s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
@@ -188,14 +201,16 @@ def _limit(words: list[str]) -> Limit:
     rate = _RATE.fullmatch(words.pop(0)) if words else None
     if rate is None:
         raise InvalidInputError("rule", "has no rate at its end; allowed: 1 to 999999 and /s, /min or /h, as in 100/s")
-    count = int(rate[1])
-    if not words:
-        return Limit(count, _PERIODS_US[rate[2]], count)
-    _expect(words, "burst", Effect.LIMIT, "after the rate comes nothing, or a burst")
-    burst = words.pop(0) if words else ""
-    if not _BURST.fullmatch(burst):
-        raise InvalidInputError("rule", f"burst '{burst}' is not a number; allowed: 1 to 999999")
-    return Limit(count, _PERIODS_US[rate[2]], int(burst))
+    count, burst, per = int(rate[1]), rate[1], Per.PRINCIPAL
+    if words and words[0] != "per":
+        _expect(words, "burst", Effect.LIMIT, "after the rate comes nothing, a burst, or per and who shares it")
+        burst = words.pop(0) if words else ""
+        if not _BURST.fullmatch(burst):
+            raise InvalidInputError("rule", f"burst '{burst}' is not a number; allowed: 1 to 999999")
+    if words:
+        _expect(words, "per", Effect.LIMIT, "after the burst comes nothing, or per and who shares the limit")
+        per = Per(_one_of("per ", words.pop(0) if words else "", Per))
+    return Limit(count, _PERIODS_US[rate[2]], int(burst), per)
 
 
 def _incomplete(effect: Effect) -> InvalidInputError:
