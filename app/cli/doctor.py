@@ -1,4 +1,4 @@
-"""`homing doctor`: are broker and store fit for what the settings ask of them?"""
+"""`homing doctor`: who may call, and are broker and store fit for what the settings ask of them?"""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from app.cli.output import Exit, Stop, out
 
 if TYPE_CHECKING:
+    from app.cli.access_diagnosis import AccessFacts
     from app.cli.diagnosis import Diagnosis
+    from app.core.access.model import Document
     from app.mqtt.paho_probe import Needs
     from app.settings import Settings
 
 
 def doctor() -> None:
-    """Check the broker and the store of the current settings, and say what to change.
+    """Check who may call, the broker and the store of the current settings, and say what to change.
 
     Publishes test messages below homing-doctor/, and one to each command topic of a device that there is not.
     Exit code: 0 all can work, 1 something fails, 2 wrong settings.
@@ -30,6 +32,7 @@ def doctor() -> None:
 
 def examine(settings: Settings) -> Iterator[Diagnosis]:
     """Look at everything; what cannot be reached is a diagnosis, too."""
+    from app.cli.access_diagnosis import about_access
     from app.cli.diagnosis import Diagnosis, Level, about_broker, about_memory_store, about_redis
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
     from app.main import mqtt_options
@@ -38,6 +41,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     from app.system import SystemClock, new_ulid
 
     clock, run_id = SystemClock().monotonic, new_ulid()[-10:].lower()
+    yield from about_access(settings, look_at_access(settings), round(SystemClock().wall() * 1_000_000))
     try:
         facts = inspect_server(settings.store.url, clock, run_id)
         yield from [about_memory_store()] if facts is None else about_redis(facts)
@@ -48,6 +52,38 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
         yield from about_broker(seen, settings.mqtt.version)
     except BrokerUnavailableError as error:
         yield Diagnosis(Level.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL.")
+
+
+def look_at_access(settings: Settings) -> AccessFacts:
+    """Read the directory of the settings, if there is one; nothing is made or changed."""
+    import asyncio
+    from pathlib import Path
+
+    from app.cli.access_diagnosis import AccessFacts
+    from app.core.errors import DirectoryError, InvalidInputError, SchemaTooOldError, UnavailableError
+    from app.store.engine import open_directory
+    from app.system import new_secret
+
+    url = settings.access.url
+    if not url:
+        return AccessFacts()
+    if url.startswith("sqlite:") and not Path(url.partition("://")[2][1:]).exists():
+        return AccessFacts(trouble="there is no such file yet", no_tables=True)
+
+    async def read() -> Document:
+        directory = open_directory(url, new_cluster_id=new_secret, budget=settings.access.budget)
+        try:
+            await directory.start()
+            return await directory.read()
+        finally:
+            await directory.close()
+
+    try:
+        return AccessFacts(asyncio.run(read()))
+    except SchemaTooOldError as error:
+        return AccessFacts(trouble=str(error), no_tables=True)
+    except (DirectoryError, InvalidInputError, UnavailableError) as error:
+        return AccessFacts(trouble=str(error))
 
 
 def _needs(settings: Settings, run_id: str) -> Needs:

@@ -565,3 +565,20 @@ async def test_all_nodes_have_the_directory_of_the_first_one(redis_server: Redis
 
 async def test_a_cluster_of_one_has_its_own_directory() -> None:
     assert await LocalCluster(new_charter()).directory("a") == "a"
+
+
+async def test_members_hear_what_the_others_told_last(redis_server: RedisProcess, redis: Redis) -> None:
+    members = [redis_member(redis_server.node_url, Heard()) for _ in range(3)]
+    try:
+        for number, one in enumerate(members):
+            await one.join(info(f"n{number}"))
+        for one in members:
+            await one.nodes()  # so that each knows the others
+        assert await members[0].exchange("a") == []
+        assert await members[1].exchange("b") == ["a"]
+        assert await members[2].exchange("c") == ["a", "b"]
+        assert await members[0].exchange("d") == ["b", "c"]
+        assert 0 < await redis.pttl("mqtt:limits:{n0}") <= 3_000
+    finally:
+        for one in members:
+            await one.leave()

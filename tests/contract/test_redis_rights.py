@@ -215,6 +215,7 @@ async def of_nodes(url: str) -> None:
         subscribed_at = member._listener._heard_at
         await eventually(lambda: member._listener._heard_at > subscribed_at)  # a heartbeat: PUBLISH to our own channel
         await member.carry("n2", "a canary")
+        await member.exchange("{}")
         await member.join(NodeInfo("n1", "03", "homing-n1-03", 0.0, ("x",)), replaces=living)
         await member.drain()
     finally:
