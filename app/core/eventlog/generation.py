@@ -11,7 +11,6 @@ from app.core.eventlog.event import Position
 
 CUTS: Final = 24
 """Generations that a retention consists of, when events come evenly: how much more than it may be kept."""
-SECOND: Final = 1_000_000
 
 
 class GenerationState(StrEnum):

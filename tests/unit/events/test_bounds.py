@@ -1,0 +1,133 @@
+"""What keeps the log within its bounds, and what waits while it is full or away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Literal
+
+import pytest
+
+from app.core.errors import FencedError, QuotaError, StoreUnavailableError
+from app.core.eventlog.event import Entry, Position, Shard
+from app.core.eventlog.plan import Kept, Plan
+from app.core.eventlog.reading import Reading
+from app.events.keeper import Keeper
+from app.events.writer import EventWriter, Waiting
+from app.store.memory.eventlog import MemoryEventLog
+from tests.unit.assembly import ManualClock
+from tests.waiting import PATIENCE
+
+DAY = timedelta(days=1)
+SHARD = Shard("events", 0)
+
+
+class Stage:
+    def __init__(self, quota: int = 10**9, discard: Literal["new", "old"] = "new") -> None:
+        self.clock = ManualClock()
+        kept = [Kept("events", DAY)]
+        self.log = MemoryEventLog(Plan(kept, [], 1).databases, self.clock)
+        self.keeper = Keeper(
+            self.log,
+            kept,
+            generation_bytes=10**6,
+            quota_bytes=quota,
+            discard=discard,
+            clock=self.clock,
+            counters=Counter(),
+        )
+
+    async def say(self, value: bytes = b"1") -> None:
+        await self.log.append(SHARD, [Entry("a", value)])
+
+    async def numbers(self) -> list[int]:
+        return [one.number for one in await self.log.generations("events")]
+
+
+async def test_generations_end_with_time_and_go_with_the_retention() -> None:
+    stage = Stage()
+    for _ in range(60):
+        await stage.say()
+        await stage.keeper.look()
+        stage.clock.advance(3600)
+    found = await stage.log.read(SHARD, Reading(), 1000)
+    assert 24 <= len(found.events) <= 27, "those of a day, and what is left of a generation"
+    assert len(await stage.numbers()) <= 27
+
+
+async def test_a_full_log_takes_nothing_more_until_something_is_gone() -> None:
+    stage = Stage(quota=1000)
+    await stage.say(b"x" * 2000)
+    stage.keeper.admit()
+    await stage.keeper.look()
+    with pytest.raises(QuotaError, match="HOMING_EVENTS_QUOTA_BYTES allows 1000; reading goes on"):
+        stage.keeper.admit()
+    stage.clock.advance(3600)
+    await stage.keeper.look()
+    stage.clock.advance(DAY.total_seconds() + 1)
+    await stage.keeper.look()
+    stage.keeper.admit()
+
+
+async def test_or_the_oldest_generation_goes() -> None:
+    stage = Stage(quota=2500, discard="old")
+    for _ in range(4):
+        await stage.say(b"x" * 1000)
+        await stage.log.rotate("events", (await stage.numbers())[-1])
+        await stage.keeper.look()
+        stage.keeper.admit()
+    assert len((await stage.log.read(SHARD, Reading(), 10)).events) == 2
+
+
+class Stubborn(MemoryEventLog):
+    """Fails a number of times, and then appends."""
+
+    failures: list[Exception]
+
+    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+        if self.failures:
+            raise self.failures.pop()
+        return await super().append(shard, entries, epoch)
+
+
+async def written(failures: list[Exception], count: int) -> tuple[list[int], list[bool]]:
+    """What is in the log after so many events were given to a writer, and what it said of each."""
+    log = Stubborn(Plan([Kept("events", DAY)], [], 1).databases, ManualClock())
+    log.failures = failures
+    writer = EventWriter(
+        log,
+        flush_interval=timedelta(milliseconds=1),
+        max_items=7,
+        bound=count,
+        admit=lambda: None,
+        counters=Counter(),
+    )
+    said: list[bool] = []
+    everything = asyncio.Event()
+
+    def done(is_in: bool) -> None:  # noqa: FBT001 - how the writer tells
+        said.append(is_in)
+        if len(said) == count:
+            everything.set()
+
+    for number in range(count):
+        assert writer.put(SHARD, Waiting(Entry("a", b"%d" % number), 1, done))
+    assert not writer.put(SHARD, Waiting(Entry("a", b"one too many"), 1, done))
+    async with asyncio.timeout(PATIENCE):
+        await everything.wait()
+    await writer.close()
+    found = await log.read(SHARD, Reading(), 1000)
+    return [int(event.entry.value) for event in found.events], said
+
+
+async def test_what_cannot_be_appended_is_tried_again_in_its_order() -> None:
+    failures: list[Exception] = [StoreUnavailableError("away"), QuotaError("full"), StoreUnavailableError("away")]
+    assert await written(failures, 30) == (list(range(30)), [True] * 30)
+
+
+async def test_what_another_one_has_taken_over_is_given_up() -> None:
+    found, said = await written([FencedError("later")], 10)
+    assert said == [False] * 7 + [True] * 3
+    assert found == [7, 8, 9]
