@@ -46,7 +46,7 @@ def _empty_is_none(value: object) -> object:
 
 
 _OTHERS = re.compile(
-    r"HOMING_KEY|HOMING_TEST_\w+|HOMING_IMAGE(_\w+)?|HOMING_PORT(_\d)?|HOMING_(NODE|FLEET)_PASSWORD"
+    r"HOMING_(KEY|URL|CONTEXT)|HOMING_TEST_\w+|HOMING_IMAGE(_\w+)?|HOMING_PORT(_\d)?|HOMING_(NODE|FLEET)_PASSWORD"
     r"|HOMING_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)",
     re.ASCII,
 )

@@ -14,12 +14,13 @@ HEAD = "# Made by scripts/unasync.py from _async/{name}. Do not edit.\n"
 WORDS = {
     r"async (def|with|for)\b": r"\1",
     r"\bawait ": "",
+    r"\bAsyncGenerator\[(\w+), None\]": r"Generator[\1, None, None]",
     r"\bAsync(?=[A-Z])": "",
     r"\b(Abstract)Async(?=Context)": r"\1",
     r"\b_async\b": "_sync",
     r"\basync_sleep\b": "sleep",
     r"\b(__)?a(enter|exit|iter|next|close)(?(1)__)\b": r"\1\2\1",
-    r"\basynccontextmanager\b": "contextmanager",
+    r"\baclosing\b": "closing",
 }
 
 

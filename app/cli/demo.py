@@ -6,7 +6,6 @@ import asyncio
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,25 +21,23 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from app.cli.client import JsonObject, NodeClient
     from app.cli.server import NodeServer
+    from app.core.payload import JsonValue
     from app.settings import Settings
+    from homing_client import AsyncHoming
 
 PROFILE: Final = "dji"
 FIRST_DEVICE: Final = "dock-1"
 NODE_ID: Final = "demo-node"
 TIMEOUT: Final = "10s"
 READY_SECONDS: Final = 10.0
-ANSWER_SECONDS: Final = 15.0
-"""More than TIMEOUT: the node says what became of a command."""
-
 LOG_INTERVAL: Final = "5s"
 """After so long a command is in the latency log for others to see."""
 
 MOST_AT_ONCE: Final = 32
 """Commands in flight."""
 
-ROUND: Final[tuple[tuple[str, JsonObject], ...]] = (
+ROUND: Final[tuple[tuple[str, dict[str, JsonValue]], ...]] = (
     ("device_reboot", {}),
     ("cover_open", {}),
     ("drone_open", {}),
@@ -57,7 +54,7 @@ class Row:
 
     device: str
     method: str
-    params: JsonObject
+    params: dict[str, JsonValue]
     outcome: str = ""
     milliseconds: float | None = None
     home_node: str = ""
@@ -127,15 +124,19 @@ def _log_folder(given: Path | None) -> str:
 
 
 async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bool) -> bool:
-    from app.cli.client import NodeClient
     from app.cli.server import NodeServer, url_of
     from app.mqtt.embedded import EmbeddedBroker
+    from homing_client import NO_RETRY, AsyncHoming
 
-    client = NodeClient(url_of(listener))
-    async with EmbeddedBroker() as broker, _fleet(broker.url, devices):
+    url = url_of(listener)
+    async with (
+        EmbeddedBroker() as broker,
+        _fleet(broker.url, devices),
+        AsyncHoming(url, retry=NO_RETRY) as homing,
+    ):
         server = NodeServer(settings_for(broker.url, log_dir), listener)
         serving = asyncio.create_task(server.serve())
-        working = asyncio.create_task(_show_round(client, server, devices))
+        working = asyncio.create_task(_show_round(homing, server, devices))
         try:
             await asyncio.wait((serving, working), return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
@@ -145,7 +146,7 @@ async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bo
             if log_dir:
                 out.print(f"\nLog   {log_dir}", markup=False, soft_wrap=True)
             if not once:
-                _explain(client.url)
+                _explain(url)
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(serving)
         finally:
@@ -199,7 +200,7 @@ async def _fleet(mqtt_url: str, devices: int) -> AsyncIterator[None]:
             await running
 
 
-async def _show_round(client: NodeClient, server: NodeServer, devices: int) -> bool:
+async def _show_round(homing: AsyncHoming, server: NodeServer, devices: int) -> bool:
     from rich.live import Live
 
     from app.simulator.options import device_ids
@@ -209,49 +210,42 @@ async def _show_round(client: NodeClient, server: NodeServer, devices: int) -> b
         Row(names[number % devices], method, params)
         for number, (method, params) in enumerate(ROUND * -(-devices // len(ROUND)))
     ]
-    await _until_ready(client, server)
-    loop = asyncio.get_running_loop()
-    threads = ThreadPoolExecutor(min(len(rows), MOST_AT_ONCE))
-    try:
-        with Live(console=out, refresh_per_second=10, get_renderable=lambda: table_of(rows)):
-            await asyncio.gather(*(loop.run_in_executor(threads, _send, client, row) for row in rows))
-    finally:
-        # Without waiting, as this loop serves what the threads wait for.
-        threads.shutdown(wait=False, cancel_futures=True)
+    await _until_ready(homing, server)
+    places = asyncio.Semaphore(MOST_AT_ONCE)
+    with Live(console=out, refresh_per_second=10, get_renderable=lambda: table_of(rows)):
+        await asyncio.gather(*(_send(homing, row, places) for row in rows))
     return all(row.outcome == "succeeded" for row in rows)
 
 
-async def _until_ready(client: NodeClient, server: NodeServer) -> None:
-    from app.cli.client import NodeUnreachableError
+async def _until_ready(homing: AsyncHoming, server: NodeServer) -> None:
+    from homing_client import UnreachableError
 
     try:
         async with asyncio.timeout(READY_SECONDS):
             while True:
                 if server.uvicorn.started:
-                    with suppress(NodeUnreachableError):
-                        answer = await asyncio.to_thread(client.call, "GET", "/readyz", 1.0)
-                        if answer.status == 200:  # noqa: PLR2004 - HTTP
+                    with suppress(UnreachableError):
+                        if (await homing.ready()).ready:
                             return
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise Stop(f"the node was not ready after {READY_SECONDS:g} s") from None
 
 
-def _send(client: NodeClient, row: Row) -> None:
-    """Blocking: one command with its outcome."""
-    from app.cli.client import NodeUnreachableError
+async def _send(homing: AsyncHoming, row: Row, places: asyncio.Semaphore) -> None:
+    """One command with its outcome."""
     from app.system import SystemClock
+    from homing_client import HomingError
 
     clock = SystemClock()
-    began = clock.monotonic()
-    try:
-        body: JsonObject = {"method": row.method, "params": row.params, "timeout": TIMEOUT}
-        answer = client.post_command(row.device, body, {}, ANSWER_SECONDS)
-        row.home_node = str(answer.body.get("home_node", ""))
-        row.outcome = str(answer.body.get("state") or answer.problem)
-    except NodeUnreachableError as error:
-        row.outcome = str(error)
-    row.milliseconds = (clock.monotonic() - began) * 1000
+    async with places:
+        began = clock.monotonic()
+        try:
+            command = await homing.send(row.device, row.method, row.params, timeout=TIMEOUT)
+            row.home_node, row.outcome = command.home_node or "", command.state
+        except HomingError as error:
+            row.outcome = str(error)
+        row.milliseconds = (clock.monotonic() - began) * 1000
 
 
 def table_of(rows: list[Row]) -> Table:

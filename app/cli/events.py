@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 import typer
 
+from app.cli.calls import KEY, default_node
 from app.cli.output import Exit, Stop, complain, out, tell
-from app.cli.send import KEY, default_node
 
 if TYPE_CHECKING:
     from app.cli.client import NodeClient
@@ -31,7 +31,9 @@ SILENT_SECONDS = 60.0
 AGAIN_SECONDS = 1.0
 MOST_TRIES = 60
 
-Node = Annotated[str | None, typer.Option(metavar="URL", help="[default: port HOMING_API_PORT of this machine]")]
+Node = Annotated[
+    str | None, typer.Option("--url", "--node", metavar="URL", help="[default: HOMING_URL, else http://127.0.0.1:8080]")
+]
 Database = Annotated[str | None, typer.Option(help="Of events; the node's first one if absent.")]
 Topic = Annotated[str, typer.Argument(help="A topic filter, such as thing/product/+/events.")]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+import json
+from collections.abc import Callable, Sequence
+from enum import IntEnum, StrEnum
+from typing import Any
 
 from rich.console import Console
 
@@ -23,7 +26,16 @@ class Exit(IntEnum):
     UNSENT = 5
     UNREACHABLE = 6
     UNEXPECTED = 7
+    NOT_ALLOWED = 8
     INTERRUPTED = 130
+
+
+class Form(StrEnum):
+    """How results are printed."""
+
+    HUMAN = "human"
+    JSON = "json"
+    NDJSON = "ndjson"
 
 
 class Stop(Exception):  # noqa: N818 - it ends a command, which need not be an error
@@ -47,3 +59,40 @@ def tell(console: Console, line: str) -> None:
 def plain(text: str) -> str:
     """The text without what could move the cursor or begin a line."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def written(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """JSON on one line."""
+    return json.dumps(value)
+
+
+def table(
+    form: Form, values: Sequence[Any], row: Callable[[Any], Sequence[str]], columns: Sequence[str], *, head: bool = True
+) -> None:
+    """Print values: a row of cells each for people, a list of JSON values, or one JSON value a line."""
+    if form is Form.JSON:
+        out.print(written(list(values)), markup=False)
+        return
+    if form is Form.NDJSON:
+        for one in values:
+            out.print(written(one), markup=False)
+        return
+    rows = [[plain(cell) for cell in row(one)] for one in values]
+    if not out.is_terminal:
+        _aligned([list(columns), *rows] if head else rows)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(*columns, box=None, pad_edge=False, show_header=head)
+    for cells in rows:
+        shown.add_row(*(Text(cell, overflow="fold") for cell in cells))
+    out.print(shown)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> None:
+    """A line for each row, however long it is: whoever reads a pipe has no width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for cells in rows:
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        out.print("  ".join(padded).rstrip(), markup=False)

@@ -27,7 +27,19 @@ from homing_client._errors import (
     UnexpectedAnswerError,
     UnreachableError,
 )
-from homing_client._models import Cluster, Command, DeviceRecord, Fault, Known, Late, Me, Node, Readiness
+from homing_client._models import (
+    Cluster,
+    Command,
+    CommandEvent,
+    DeviceRecord,
+    Entry,
+    Fault,
+    Known,
+    Late,
+    Me,
+    Node,
+    Readiness,
+)
 from homing_client._retry import NO_RETRY, Retry
 from homing_client._sync.client import Device, Homing
 from homing_client._version import __version__
@@ -42,11 +54,13 @@ __all__ = [
     "Cluster",
     "Command",
     "CommandError",
+    "CommandEvent",
     "ConfigurationError",
     "ConflictError",
     "Device",
     "DeviceRecord",
     "DeviceRefusedError",
+    "Entry",
     "Fault",
     "Homing",
     "HomingError",

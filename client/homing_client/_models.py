@@ -141,6 +141,30 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandEvent:
+    """Something that happened to a command.
+
+    `kind`: `command` (as it stood when the stream began), `progress`, `outcome`, `late`. `command` comes with all but
+    progress, `progress` is what the device reported. `id` is for `after`.
+    """
+
+    kind: str
+    id: str
+    command: Command | None = None
+    progress: Any = None
+    at: datetime | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, kind: str, identity: str, body: Mapping[str, Any]) -> Self:
+        """Read it from JSON."""
+        if kind == "progress":
+            return cls(kind, identity, None, body.get("progress"), instant(body.get("at")), body)
+        command = Command.of(body) if "state" in body else None
+        return cls(kind, identity, command, command.progress if command else None, None, body)
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A live node of the cluster. `is_self`: the one that answered."""
 
@@ -225,6 +249,14 @@ class DeviceRecord:
             tag,
             body,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """JSON as a node told it. `tag` names this state of what can be changed, for `if_match`; None of anything else."""
+
+    value: Any
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from math import ceil
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from homing_client._errors import UnexpectedAnswerError, error_of
-from homing_client._models import OUTCOMES, Cluster, Command, DeviceRecord, Me, Readiness
+from homing_client._models import OUTCOMES, Cluster, Command, CommandEvent, DeviceRecord, Entry, Me, Readiness
 from homing_client._retry import retry_after
-from homing_client._wire import Reply, Request
+from homing_client._wire import Reply, Request, ServerEvent
 
 JsonObject = dict[str, Any]
 IfOffline = Literal["fail", "send"]
@@ -47,6 +49,7 @@ def send(
     timeout: timedelta | str | None,
     one_way: bool,
     if_offline: IfOffline | None,
+    notify: Sequence[str],
 ) -> Request:
     """Send a command. The key makes it safe to send this again."""
     body: JsonObject = {"method": method}
@@ -60,6 +63,8 @@ def send(
         body["one_way"] = True
     if if_offline is not None:
         body["if_offline"] = if_offline
+    if notify:
+        body["notify"] = list(notify)
     most = {True: WAIT, False: timedelta()}[wait] if isinstance(wait, bool) else max(wait, timedelta())
     return Request(
         "POST",
@@ -113,14 +118,8 @@ def devices(
 
 def device(method: str, device_id: str, body: JsonObject | None = None, if_match: str | None = None) -> Request:
     """Read, put on record, or remove from it, what is known of a device."""
-    return Request(
-        method,
-        "/v1/devices/{device_id}",
-        path={"device_id": device_id},
-        body=body,
-        headers=_condition(if_match),
-        repeatable=method == "GET" or (method == "PUT" and if_match is None),
-    )
+    path, template = {"device_id": device_id}, "/v1/devices/{device_id}"
+    return Request(method, template, path=path) if method == "GET" else changed(method, template, path, body, if_match)
 
 
 def device_of(reply: Reply) -> DeviceRecord:
@@ -136,6 +135,67 @@ def _number(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
+def methods(profile: str) -> Request:
+    """The catalogue of a profile."""
+    return Request("GET", "/v1/profiles/{name}/methods", path={"name": profile})
+
+
+def given(**members: Any) -> JsonObject:
+    """The members that are not None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def changed(
+    method: str,
+    template: str,
+    path: Mapping[str, str],
+    body: object,
+    if_match: str | None,
+    query: Mapping[str, str | None] = MappingProxyType({}),
+) -> Request:
+    """Put something on record, or take it from there. A PUT without a condition may be sent twice."""
+    repeatable = method == "PUT" and if_match is None
+    return Request(
+        method, template, path=path, query=query, body=body, headers=_condition(if_match), repeatable=repeatable
+    )
+
+
+def listed(reply: Reply, member: str) -> list[JsonObject]:
+    """All of a list that is not paged."""
+    return list(body_of(reply).get(member) or ())
+
+
+def any_request(method: str, path: str, body: object, headers: Mapping[str, str]) -> Request:
+    """A request as it is typed; ValueError when it has no path."""
+    if not path.startswith("/"):
+        raise ValueError(f"{path[:64]!a} is no path; allowed: /v1/…")
+    verbatim = path.replace("{", "%7B").replace("}", "%7D")
+    repeatable = method == "GET" or (method == "PUT" and not headers)
+    return Request(method, verbatim, body=body, headers=headers, repeatable=repeatable)
+
+
+def entry_of(reply: Reply) -> Entry:
+    """The JSON of an answer and its tag; the error that it is."""
+    if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
+        raise problem_of(reply)
+    value = json.loads(reply.content) if reply.is_json and reply.content else None
+    return Entry(value, reply.headers.get("etag"))
+
+
+def login(name: str, password: str, tenant: str | None) -> Request:
+    """Log in. Sent twice, it makes two keys; so it is sent once."""
+    body = {"name": name, "password": password} | ({} if tenant is None else {"tenant": tenant})
+    return Request("POST", "/v1/login", body=body, repeatable=False)
+
+
+def events_of(command_id: str, *, to_the_end: bool) -> Request:
+    """What happens to a command."""
+    query = {"until": "retention" if to_the_end else None}
+    return Request("GET", "/v1/commands/{command_id}/events", path={"command_id": command_id}, query=query)
+
+
+LOGOUT: Final = Request("DELETE", "/v1/login", repeatable=False)
+PROFILES: Final = Request("GET", "/v1/profiles")
 NODES: Final = Request("GET", "/v1/nodes")
 ME: Final = Request("GET", "/v1/me")
 INDEX: Final = Request("GET", "/")
@@ -179,6 +239,21 @@ def text_of(reply: Reply) -> str:
     if reply.status >= 400:  # noqa: PLR2004 - RFC 9110
         raise problem_of(reply)
     return reply.content.decode("utf-8", "replace")
+
+
+def event_of(one: ServerEvent) -> CommandEvent | None:
+    """What a server-sent event tells of a command; None for one that is for the connection alone."""
+    if not one.data:
+        return None
+    try:
+        body = json.loads(one.data)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise UnexpectedAnswerError(f"an event {one.event[:32]!a} without a JSON object: that is no Homing node")
+    if one.event == "problem":
+        raise error_of(int(body.get("status") or _NOT_READY), body)
+    return CommandEvent.of(one.event, one.id, body)
 
 
 def nothing_of(reply: Reply) -> None:

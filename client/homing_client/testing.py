@@ -53,6 +53,7 @@ class _Books:
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     refusals: list[_Refusal] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    reports: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     to_lose: int = 0
 
 
@@ -61,7 +62,7 @@ class FakeHoming:
 
     def __init__(self) -> None:
         self._books = _Books()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self._books))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"books": self._books}))
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, args=(0.01,), name="fake-homing")
 
@@ -124,6 +125,13 @@ class FakeHoming:
             _end(self._books.commands[command_id], Answer("failed" if error else "succeeded", result, error))
             self._books.changed.notify_all()
 
+    def report(self, command_id: str, progress: Any) -> None:  # noqa: ANN401 - any JSON value
+        """Let the device of an open command report how far it is."""
+        with self._books.changed:
+            self._books.commands[command_id]["progress"] = progress
+            self._books.reports.setdefault(command_id, []).append({"at": _now(), "progress": progress})
+            self._books.changed.notify_all()
+
     def refuse(self, status: int = 503, *, times: int = 1, headers: Mapping[str, str] | None = None) -> None:
         """Answer the next requests with this status, before anything is done."""
         with self._books.changed:
@@ -147,7 +155,7 @@ def _end(command: dict[str, Any], answer: Answer) -> None:
         error = {"code": "no_subscriber", "message": "nobody is subscribed to the device's command topic"}
     command |= {"state": answer.state, "result": answer.result, "error": error}
     if answer.state in OUTCOMES:
-        command["finished_at"] = _now()
+        command |= {"finished_at": _now(), "progress": None, "last_progress": command["progress"]}
 
 
 def _problem(slug: str, status: int, detail: str, **facts: Any) -> _Said:
@@ -215,6 +223,19 @@ def _list(books: _Books, query: Mapping[str, Sequence[str]], device: str | None)
     return 200, {"commands": found[start : start + limit], "cursor": str(start + limit) if more else None}
 
 
+def _happened(books: _Books, command_id: str, seen: int) -> list[tuple[str, dict[str, Any]]]:
+    """What happened to a command after the event `seen`; the first of all is number 0."""
+    command = books.commands[command_id]
+    reports = [("progress", {"seq": number, **one}) for number, one in enumerate(books.reports.get(command_id, ()), 1)]
+    outcome = [("outcome", command)] if command["state"] in OUTCOMES else []
+    return [("command", command), *reports, *outcome][seen + 1 :]
+
+
+def _over(books: _Books, command_id: str, seen: int) -> bool:
+    with books.changed:
+        return books.commands[command_id]["state"] in OUTCOMES and not _happened(books, command_id, seen)
+
+
 def _one(books: _Books, method: str, command_id: str) -> _Said:
     command = books.commands.get(command_id)
     if command is None:
@@ -256,47 +277,71 @@ def _about_itself() -> dict[str, dict[str, Any]]:
     }
 
 
-def _handler(books: _Books) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    books: _Books
+    protocol_version = "HTTP/1.1"
 
-        def _answer(self) -> None:
-            size = int(self.headers.get("Content-Length", 0))
-            content = self.rfile.read(size)
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            with books.changed:
-                books.requests.append(f"{self.command} {self.path}")
-                status, answer, extra = self._refused() or (*self._served(headers, content), {})
-                lost = books.to_lose > 0
-                books.to_lose -= lost
-            if lost:
-                self.close_connection = True
-                return
-            text = json.dumps(answer).encode()
-            self.send_response(status)
-            kind = "application/problem+json" if status >= 400 else "application/json"  # noqa: PLR2004 - RFC 9110
-            for name, value in {"Content-Type": kind, "Content-Length": str(len(text)), **extra}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text)
+    def _answer(self) -> None:
+        size = int(self.headers.get("Content-Length", 0))
+        content = self.rfile.read(size)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        parts = urlsplit(self.path).path.split("/")
+        with self.books.changed:
+            self.books.requests.append(f"{self.command} {self.path}")
+            known = len(parts) == 5 and parts[4] == "events" and parts[3] in self.books.commands  # noqa: PLR2004
+        if known and not self.books.refusals:
+            self._stream(parts[3], int(headers.get("last-event-id", "/-1").rpartition("/")[2]))
+            return
+        with self.books.changed:
+            status, answer, extra = self._refused() or (*self._served(headers, content), {})
+            lost = self.books.to_lose > 0
+            self.books.to_lose -= lost
+        if lost:
+            self.close_connection = True
+            return
+        text = json.dumps(answer).encode()
+        self.send_response(status)
+        kind = "application/problem+json" if status >= 400 else "application/json"  # noqa: PLR2004 - RFC 9110
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(text)), **extra}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
 
-        def _refused(self) -> tuple[int, dict[str, Any], Mapping[str, str]] | None:
-            for refusal in books.refusals:
-                if refusal.times > 0:
-                    refusal.times -= 1
-                    return *_problem("refused", refusal.status, "refused, as the test wants it"), refusal.headers
-            return None
+    def _stream(self, command_id: str, seen: int) -> None:
+        """What happened to a command after the event `seen`, and what happens, up to its outcome."""
+        self.close_connection = True
+        self.send_response(204 if _over(self.books, command_id, seen) else 200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        while not _over(self.books, command_id, seen):
+            with self.books.changed:
+                while not (happened := _happened(self.books, command_id, seen)):
+                    self.books.changed.wait()
+                text = "".join(
+                    f"id: {command_id}/{number}\nevent: {kind}\ndata: {json.dumps(told)}\n\n"
+                    for number, (kind, told) in enumerate(happened, seen + 1)
+                )
+            seen += len(happened)
+            self.wfile.write(text.encode())
+            self.wfile.flush()
 
-        def _served(self, headers: Mapping[str, str], content: bytes) -> _Said:
-            try:
-                body = json.loads(content) if content else None
-            except ValueError:
-                return _problem("unreadable-body", 422, "body: it is not JSON (RFC 8259)")
-            return _serve(books, self.command, self.path, headers, body)
+    def _refused(self) -> tuple[int, dict[str, Any], Mapping[str, str]] | None:
+        for refusal in self.books.refusals:
+            if refusal.times > 0:
+                refusal.times -= 1
+                if refusal.times == 0:
+                    self.books.refusals.remove(refusal)
+                return *_problem("refused", refusal.status, "refused, as the test wants it"), refusal.headers
+        return None
 
-        do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the names that http.server calls
+    def _served(self, headers: Mapping[str, str], content: bytes) -> _Said:
+        try:
+            body = json.loads(content) if content else None
+        except ValueError:
+            return _problem("unreadable-body", 422, "body: it is not JSON (RFC 8259)")
+        return _serve(self.books, self.command, self.path, headers, body)
 
-        def log_message(self, *_: object) -> None:
-            pass
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the names that http.server calls
 
-    return Handler
+    def log_message(self, *_: object) -> None:
+        pass

@@ -71,7 +71,7 @@ class Place:
         self.folder = folder
         self.env = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
             "HOMING_STORE_URL": redis.node_url,
             "HOMING_MQTT_URL": mosquitto.url,
             "HOMING_MQTT_USERNAME": NODE_USER,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import timedelta
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from homing_client import _operations as operations
 from homing_client import _system
+from homing_client._async.access import AsyncAccess
+from homing_client._async.events import AsyncEvents
 from homing_client._async.session import AsyncSession
+from homing_client._async.webhooks import AsyncWebhooks
 from homing_client._errors import BY_STATE
-from homing_client._models import Cluster, Command, DeviceRecord, Me, Readiness
+from homing_client._models import Cluster, Command, CommandEvent, DeviceRecord, Entry, Me, Readiness
 from homing_client._operations import IfOffline, JsonObject
 from homing_client._retry import Retry
 from homing_client._version import __version__
@@ -53,6 +57,10 @@ class AsyncHoming:
             transport, urls, key=found.key, agent=agent, retry=retry, patience=patience.total_seconds()
         )
 
+        self.access: Final = AsyncAccess(self._session)
+        self.events: Final = AsyncEvents(self._session)
+        self.webhooks: Final = AsyncWebhooks(self._session)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -84,36 +92,33 @@ class AsyncHoming:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
-        on_sent: Callable[[Command], None] | None = None,
     ) -> Command:
         """Send a command, and wait for its outcome, whatever that is.
 
         `wait`: False does not, and a timedelta waits that long at most. `timeout` is how long the device may take; the
         node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
-        it is the same command. `on_sent` is told of a command that is under way, as soon as its id is known; with it,
-        that is after a second at most.
+        it is the same command. `notify` names webhooks that are told of its outcome.
 
         Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
         """
-        first: bool | timedelta = timedelta(seconds=1) if on_sent is not None and wait is True else wait
         request = operations.send(
             device_id,
             method,
             params,
             key=idempotency_key or _system.new_key(),
-            wait=first,
+            wait=wait,
             profile=profile,
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            notify=notify,
         )
         command = operations.command_sent(await self._session.exchange(request))
         if command.is_final or wait is not True:
             return command
-        if on_sent is not None:
-            on_sent(command)
         return await self.wait(command.id)
 
     async def call(
@@ -126,6 +131,7 @@ class AsyncHoming:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        notify: Sequence[str] = (),
         idempotency_key: str | None = None,
     ) -> Command:
         """Send a command, and return it when it has succeeded.
@@ -141,6 +147,7 @@ class AsyncHoming:
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            notify=notify,
             idempotency_key=idempotency_key,
         )
         if command.state in BY_STATE:
@@ -160,6 +167,25 @@ class AsyncHoming:
                 return command
             await _system.async_sleep(between)
             between = min(1.0, between * 1.5)
+
+    async def watch(
+        self, command_id: str, *, after: str | None = None, to_the_end: bool = False
+    ) -> AsyncIterator[CommandEvent]:
+        """What happens to a command, until it has its outcome; with `to_the_end`, until nothing more can come.
+
+        Where a connection breaks, or a node stops, it goes on elsewhere without a gap. `after`: the id of the last
+        event that is known already. Raises NotFoundError.
+        """
+        async with aclosing(
+            self._session.stream(operations.events_of(command_id, to_the_end=to_the_end), after)
+        ) as told:
+            async for one in told:
+                event = operations.event_of(one)
+                if event is None:
+                    continue
+                yield event
+                if event.kind == "outcome" and not to_the_end:
+                    return
 
     async def cancel(self, command_id: str) -> Command:
         """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""
@@ -238,6 +264,22 @@ class AsyncHoming:
         """Who the node takes the caller for."""
         return operations.me_of(await self._session.exchange(operations.ME))
 
+    async def profiles(self) -> JsonObject:
+        """The device profiles that the node speaks, and which is its default."""
+        return await self._object(operations.PROFILES)
+
+    async def methods(self, profile: str) -> JsonObject:
+        """What devices of a profile can be asked to do. Raises NotFoundError."""
+        return await self._object(operations.methods(profile))
+
+    async def login(self, name: str, password: str, *, tenant: str | None = None) -> JsonObject:
+        """Log in by name and password: `key` is for other clients; this one stays who it is. Raises NotAllowedError."""
+        return await self._object(operations.login(name, password, tenant))
+
+    async def logout(self) -> None:
+        """End the key of this client, if a login made it. Raises ConflictError for other keys."""
+        operations.nothing_of(await self._session.exchange(operations.LOGOUT))
+
     async def index(self) -> JsonObject:
         """What answers there: its name, version, node id and links."""
         return await self._object(operations.INDEX)
@@ -253,6 +295,15 @@ class AsyncHoming:
     async def metrics(self) -> str:
         """The metrics of the node, as Prometheus reads them."""
         return operations.text_of(await self._session.exchange(operations.METRICS))
+
+    async def request(
+        self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> Entry:
+        """Any operation: also one that is younger than this package. `path` begins with a slash, and may have a query.
+
+        The value is None where the answer has no JSON. Raises ProblemError.
+        """
+        return operations.entry_of(await self._session.exchange(operations.any_request(method, path, body, headers)))
 
     async def _pages(self, page: Callable[[str | None], Request], member: str) -> AsyncIterator[JsonObject]:
         cursor: str | None = None
@@ -284,6 +335,7 @@ class AsyncDevice:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
     ) -> Command:
@@ -296,6 +348,7 @@ class AsyncDevice:
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            notify=notify,
             wait=wait,
             idempotency_key=idempotency_key,
         )
@@ -308,6 +361,7 @@ class AsyncDevice:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        notify: Sequence[str] = (),
         idempotency_key: str | None = None,
     ) -> Command:
         """As AsyncHoming.call."""
@@ -319,6 +373,7 @@ class AsyncDevice:
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            notify=notify,
             idempotency_key=idempotency_key,
         )
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
@@ -11,10 +12,13 @@ from typing import Any, Final, Self
 from homing_client import _operations as operations
 from homing_client import _system
 from homing_client._errors import BY_STATE
-from homing_client._models import Cluster, Command, DeviceRecord, Me, Readiness
+from homing_client._models import Cluster, Command, CommandEvent, DeviceRecord, Entry, Me, Readiness
 from homing_client._operations import IfOffline, JsonObject
 from homing_client._retry import Retry
+from homing_client._sync.access import Access
+from homing_client._sync.events import Events
 from homing_client._sync.session import Session
+from homing_client._sync.webhooks import Webhooks
 from homing_client._version import __version__
 from homing_client._wire import Request, Transport
 from homing_client.contexts import addresses, resolve
@@ -54,6 +58,10 @@ class Homing:
             transport, urls, key=found.key, agent=agent, retry=retry, patience=patience.total_seconds()
         )
 
+        self.access: Final = Access(self._session)
+        self.events: Final = Events(self._session)
+        self.webhooks: Final = Webhooks(self._session)
+
     def __enter__(self) -> Self:
         return self
 
@@ -85,36 +93,33 @@ class Homing:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
-        on_sent: Callable[[Command], None] | None = None,
     ) -> Command:
         """Send a command, and wait for its outcome, whatever that is.
 
         `wait`: False does not, and a timedelta waits that long at most. `timeout` is how long the device may take; the
         node decides when it is left out. Sent again, by this client or by its user with the same `idempotency_key`,
-        it is the same command. `on_sent` is told of a command that is under way, as soon as its id is known; with it,
-        that is after a second at most.
+        it is the same command. `notify` names webhooks that are told of its outcome.
 
         Raises InvalidInputError, NotAllowedError, LimitError, UnavailableError, UnreachableError.
         """
-        first: bool | timedelta = timedelta(seconds=1) if on_sent is not None and wait is True else wait
         request = operations.send(
             device_id,
             method,
             params,
             key=idempotency_key or _system.new_key(),
-            wait=first,
+            wait=wait,
             profile=profile,
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            notify=notify,
         )
         command = operations.command_sent(self._session.exchange(request))
         if command.is_final or wait is not True:
             return command
-        if on_sent is not None:
-            on_sent(command)
         return self.wait(command.id)
 
     def call(
@@ -127,6 +132,7 @@ class Homing:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        notify: Sequence[str] = (),
         idempotency_key: str | None = None,
     ) -> Command:
         """Send a command, and return it when it has succeeded.
@@ -142,6 +148,7 @@ class Homing:
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            notify=notify,
             idempotency_key=idempotency_key,
         )
         if command.state in BY_STATE:
@@ -161,6 +168,21 @@ class Homing:
                 return command
             _system.sleep(between)
             between = min(1.0, between * 1.5)
+
+    def watch(self, command_id: str, *, after: str | None = None, to_the_end: bool = False) -> Iterator[CommandEvent]:
+        """What happens to a command, until it has its outcome; with `to_the_end`, until nothing more can come.
+
+        Where a connection breaks, or a node stops, it goes on elsewhere without a gap. `after`: the id of the last
+        event that is known already. Raises NotFoundError.
+        """
+        with closing(self._session.stream(operations.events_of(command_id, to_the_end=to_the_end), after)) as told:
+            for one in told:
+                event = operations.event_of(one)
+                if event is None:
+                    continue
+                yield event
+                if event.kind == "outcome" and not to_the_end:
+                    return
 
     def cancel(self, command_id: str) -> Command:
         """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""
@@ -239,6 +261,22 @@ class Homing:
         """Who the node takes the caller for."""
         return operations.me_of(self._session.exchange(operations.ME))
 
+    def profiles(self) -> JsonObject:
+        """The device profiles that the node speaks, and which is its default."""
+        return self._object(operations.PROFILES)
+
+    def methods(self, profile: str) -> JsonObject:
+        """What devices of a profile can be asked to do. Raises NotFoundError."""
+        return self._object(operations.methods(profile))
+
+    def login(self, name: str, password: str, *, tenant: str | None = None) -> JsonObject:
+        """Log in by name and password: `key` is for other clients; this one stays who it is. Raises NotAllowedError."""
+        return self._object(operations.login(name, password, tenant))
+
+    def logout(self) -> None:
+        """End the key of this client, if a login made it. Raises ConflictError for other keys."""
+        operations.nothing_of(self._session.exchange(operations.LOGOUT))
+
     def index(self) -> JsonObject:
         """What answers there: its name, version, node id and links."""
         return self._object(operations.INDEX)
@@ -254,6 +292,15 @@ class Homing:
     def metrics(self) -> str:
         """The metrics of the node, as Prometheus reads them."""
         return operations.text_of(self._session.exchange(operations.METRICS))
+
+    def request(
+        self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> Entry:
+        """Any operation: also one that is younger than this package. `path` begins with a slash, and may have a query.
+
+        The value is None where the answer has no JSON. Raises ProblemError.
+        """
+        return operations.entry_of(self._session.exchange(operations.any_request(method, path, body, headers)))
 
     def _pages(self, page: Callable[[str | None], Request], member: str) -> Iterator[JsonObject]:
         cursor: str | None = None
@@ -285,6 +332,7 @@ class Device:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        notify: Sequence[str] = (),
         wait: bool | timedelta = True,
         idempotency_key: str | None = None,
     ) -> Command:
@@ -297,6 +345,7 @@ class Device:
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            notify=notify,
             wait=wait,
             idempotency_key=idempotency_key,
         )
@@ -309,6 +358,7 @@ class Device:
         timeout: timedelta | str | None = None,
         one_way: bool = False,
         if_offline: IfOffline | None = None,
+        notify: Sequence[str] = (),
         idempotency_key: str | None = None,
     ) -> Command:
         """As Homing.call."""
@@ -320,6 +370,7 @@ class Device:
             timeout=timeout,
             one_way=one_way,
             if_offline=if_offline,
+            notify=notify,
             idempotency_key=idempotency_key,
         )
 

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Final
 
 from homing_client import _system
 from homing_client._errors import UnreachableError
+from homing_client._operations import problem_of
 from homing_client._retry import Attempts, Budget, Retry
-from homing_client._wire import JSON, Reply, Request, Transport
+from homing_client._wire import EVENTS, JSON, Reply, Request, ServerEvent, Transport
+
+STREAM_PATIENCE: Final = 45.0
+"""Seconds without a byte after which a stream is taken for dead: nodes write every 15."""
+NOTHING_MORE: Final = 204
+"""Whoever asks for more knows all there will ever be."""
 
 
 class Session:
@@ -54,7 +61,7 @@ class Session:
 
     def exchange(self, request: Request) -> Reply:
         """The last answer to a request; UnreachableError when there was none."""
-        attempts = Attempts(request, self._retry, self._budget, self._chance)
+        attempts = self._attempts(request)
         while True:
             ended = self._attempt(request)
             if isinstance(ended, Reply) and ended.status < 400:  # noqa: PLR2004 - RFC 9110
@@ -83,6 +90,48 @@ class Session:
             )
         except UnreachableError as error:
             return error
+
+    def stream(self, request: Request, after: str | None) -> Generator[ServerEvent, None, None]:
+        """The events of a stream, which goes on where it broke off, on whichever node answers.
+
+        `after` is the id of the last event that is known. It ends when the node says that nothing more can come, and
+        when whoever reads it stops. Raises what the last attempt ended with; each event begins a new count of attempts.
+        """
+        attempts = self._attempts(request)
+        while True:
+            pause, news = 0.0, False
+            known = {} if after is None else {"Last-Event-ID": after}
+            headers = self.headers_of(request) | {"Accept": EVENTS} | known
+            try:
+                with self._transport.stream(self.url + request.target, headers, STREAM_PATIENCE) as (
+                    ended,
+                    events,
+                ):
+                    if ended.status == NOTHING_MORE:
+                        return
+                    for one in events:
+                        news = True
+                        after = one.id or after
+                        pause = pause if one.retry is None else one.retry / 1000
+                        yield one
+                failure: Reply | UnreachableError = ended
+                if ended.status < 400:  # noqa: PLR2004 - RFC 9110
+                    failure = UnreachableError(f"{self.url} ended the stream")
+            except UnreachableError as error:
+                failure = error
+            if news:
+                # It works: what broke is one connection, or a node that stops and says when to come back.
+                attempts = self._attempts(request)
+                wait: float | None = self._chance() * self._retry.first.total_seconds()
+            else:
+                wait = attempts.again(failure)
+            if wait is None:
+                raise failure if isinstance(failure, UnreachableError) else problem_of(failure)
+            self.next_node()
+            _system.sleep(max(wait, pause))
+
+    def _attempts(self, request: Request) -> Attempts:
+        return Attempts(request, self._retry, self._budget, self._chance)
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -23,6 +23,7 @@ Homing = Callable[..., tuple[int, str, str]]
 def homing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Homing:
     """Run a command line in an empty folder; gives exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
     structlog_before = structlog.get_config()
 
@@ -38,7 +39,10 @@ def homing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 
 @dataclass
 class FakeNode:
-    """Answers every request with the next of `answers`, the last one for ever, and keeps what was asked."""
+    """Answers every request with the next of `answers`, the last one for ever, and keeps what was asked.
+
+    An answer is the JSON or the bytes of a body, or a list of events to stream: (kind, JSON).
+    """
 
     url: str = ""
     answers: list[tuple[int, Any]] = field(default_factory=list)
@@ -55,13 +59,17 @@ def fake_node() -> Iterator[FakeNode]:
             body = json.loads(self.rfile.read(size)) if size else None
             node.asked.append((self.command, self.path, dict(self.headers), body))
             status, answer = node.answers.pop(0) if len(node.answers) > 1 else node.answers[0]
-            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            kind, content = "application/json", answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            if isinstance(answer, list):
+                kind = "text/event-stream"
+                content = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in answer).encode()
             self.send_response(status)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = _answer  # noqa: N815 - the names that http.server calls
+        do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - the names that http.server calls
 
         def log_message(self, *_: object) -> None:
             pass

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+import homing_client
 from app.api.command_body import MEMBERS
-from app.cli.client import NodeClient
+from app.cli.outcome import percent_of
 from tests.unit.cli.conftest import FakeNode, Homing
 
 COMMAND: dict[str, Any] = {
@@ -28,6 +29,8 @@ COMMAND: dict[str, Any] = {
         (200, COMMAND | {"state": "failed", "error": {"code": "314000", "message": "busy"}}, 1, "314000: busy"),
         (200, COMMAND | {"state": "cancelled"}, 4, "cancelled"),
         (504, {"detail": "the device did not answer"}, 3, "the device did not answer"),
+        (401, {"detail": "who are you?"}, 8, "who are you?"),
+        (403, {"detail": "the rules do not allow this"}, 8, "the rules do not allow this"),
         (503, {"detail": "the broker is away"}, 5, "the broker is away"),
         (429, {"detail": "too much"}, 5, "too much"),
         (422, {"detail": "method: empty"}, 2, "method: empty"),
@@ -56,14 +59,14 @@ def test_it_asks_for_what_was_typed(homing: Homing, fake_node: FakeNode) -> None
         "on=true",
         "-p",
         "nan=NaN",
-        "--json",
+        "--params",
         '{"list": [1], "height": 1}',
     ]
     options = ["--timeout", "1.5m", "--profile", "dji", "--idempotency-key", "k1", "--node", fake_node.url]
     code, _, _ = homing("send", "a:b", "cover_open", *typed, *options)
     assert code == 0
     ((method, path, headers, body),) = fake_node.asked
-    assert (method, path) == ("POST", "/v1/devices/a%3Ab/commands")
+    assert (method, path) == ("POST", "/v1/devices/a:b/commands")
     assert headers["Idempotency-Key"] == "k1"
     assert headers["Prefer"] == "wait=1"
     assert body == {
@@ -76,7 +79,19 @@ def test_it_asks_for_what_was_typed(homing: Homing, fake_node: FakeNode) -> None
 
 def test_all_that_a_body_may_have_can_be_typed(homing: Homing, fake_node: FakeNode) -> None:
     fake_node.answers = [(200, COMMAND)]
-    typed = ["--one-way", "--if-offline", "fail", "--timeout", "1s", "--profile", "dji", "-p", "n=1"]
+    typed = [
+        "--one-way",
+        "--if-offline",
+        "fail",
+        "--timeout",
+        "1s",
+        "--profile",
+        "dji",
+        "-p",
+        "n=1",
+        "--notify",
+        "wh_1",
+    ]
     assert homing("send", "dock-1", "cover_open", *typed, "--node", fake_node.url)[0] == 0
     assert set(fake_node.asked[0][3]) == set(MEMBERS)
     assert (fake_node.asked[0][3]["one_way"], fake_node.asked[0][3]["if_offline"]) == (True, "fail")
@@ -90,26 +105,37 @@ def test_it_says_how_long_it_took_and_where_the_answer_came_in(homing: Homing, f
     assert "cover_open on dock-1: succeeded in 128 ms (answer came in on node-3)" in out
 
 
-def test_a_problem_with_a_command_is_said_in_its_words(homing: Homing, fake_node: FakeNode) -> None:
-    problem = {"detail": "nobody is subscribed to homing/dock-1/command", "command": COMMAND | {"state": "unsent"}}
-    fake_node.answers = [(409, problem)]
-    code, _, err = homing("send", "dock-1", "cover_open", "--node", fake_node.url)
-    assert (code, err) == (5, "homing: nobody is subscribed to homing/dock-1/command (HTTP 409)\n")
+def test_an_outcome_that_is_a_problem_in_http_is_told_as_any_other(homing: Homing, fake_node: FakeNode) -> None:
+    error = {"code": "no_subscriber", "message": "nobody is subscribed to homing/dock-1/command"}
+    fake_node.answers = [
+        (409, {"detail": "…", "command": COMMAND | {"state": "unsent", "result": None, "error": error}})
+    ]
+    code, out, err = homing("send", "dock-1", "cover_open", "--node", fake_node.url)
+    assert (code, err) == (5, "")
+    assert "cover_open on dock-1: unsent" in out
+    assert "no_subscriber: nobody is subscribed to homing/dock-1/command" in out
+    assert "next    is it switched on" in out
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["the node said which it is", "not yet"])
 def test_ctrl_c_says_which_command_goes_on(
     homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch, *, known: bool
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     fake_node.answers = [(202, COMMAND | {"state": "pending"})]
-    monkeypatch.setattr(NodeClient, "get_command" if known else "post_command", interrupted)
+    monkeypatch.setattr(homing_client.Homing, "watch" if known else "send", interrupted)
     code, out, err = homing("send", "dock-1", "cover_open", "--node", fake_node.url)
     assert (code, out) == (130, "")
-    where = f"/v1/commands/{COMMAND['id']}" if known else "/v1/devices/dock-1/commands"
-    assert f"curl {fake_node.url}{where}" in err
+    assert ("homing watch " + COMMAND["id"] if known else "homing list --device dock-1") in err
+
+
+def test_json_is_what_people_know_and_params_may_be_an_object(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, COMMAND)]
+    code, out, _ = homing("send", "dock-1", "cover_open", "--json", '{"a": 1}', "b=2", "--node", fake_node.url)
+    assert (code, json.loads(out)) == (0, COMMAND)
+    assert fake_node.asked[0][3]["params"] == {"a": 1, "b": 2}
 
 
 def test_what_was_not_typed_is_left_to_the_node(homing: Homing, fake_node: FakeNode) -> None:
@@ -126,21 +152,44 @@ def test_async_prints_the_id_and_does_not_wait(homing: Homing, fake_node: FakeNo
     assert [headers.get("Prefer") for _, _, headers, _ in fake_node.asked] == ["respond-async"]
 
 
-def test_it_looks_again_when_the_node_sends_it_away_without_an_outcome(homing: Homing, fake_node: FakeNode) -> None:
+def test_it_follows_what_takes_longer_to_its_outcome(homing: Homing, fake_node: FakeNode) -> None:
     pending = COMMAND | {"state": "pending"}
-    fake_node.answers = [(202, pending), (200, pending), (200, COMMAND | {"state": "timed_out"})]
+    ended = COMMAND | {"state": "timed_out", "result": None, "last_progress": {"percent": 40}}
+    fake_node.answers = [
+        (202, pending),
+        (200, [("command", pending), ("progress", {"seq": 1, "progress": {"percent": 40}}), ("outcome", ended)]),
+    ]
     code, out, _ = homing("send", "dock-1", "cover_open", "--node", fake_node.url)
     assert code == 3
     assert "timed_out" in out
+    assert '{"percent": 40}' in out
+    assert f"homing get {COMMAND['id']} shows an answer that comes late" in out
     assert [(method, path) for method, path, _, _ in fake_node.asked[1:]] == [
-        ("GET", f"/v1/commands/{COMMAND['id']}")
-    ] * 2
+        ("GET", f"/v1/commands/{COMMAND['id']}/events")
+    ]
 
 
-def test_json_output_is_the_node_s_answer_whatever_it_is(homing: Homing, fake_node: FakeNode) -> None:
+@pytest.mark.parametrize(
+    ("reported", "percent"),
+    [
+        ({"percent": 40}, 40),
+        ({"status": "x", "progress": {"percent": 99.5, "step": 3}}, 99.5),
+        ({"progress": 40}, None),
+        ({"percent": 140}, None),
+        ({"percent": True}, None),
+        ([{"percent": 4}], None),
+        (None, None),
+    ],
+)
+def test_the_bar_finds_how_far_a_device_is(reported: object, percent: float | None) -> None:
+    assert percent_of(reported) == percent
+
+
+@pytest.mark.parametrize("output", ["json", "ndjson"])
+def test_json_output_of_a_problem_is_the_problem(homing: Homing, fake_node: FakeNode, output: str) -> None:
     problem = {"title": "Timed out", "status": 504, "command_id": COMMAND["id"], "detail": "[red]no[/red] answer"}
     fake_node.answers = [(504, problem)]
-    code, out, err = homing("send", "dock-1", "cover_open", "--output", "json", "--node", fake_node.url)
+    code, out, err = homing("send", "dock-1", "cover_open", "--output", output, "--node", fake_node.url)
     assert (code, json.loads(out), err) == (3, problem, "")
 
 
@@ -154,14 +203,17 @@ def test_text_of_a_device_is_never_markup(homing: Homing, fake_node: FakeNode) -
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-p", "x"], "--param: 'x' is not KEY=VALUE"),
-        (["-p", "=1"], "--param: '=1' is not KEY=VALUE"),
-        (["--json", "{"], "--json: not JSON"),
-        (["--json", "[1]"], "--json: must be an object"),
+        (["-p", "x"], "params: 'x' is not KEY=VALUE"),
+        (["=1"], "params: '=1' is not KEY=VALUE"),
+        (["--params", "{"], "--params: not JSON"),
+        (["--params", "[1]"], "--params: must be an object"),
+        (["{"], "params: not JSON"),
+        (["--params", '{"a": NaN}'], "--params: not JSON"),
         (["--timeout", "10"], "--timeout: '10' is not a duration; allowed: a number and a unit"),
         (["--idempotency-key", "a b"], "--idempotency-key: "),
-        (["--node", "localhost:8080"], "--node: 'localhost:8080' is not a URL; write http://host:port"),
-        (["--node", "http://x:99999"], "--node: "),
+        (["--node", "localhost:8080"], "'localhost:8080' is not a URL; write http://host:port"),
+        (["--node", "http://x:99999"], "'http://x:99999': "),
+        (["--context", "x"], "there is no context 'x'; known: none yet"),
     ],
 )
 def test_wrong_input_gets_a_sentence(homing: Homing, arguments: list[str], sentence: str) -> None:
@@ -192,9 +244,13 @@ def test_something_else_that_answers_is_told_from_a_node(homing: Homing, fake_no
     assert "that is no Homing node" in err
 
 
-def test_the_default_node_is_the_port_of_the_settings(
+def test_where_the_node_is_stands_in_the_environment_and_never_in_its_settings(
     homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_node.answers = [(200, COMMAND)]
-    monkeypatch.setenv("HOMING_API_PORT", fake_node.url.rpartition(":")[2])
+    monkeypatch.setenv("HOMING_NODE", "nonsense")
+    monkeypatch.setenv("HOMING_API_PORT", "nonsense")
+    monkeypatch.setenv("HOMING_URL", fake_node.url)
+    monkeypatch.setenv("HOMING_KEY", "k")
     assert homing("send", "dock-1", "cover_open")[0] == 0
+    assert fake_node.asked[0][2]["Authorization"] == "Bearer k"

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli.client import NodeClient
 from app.cli.server import NodeServer, listen, listen_for_operations, url_of
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.rig.ports import lasting_port
 from app.settings import Settings, load_settings
+from homing_client import AsyncHoming
 from tests.services import wait_until
 
 
@@ -34,9 +34,8 @@ def settings(**more: Any) -> Settings:
 async def test_a_part_that_fails_stops_the_server_which_says_why(listener: socket.socket) -> None:
     server = NodeServer(settings(), listener)
     serving = asyncio.create_task(server.serve())
-    client = NodeClient(url_of(listener))
-    alive = await asyncio.to_thread(client.call, "GET", "/healthz", 5.0)
-    assert alive.status == 200
+    async with AsyncHoming(url_of(listener)) as homing:
+        assert await homing.alive() == {"status": "ok"}
     server.fail(StoreUnavailableError("the first reason"))
     server.fail(StoreUnavailableError("the second reason"))
     with pytest.raises(StoreUnavailableError, match="the first reason"):

@@ -1,0 +1,44 @@
+"""`homing api`: any operation of a node, as it stands in /openapi.json."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from app.cli.calls import ContextName, Url, connected
+from app.cli.output import Exit, Form, Stop, err, out, tell, written
+
+
+def api(
+    method: Annotated[str, typer.Argument(help="GET, POST, PUT or DELETE.")],
+    path: Annotated[str, typer.Argument(help="Such as /v1/roles, with a query if need be.")],
+    body: Annotated[str | None, typer.Argument(help="JSON; - reads it from standard input.")] = None,
+    *,
+    if_match: Annotated[
+        str | None,
+        typer.Option(metavar="TAG", help="Only in place of this state of it, as GET says on standard error."),
+    ] = None,
+    url: Url = None,
+    context: ContextName = None,
+) -> None:
+    """Call any operation of a node, and print the JSON of its answer. http://…/docs shows all of them.
+
+    Exit code: 0 done, 2 wrong input, 5 the node is busy, 6 no node there, 7 it answered strangely, 8 not allowed.
+    """
+    try:
+        value = None if body is None else json.loads(sys.stdin.read() if body == "-" else body)
+    except ValueError as error:
+        raise Stop(f"BODY: not JSON: {error}", Exit.USAGE) from None
+    headers = {} if if_match is None else {"If-Match": if_match}
+    with connected(url, context, Form.JSON) as homing:
+        try:
+            entry = homing.request(method.upper(), path, value, headers=headers)
+        except ValueError as error:
+            raise Stop(f"PATH: {error}", Exit.USAGE) from None
+    if entry.tag is not None:
+        tell(err, f"tag {entry.tag}")
+    if entry.value is not None:
+        out.print(written(entry.value), markup=False)

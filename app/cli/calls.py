@@ -1,0 +1,97 @@
+"""How verbs call a node: where, as whom, and which exit code each error is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from app import __version__
+from app.cli.completion import contexts
+from app.cli.output import Exit, Form, Stop, out, written
+
+if TYPE_CHECKING:
+    from homing_client import Homing, ProblemError
+
+KEY: Final = "HOMING_KEY"
+"""The variable that holds the API key of who calls; there is no option, as others on the machine see those."""
+ATTEMPTS: Final = 3
+"""Somebody waits at a terminal: better a quick word than a late one."""
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        "--node",
+        metavar="URL",
+        help="Where the nodes are.  [default: HOMING_URL, else the context, else http://127.0.0.1:8080]",
+    ),
+]
+ContextName = Annotated[
+    str | None,
+    typer.Option("--context", metavar="NAME", help="Where, and by which key.", autocompletion=contexts),
+]
+Output = Annotated[
+    Form, typer.Option("--output", "-o", help="For people; as one JSON value; as one JSON value a line.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
+
+STATUSES: Final = {
+    HTTPStatus.UNAUTHORIZED: Exit.NOT_ALLOWED,
+    HTTPStatus.FORBIDDEN: Exit.NOT_ALLOWED,
+    HTTPStatus.TOO_MANY_REQUESTS: Exit.UNSENT,
+    HTTPStatus.BAD_GATEWAY: Exit.UNSENT,
+    HTTPStatus.SERVICE_UNAVAILABLE: Exit.UNSENT,
+    HTTPStatus.GATEWAY_TIMEOUT: Exit.TIMED_OUT,
+}
+
+
+def default_node() -> str:
+    """The first node of HOMING_URL, else that of this machine: for what does not go through the client yet."""
+    from homing_client.contexts import DEFAULT_URL
+
+    return os.environ.get("HOMING_URL", "").partition(",")[0].strip() or DEFAULT_URL
+
+
+def form(output: Form, *, as_json: bool) -> Form:
+    """How to print, of the two options that say so."""
+    return Form.JSON if as_json else output
+
+
+@contextmanager
+def connected(
+    url: str | None, context: str | None, output: Form = Form.HUMAN, *, key: str | None = None
+) -> Iterator[Homing]:
+    """A client; what goes wrong with it ends the verb with a sentence and an exit code."""
+    from homing_client import ConfigurationError, Homing, ProblemError, Retry, UnexpectedAnswerError, UnreachableError
+
+    try:
+        agent = f"homing/{__version__}"
+        with Homing(url, key=key, context=context, retry=Retry(attempts=ATTEMPTS), agent=agent) as homing:
+            yield homing
+    except ConfigurationError as error:
+        raise Stop(str(error), Exit.USAGE) from None
+    except ProblemError as error:
+        if output is not Form.HUMAN:
+            out.print(written(error.problem), markup=False)
+        raise Stop("" if output is not Form.HUMAN else str(error), code_of(error)) from None
+    except (UnreachableError, UnexpectedAnswerError) as error:
+        raise Stop(str(error), Exit.UNREACHABLE) from None
+
+
+def code_of(error: ProblemError) -> Exit:
+    """The exit code of what a node refused."""
+    other = Exit.USAGE if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else Exit.UNEXPECTED
+    return STATUSES.get(HTTPStatus(error.status), other)
+
+
+def quick(url: str | None, context: str | None, patience: timedelta) -> Homing:
+    """A client for what may fail without a word."""
+    from homing_client import NO_RETRY, Homing
+
+    return Homing(url, context=context, retry=NO_RETRY, patience=patience)

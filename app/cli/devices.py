@@ -1,0 +1,108 @@
+"""`homing devices`: what is on record about devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.completion import devices as known
+from app.cli.completion import profiles
+from app.cli.output import Exit, Form, Stop, err, out, table, tell, written
+
+if TYPE_CHECKING:
+    from homing_client import DeviceRecord
+
+application = typer.Typer(help="Devices on record: their profile, labels, a note.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="DEVICE", help="The device id, such as dock-1.", autocompletion=known)]
+Labels = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Repeatable.")]
+Profile = Annotated[str | None, typer.Option(help="How it speaks.", autocompletion=profiles)]
+IfMatch = Annotated[str | None, typer.Option(metavar="TAG", help="Only in place of this state of it: show tells it.")]
+_COLUMNS = ("device", "profile", "tenant", "labels", "note")
+
+
+@application.command("list")
+def list_devices(
+    pattern: Annotated[str | None, typer.Argument(help="Only ids that fit, such as 'dock-*'.")] = None,
+    *,
+    profile: Profile = None,
+    label: Labels = None,
+    tenant: Annotated[str | None, typer.Option(help="Only those of this tenant.")] = None,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Print devices by id."""
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        found = [one.raw for one in homing.devices(pattern, profile=profile, tenant=tenant, labels=_labels(label))]
+    table(shown, found, _row, _COLUMNS)
+
+
+@application.command()
+def show(
+    device: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
+) -> None:
+    """Print what is on record about a device. Exit code: 0 it is there, 2 it is not."""
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        record = homing.device_record(device)
+    _print(record, shown)
+
+
+@application.command()
+def put(
+    device: Id,
+    *,
+    profile: Profile = None,
+    label: Labels = None,
+    note: Annotated[str, typer.Option(help="For people.")] = "",
+    tenant: Annotated[str | None, typer.Option(help="Whose it is. Left out, it stays with whose it is.")] = None,
+    if_match: IfMatch = None,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Put a device on record, in place of what was there. Exit code: 0 done, 2 it cannot be done."""
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        record = homing.put_device(
+            device, profile=profile, labels=_labels(label), note=note, tenant=tenant, if_match=if_match
+        )
+    _print(record, shown)
+
+
+@application.command()
+def remove(device: Id, *, if_match: IfMatch = None, url: Url = None, context: ContextName = None) -> None:
+    """Take a device from the record. Exit code: 0 done, 2 it is not there."""
+    with connected(url, context) as homing:
+        homing.remove_device(device, if_match=if_match)
+    tell(err, f"{device} is not on record any more.")
+
+
+def _labels(pairs: list[str] | None) -> dict[str, str]:
+    labels = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise Stop(f"--label: {pair[:64]!a} is not NAME=VALUE", Exit.USAGE)
+        labels[name] = value
+    return labels
+
+
+def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
+    labels = " ".join(f"{name}={value}" for name, value in sorted((one.get("labels") or {}).items()))
+    return one["id"], one.get("profile") or "", one.get("tenant") or "", labels, one.get("note") or ""
+
+
+def _print(record: DeviceRecord, form: Form) -> None:
+    if form is not Form.HUMAN:
+        out.print(written(record.raw), markup=False)
+        return
+    for name, value in zip(_COLUMNS, _row(record.raw), strict=True):
+        tell(out, f"{name:<9}{value or '-'}")
+    tell(out, f"tag      {record.tag or '-'}")

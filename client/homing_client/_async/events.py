@@ -1,0 +1,84 @@
+"""What devices say unasked: the event log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from homing_client._async.session import AsyncSession
+from homing_client._models import Entry
+from homing_client._operations import JsonObject, body_of, changed, entry_of
+from homing_client._wire import Request
+
+
+class AsyncEvents:
+    """The event log of a cluster. `AsyncHoming.events`. `database`: the node's first one where it is left out."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def read(
+        self, topic: str = "#", *, since: str | None = None, until: str | None = None, database: str | None = None
+    ) -> AsyncIterator[JsonObject]:
+        """Events of topics that fit a filter, the oldest first. `since`, `until`: `-10m`, or an instant."""
+        asked = {"topic": topic, "from": since or "1970-01-01T00:00:00Z", "to": until, "database": database}
+        while True:
+            page = body_of(await self._session.exchange(Request("GET", "/v1/events", query=asked)))
+            for event in page.get("events") or ():
+                yield event
+            if not page.get("more"):
+                return
+            asked |= {"from": None, "cursor": str(page["cursor"])}
+
+    async def publish(self, events: Sequence[Mapping[str, Any]], *, database: str | None = None) -> list[str]:
+        """Put events into the log: each has a `topic` and `data`. Tells their positions when they are durable."""
+        asked = Request("POST", "/v1/events", query={"database": database}, body=list(events), repeatable=False)
+        return [str(one) for one in body_of(await self._session.exchange(asked))["positions"]]
+
+    async def topics(self, topic: str | None = None, *, database: str | None = None) -> AsyncIterator[JsonObject]:
+        """The topics that have events, of those that fit a filter."""
+        after: str | None = None
+        while True:
+            query = {"topic": topic, "database": database, "after": after}
+            page = body_of(await self._session.exchange(Request("GET", "/v1/topics", query=query)))
+            for one in page.get("topics") or ():
+                yield one
+            after = page.get("cursor")
+            if after is None:
+                return
+
+    async def streams(self, *, database: str | None = None) -> JsonObject:
+        """The streams that events are kept in."""
+        return body_of(await self._session.exchange(Request("GET", "/v1/streams", query={"database": database})))
+
+    async def databases(self) -> JsonObject:
+        """The databases of events."""
+        return body_of(await self._session.exchange(Request("GET", "/v1/databases")))
+
+    async def last(self, topic: str, *, database: str | None = None) -> Entry:
+        """The last event of a topic. Raises NotFoundError."""
+        asked = Request("GET", "/v1/state/{topic}", path={"topic": topic}, query={"database": database})
+        return entry_of(await self._session.exchange(asked))
+
+    async def put_last(
+        self,
+        topic: str,
+        data: object,
+        *,
+        database: str | None = None,
+        if_match: str | None = None,
+    ) -> Entry:
+        """Write the last value of a topic. Raises ConflictError when it is in another state than `if_match`."""
+        asked = changed("PUT", "/v1/state/{topic}", {"topic": topic}, data, if_match, {"database": database})
+        return entry_of(await self._session.exchange(asked))
+
+    async def of_device(self, device_id: str) -> JsonObject:
+        """The last values of a device."""
+        path = {"device_id": device_id}
+        return body_of(await self._session.exchange(Request("GET", "/v1/devices/{device_id}/state", path=path)))
+
+    async def transact(self, transaction: Mapping[str, Any], *, database: str | None = None) -> JsonObject:
+        """Write and delete last values together, if they are as `if` says. Raises ConflictError."""
+        query = {"database": database}
+        asked = Request("POST", "/v1/transactions", query=query, body=dict(transaction), repeatable=False)
+        return body_of(await self._session.exchange(asked))

@@ -1,0 +1,157 @@
+# Made by scripts/unasync.py from _async/access.py. Do not edit.
+"""Who may do what: keys, people and services, roles, tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from homing_client._models import Entry
+from homing_client._operations import JsonObject, body_of, changed, duration, entry_of, given, listed, nothing_of
+from homing_client._sync.session import Session
+from homing_client._wire import Request
+
+
+class Access:
+    """The access directory of a cluster, as far as the caller may see and change it. `Homing.access`.
+
+    Values are the JSON that /docs describes. What can be changed comes as an Entry: give its `tag` as `if_match`, and
+    the change is made only if nobody else was faster; else it raises ConflictError.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def keys(self) -> list[JsonObject]:
+        """The API keys that the caller may see; never the secret in them."""
+        return listed(self._session.exchange(Request("GET", "/v1/keys")), "keys")
+
+    def make_key(
+        self,
+        *,
+        principal: str | None = None,
+        label: str | None = None,
+        narrow: Sequence[str] | None = None,
+        days: int | None = None,
+        never: bool = False,
+    ) -> JsonObject:
+        """Make a key, one's own unless `principal` says whose. `key` is shown once."""
+        body = given(principal=principal, label=label, narrow=narrow, days=days, never=never or None)
+        return body_of(self._session.exchange(Request("POST", "/v1/keys", body=body, repeatable=False)))
+
+    def rotate_key(
+        self, key_id: str, *, grace: timedelta | str | None = None, days: int | None = None, never: bool = False
+    ) -> JsonObject:
+        """Make a key that may do the same; the old one counts for as long as `grace` says."""
+        body = given(grace=None if grace is None else duration(grace), days=days, never=never or None)
+        path = {"key_id": key_id}
+        asked = Request("POST", "/v1/keys/{key_id}/rotate", path=path, body=body, repeatable=False)
+        return body_of(self._session.exchange(asked))
+
+    def revoke_key(self, key_id: str) -> None:
+        """End a key for ever."""
+        asked = Request("DELETE", "/v1/keys/{key_id}", path={"key_id": key_id}, repeatable=False)
+        nothing_of(self._session.exchange(asked))
+
+    def tenants(self) -> list[JsonObject]:
+        """All tenants."""
+        return listed(self._session.exchange(Request("GET", "/v1/tenants")), "tenants")
+
+    def put_tenant(self, tenant_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Entry:
+        """Put a tenant on record."""
+        asked = changed("PUT", "/v1/tenants/{tenant_id}", {"tenant_id": tenant_id}, body, if_match)
+        return entry_of(self._session.exchange(asked))
+
+    def remove_tenant(self, tenant_id: str, *, if_match: str | None = None) -> None:
+        """Take a tenant from the record."""
+        asked = changed("DELETE", "/v1/tenants/{tenant_id}", {"tenant_id": tenant_id}, None, if_match)
+        nothing_of(self._session.exchange(asked))
+
+    def principals(self) -> list[JsonObject]:
+        """All people and services."""
+        return listed(self._session.exchange(Request("GET", "/v1/principals")), "principals")
+
+    def principal(self, principal_id: str) -> Entry:
+        """One of them."""
+        path = {"principal_id": principal_id}
+        return entry_of(self._session.exchange(Request("GET", "/v1/principals/{principal_id}", path=path)))
+
+    def put_principal(self, principal_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Entry:
+        """Put somebody on record."""
+        asked = changed("PUT", "/v1/principals/{principal_id}", {"principal_id": principal_id}, body, if_match)
+        return entry_of(self._session.exchange(asked))
+
+    def remove_principal(self, principal_id: str, *, if_match: str | None = None) -> None:
+        """Take somebody, and all their keys, from the record."""
+        asked = changed("DELETE", "/v1/principals/{principal_id}", {"principal_id": principal_id}, None, if_match)
+        nothing_of(self._session.exchange(asked))
+
+    def bindings(self, subject: str) -> Entry:
+        """Which roles somebody has, and on which devices."""
+        path = {"subject": subject}
+        return entry_of(self._session.exchange(Request("GET", "/v1/principals/{subject}/bindings", path=path)))
+
+    def put_bindings(
+        self, subject: str, bindings: Sequence[Mapping[str, Any]], *, if_match: str | None = None
+    ) -> Entry:
+        """Give somebody these roles, and no others."""
+        body = {"bindings": list(bindings)}
+        asked = changed("PUT", "/v1/principals/{subject}/bindings", {"subject": subject}, body, if_match)
+        return entry_of(self._session.exchange(asked))
+
+    def roles(self) -> list[JsonObject]:
+        """All roles."""
+        return listed(self._session.exchange(Request("GET", "/v1/roles")), "roles")
+
+    def role(self, name: str, *, tenant: str | None = None) -> Entry:
+        """One of them."""
+        asked = Request("GET", "/v1/roles/{name}", path={"name": name}, query={"tenant": tenant})
+        return entry_of(self._session.exchange(asked))
+
+    def put_role(
+        self, name: str, rules: Sequence[str], *, tenant: str | None = None, if_match: str | None = None
+    ) -> Entry:
+        """Put a role on record: its rules are lines such as `allow send dji:cover_* on dock-*`."""
+        body = given(rules=list(rules), tenant=tenant)
+        return entry_of(self._session.exchange(changed("PUT", "/v1/roles/{name}", {"name": name}, body, if_match)))
+
+    def remove_role(self, name: str, *, tenant: str | None = None, if_match: str | None = None) -> None:
+        """Take a role from the record."""
+        asked = changed("DELETE", "/v1/roles/{name}", {"name": name}, None, if_match, {"tenant": tenant})
+        nothing_of(self._session.exchange(asked))
+
+    def export(self) -> Entry:
+        """All of the directory as one document, without keys and passwords."""
+        return entry_of(self._session.exchange(Request("GET", "/v1/access")))
+
+    def apply(self, document: Mapping[str, Any], *, dry_run: bool = False, if_match: str | None = None) -> JsonObject:
+        """Make the directory what the document says, in one change; tells what comes, goes and changes."""
+        query = {"dry_run": "true" if dry_run else None}
+        return body_of(self._session.exchange(changed("PUT", "/v1/access", {}, document, if_match, query)))
+
+    def check(self, action: str, **about: str) -> JsonObject:
+        """Whether somebody (`principal`) may do something, by which rule, and which were nearest.
+
+        `about` says of what: device, profile, method, tenant.
+        """
+        asked = Request("POST", "/v1/access/check", body={"action": action, **about})
+        return body_of(self._session.exchange(asked))
+
+    def audit(
+        self, *, since: str | None = None, who: str | None = None, device: str | None = None
+    ) -> Iterator[JsonObject]:
+        """Who asked what of which device, and how it ended; the newest first."""
+        cursor: str | None = None
+        while True:
+            query = {"since": since, "who": who, "device": device, "cursor": cursor}
+            page = body_of(self._session.exchange(Request("GET", "/v1/audit", query=query)))
+            for line in page.get("lines") or ():
+                yield line
+            cursor = page.get("cursor")
+            if cursor is None:
+                return
+
+    def verify_audit(self) -> JsonObject:
+        """Whether anybody has changed the audit."""
+        return body_of(self._session.exchange(Request("GET", "/v1/audit/verify", patience=300.0)))

@@ -1,0 +1,234 @@
+"""Every operation of a node is a verb; and what verbs ask, print and end with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.core.access.keys import make_key
+from homing_client.contexts import Contexts, default_path
+from tests.api.rig import running
+from tests.unit.cli.conftest import FakeNode, Homing
+from tests.unit.cli.test_send import COMMAND
+
+ID: Final = COMMAND["id"]
+NODE: Final = {"node_id": "n1", "incarnation": "0" * 26, "started_at": "2026-03-01T08:00:00.000Z", "self": True}
+ANSWER: Final[dict[str, Any]] = {
+    **COMMAND,
+    "commands": [COMMAND],
+    "devices": [{"id": "dock-1", "profile": "dji", "labels": {"a": "b"}}],
+    "nodes": [NODE],
+    "self": {"state": "ready"},
+    "open": True,
+    "checks": {"store": "ok"},
+    "profiles": [{"name": "dji", "methods": 92, "description": "docks"}],
+    "default": "dji",
+    "methods": [{"name": "cover_open", "usual": "30s", "danger": "none", "title": "Open the cover"}],
+}
+"""Something of all that verbs look for."""
+
+VERBS: Final[dict[str, list[str]]] = {
+    "POST /v1/devices/{device_id}/commands": ["send", "dock-1", "cover_open"],
+    "GET /v1/devices/{device_id}/commands": ["list", "--device", "dock-1"],
+    "GET /v1/commands": ["list"],
+    "GET /v1/commands/{command_id}": ["get", ID],
+    "GET /v1/commands/{command_id}/events": ["watch", ID],
+    "DELETE /v1/commands/{command_id}": ["cancel", ID],
+    "GET /v1/devices": ["devices", "list"],
+    "GET /v1/devices/{device_id}": ["devices", "show", "dock-1"],
+    "PUT /v1/devices/{device_id}": ["devices", "put", "dock-1"],
+    "DELETE /v1/devices/{device_id}": ["devices", "remove", "dock-1"],
+    "GET /v1/profiles": ["profiles"],
+    "GET /v1/profiles/{name}/methods": ["methods", "dji"],
+    "GET /v1/nodes": ["nodes"],
+    "GET /v1/me": ["whoami"],
+    "GET /": ["status"],
+    "GET /healthz": ["status"],
+    "GET /readyz": ["status"],
+    "GET /metrics": ["metrics"],
+}
+
+OTHERS: Final = re.compile(
+    r".* /v1/(login|keys|principals|roles|tenants|access|audit|webhooks"
+    r"|events|topics|streams|databases|state|transactions|devices/[^/]*/state|commands/.*(events|explain))\b.*"
+)
+"""Operations whose verb is `homing api`, or that have tests of their own."""
+
+
+async def test_every_operation_is_a_verb() -> None:
+    async with running() as rig:
+        document = (await rig.http.get("/openapi.json")).json()
+    there = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+    assert {one for one in there if not OTHERS.fullmatch(one)} - VERBS.keys() == set()
+
+
+@pytest.mark.parametrize("operation", VERBS)
+@pytest.mark.parametrize("output", ["human", "json", "ndjson"])
+def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, operation: str, output: str) -> None:
+    fake_node.answers = [(200, ANSWER)]
+    if "events" in operation:
+        fake_node.answers = [(200, ANSWER), (200, [("outcome", COMMAND)])]
+    typed = VERBS[operation]
+    form = [] if typed[0] == "metrics" or typed[1:2] == ["remove"] else ["--output", output]
+    code, out, err = homing(*typed, "--url", fake_node.url, *form)
+    assert code == 0, err
+    path = {"command_id": ID, "device_id": "dock-1", "name": "dji"}
+    asked = {f"{method} {target.partition('?')[0]}" for method, target, _, _ in fake_node.asked}
+    assert operation.format(**path) in asked
+    if out and form and output == "json":
+        json.loads(out)
+    if output == "ndjson" and form:
+        assert all(json.loads(line) for line in out.splitlines())
+
+
+def test_lists_are_cut_where_they_were_asked_to_be(homing: Homing, fake_node: FakeNode) -> None:
+    page = {"commands": [COMMAND] * 3, "cursor": "c1"}
+    fake_node.answers = [(200, page)]
+    code, out, _ = homing("list", "-n", "5", "--state", "succeeded", "--output", "ndjson", "--url", fake_node.url)
+    assert (code, len(out.splitlines())) == (0, 5)
+    assert [target for _, target, _, _ in fake_node.asked] == [
+        "/v1/commands?state=succeeded&limit=5",
+        "/v1/commands?state=succeeded&limit=5&cursor=c1",
+    ]
+    assert homing("list", "-n", "0", "--url", fake_node.url)[0] == 2
+
+
+def test_a_pipe_has_no_width(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, {"commands": [COMMAND | {"device_id": "d" * 128, "method": "m" * 64}], "cursor": None})]
+    _, out, _ = homing("list", "--url", fake_node.url)
+    head, line = out.splitlines()
+    assert head.split() == ["id", "device", "method", "state", "created", "took"]
+    assert line.split()[:4] == [ID, "d" * 128, "m" * 64, "succeeded"]
+
+
+def test_what_is_not_there_gets_a_sentence(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(404, {"detail": f"there is no command {ID}"})]
+    for verb in ("get", "watch", "cancel"):
+        assert homing(verb, ID, "--url", fake_node.url) == (2, "", f"homing: there is no command {ID} (HTTP 404)\n")
+
+
+def test_a_node_that_cannot_serve_says_so(homing: Homing, fake_node: FakeNode) -> None:
+    index = {"name": "homing", "version": "0.2.0", "node_id": "n1"}
+    broken = {"state": "not_ready", "checks": {"mqtt": "no connection"}}
+    fake_node.answers = [(200, index), (200, {"status": "ok"}), (503, broken)]
+    code, out, _ = homing("status", "--url", fake_node.url)
+    assert code == 1
+    assert out.splitlines() == ["homing 0.2.0, node n1: not_ready", "  mqtt    no connection"]
+
+
+def test_any_operation_can_be_called(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, '["é"]'.encode())]
+    typed = ["api", "put", "/v1/roles/x?tenant=a{b}", '{"rules": []}', "--if-match", '"1"']
+    assert homing(*typed, "--url", fake_node.url) == (0, '["\\u00e9"]\n', "")
+    ((method, path, headers, body),) = fake_node.asked
+    assert (method, path, headers["If-Match"], body) == ("PUT", "/v1/roles/x?tenant=a%7Bb%7D", '"1"', {"rules": []})
+    assert homing("api", "GET", "v1", "--url", fake_node.url)[0] == 2
+    assert homing("api", "POST", "/v1", "{", "--url", fake_node.url)[0] == 2
+
+
+def test_without_a_verb_there_is_help(homing: Homing) -> None:
+    code, out, err = homing()
+    assert (code, err) == (0, "")
+    for word in ("send", "watch", "login", "doctor", "--install-completion"):
+        assert word in out
+    assert homing("version") == homing("--version")
+
+
+def test_a_verb_does_not_load_the_others() -> None:
+    """What each of them imports is what makes a command line slow."""
+    code = (
+        "import sys; from app.cli.root import application_for; application_for(['send']); "
+        "print([name for name in ('asyncio', 'httpx2', 'pydantic_settings', 'sqlalchemy') if name in sys.modules])"
+    )
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'client'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=root, env=environment
+    )
+    assert done.stdout == "[]\n"
+
+
+KEY: Final = make_key(lambda count: b"k" * count).text
+OPEN: Final = (200, {"open": True})
+WHO: Final = (200, {"open": False, "principal": "ci", "tenant": "air", "roles": ["pilot"]})
+REFUSED: Final = (401, {"detail": "this node has to know who asks"})
+
+
+def test_a_key_is_tried_and_kept(homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    _type(monkeypatch, KEY)
+    fake_node.answers = [REFUSED, WHO]
+    code, out, err = homing("login", fake_node.url, "--stdin")
+    assert (code, out, err) == (0, "", f"You are ci at {fake_node.url}; kept as context 127.0.0.1.\n")
+    assert [headers.get("Authorization") for _, _, headers, _ in fake_node.asked] == [None, f"Bearer {KEY}"]
+    assert default_path().stat().st_mode & 0o777 == 0o600
+    code, out, _ = homing("whoami")
+    assert code == 0
+    assert out.splitlines()[0] == f"You are ci at {fake_node.url}"
+    assert "pilot" in out
+    assert KEY not in homing("context", "list", "--json")[1]
+
+
+def test_a_key_that_is_refused_is_not_kept(
+    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _type(monkeypatch, KEY)
+    fake_node.answers = [REFUSED]
+    assert homing("login", fake_node.url, "--stdin")[0] == 8
+    _type(monkeypatch, "")
+    assert homing("login", fake_node.url, "--stdin")[0] == 2
+    assert not default_path().exists()
+
+
+def test_a_node_that_asks_nobody_needs_no_key(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [OPEN]
+    code, _, err = homing("login", fake_node.url, "--context", "here")
+    assert (code, err) == (0, f"Nobody is asked who they are at {fake_node.url}; kept as context here.\n")
+
+
+def test_people_log_in_by_password_and_out(
+    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _type(monkeypatch, "correct horse")
+    fake_node.answers = [(201, {"key": KEY}), WHO]
+    code, _, err = homing("login", fake_node.url, "--user", "ann", "--tenant", "air", "--stdin", "--context", "c")
+    assert code == 0, err
+    assert fake_node.asked[0][3] == {"name": "ann", "password": "correct horse", "tenant": "air"}
+    assert Contexts.load().get("c").key == KEY
+    fake_node.asked.clear()
+    fake_node.answers = [(204, b"")]
+    assert homing("logout") == (0, "", "The key of c is forgotten; its login has ended.\n")
+    assert [(method, path) for method, path, _, _ in fake_node.asked] == [("DELETE", "/v1/login")]
+    assert fake_node.asked[0][2]["Authorization"] == f"Bearer {KEY}"
+    assert Contexts.load().get("c").key is None
+    assert homing("logout") == (0, "", "c has no key.\n")
+
+
+def test_contexts_are_chosen_and_forgotten(homing: Homing, fake_node: FakeNode, tmp_path: Path) -> None:
+    fake_node.answers = [OPEN]
+    for name in ("a", "b"):
+        homing("login", fake_node.url, "--context", name)
+    assert [line.split()[0:2] for line in homing("context", "list")[1].splitlines()[1:]] == [
+        ["a", fake_node.url],
+        ["b", "*"],
+    ]
+    assert homing("context", "use", "a")[0] == 0
+    assert Contexts.load().current == "a"
+    assert homing("context", "remove", "a")[0] == 0
+    assert homing("logout")[0] == 2
+    code, _, err = homing("context", "use", "x")
+    assert (code, err) == (2, "homing: there is no context 'x'; known: b\n")
+    default_path().chmod(0o644)
+    assert "chmod 600" in homing("whoami")[2]
+
+
+def _type(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    import io  # noqa: PLC0415
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{line}\n"))
