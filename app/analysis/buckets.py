@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 RELATIVE_ERROR: Final = 0.01
-"""Of every percentile, at most, or one microsecond: a value is taken as the middle of its bucket."""
+"""Of every percentile, at most, and half a microsecond: a value is taken as the middle of its bucket."""
 ZERO: Final = -1
 """The bucket of 0."""
 _LN: Final = math.log(1.02)

@@ -49,8 +49,10 @@ SELECT *, sum(n) OVER ({by}ORDER BY bucket) AS upto,
 
 def quantiles(prefix: str = "", where: str = "true") -> str:
     """Aggregates over ranked cells: nearest-rank percentiles, maximum and mean, as columns named like in the tables."""
+    # Rows of one bucket may differ in their longest: it bounds what is taken, and not which row.
     rows = [
-        f"min(CASE WHEN {where} AND upto >= ceil({q} * of - 1e-6D) THEN middle END) AS {prefix}{name}_us"
+        f"least(min(CASE WHEN {where} AND upto >= ceil({q} * of - 1e-6D) THEN middle END), "
+        f"max(CASE WHEN {where} THEN m END)) AS {prefix}{name}_us"
         for name, q in QUANTILES.items()
     ]
     rows.append(f"max(CASE WHEN {where} THEN m END) AS {prefix}max_us")
@@ -64,6 +66,7 @@ def rank_interval(quantile: float, where: str = "true") -> tuple[str, str]:
     spread = f"{Z95}D * sqrt(of * {quantile * (1 - quantile)}D)"
     low = f"min(CASE WHEN {where} AND upto >= greatest(1, floor(of * {quantile}D - {spread})) THEN low END)"
     high = (
-        f"min(CASE WHEN {where} AND upto >= least(of, ceil(of * {quantile}D + {spread}) + 1) THEN least(high, m) END)"
+        f"least(min(CASE WHEN {where} AND upto >= least(of, ceil(of * {quantile}D + {spread}) + 1) THEN high END), "
+        f"max(CASE WHEN {where} THEN m END))"
     )
     return low, high

@@ -17,7 +17,7 @@ LEAST_COMMANDS: Final = 20
 """Devices with fewer are not ranked."""
 _CELL: Final = (
     "bucket, commands AS n, sum_us AS s, longest_us AS m, "
-    f"{low()} AS low, {high()} AS high, CAST(least(longest_us, {middle()}) AS BIGINT) AS middle"
+    f"{low()} AS low, {high()} AS high, CAST({middle()} AS BIGINT) AS middle"
 )
 _SUMMED: Final = "bucket, sum(n) AS n, sum(s) AS s, max(m) AS m, low, high, max(middle) AS middle"
 _STAGES: Final = ", ".join(f"'{name}'" for name in STAGES)

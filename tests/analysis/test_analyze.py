@@ -82,6 +82,11 @@ ANSWERED = "kind = 'outcome' AND outcome IN ('succeeded', 'failed')"
 QUANTILES = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "p999_us": 0.999}
 
 
+def near(exact: int) -> Any:  # noqa: ANN401 - of pytest
+    """Within the stated error; microseconds are rounded."""
+    return pytest.approx(exact, abs=1 + RELATIVE_ERROR * exact)
+
+
 def nearest_rank(values: list[int], quantile: float) -> int:
     return values[max(0, math.ceil(quantile * len(values) - 1e-9) - 1)]
 
@@ -120,7 +125,7 @@ def test_percentiles_agree_with_duckdb_within_the_stated_error(
         assert row["max_us"] == values[-1]
         assert row["mean_us"] == pytest.approx(mean, abs=1, rel=1e-9)
         for name, quantile in QUANTILES.items():
-            assert row[name] == pytest.approx(nearest_rank(values, quantile), rel=RELATIVE_ERROR, abs=1)
+            assert row[name] == near(nearest_rank(values, quantile))
         assert row["p99_low_us"] <= nearest_rank(values, 0.99) <= row["p99_high_us"]
     assert not exact
     assert checked > 0
@@ -144,12 +149,13 @@ def test_the_cost_of_forwarding_agrees_with_duckdb(analysed: Analysed) -> None:
         f"WHERE {ANSWERED} GROUP BY ALL",
     )
     assert len(rows(analysed.out, "forwarding")) == len(exact)
-    for receiving, home, count, hops in exact:
+    for receiving, home, count, all_hops in exact:
+        hops = [hop for hop in all_hops if hop is not None]
         row = one(analysed.out, "forwarding", f"receiving_node = '{receiving}' AND home_node = '{home}'")
         assert row["commands"] == count
         assert row["forwarded"] == (receiving != home)
         if hops:
-            assert row["hop_p50_us"] == pytest.approx(nearest_rank(sorted(hops), 0.5), rel=RELATIVE_ERROR, abs=1)
+            assert row["hop_p50_us"] == near(nearest_rank(sorted(hops), 0.5))
             assert row["hop_max_us"] == max(hops)
     both = rows(analysed.out, "hops")
     assert sum(row["share"] for row in both) == pytest.approx(1)
@@ -168,7 +174,7 @@ def test_stages_agree_with_duckdb(analysed: Analysed) -> None:
         (values,) = analysed.duck(f"list({sql}) FILTER (WHERE {sql} IS NOT NULL)", f"WHERE {ANSWERED}")[0]
         row = one(analysed.out, "stages", f"stage = '{stage}'")
         assert row["commands"] == len(values)
-        assert row["p99_us"] == pytest.approx(nearest_rank(sorted(values), 0.99), rel=RELATIVE_ERROR, abs=1)
+        assert row["p99_us"] == near(nearest_rank(sorted(values), 0.99))
         assert row["mean_us"] == pytest.approx(sum(values) / len(values), abs=1)
     shares = [row["share"] for row in rows(analysed.out, "stages")]
     assert sum(shares) == pytest.approx(1)
@@ -197,7 +203,7 @@ def test_devices_and_their_intervals_agree_with_duckdb(analysed: Analysed) -> No
         assert (row["commands"], row["failed"], row["timed_out"]) == (commands, failed, timeouts)
         assert row["flaky_low"] <= row["flaky_share"] <= row["flaky_high"]
         if times:
-            assert row["p50_us"] == pytest.approx(nearest_rank(times, 0.5), rel=RELATIVE_ERROR, abs=1)
+            assert row["p50_us"] == near(nearest_rank(times, 0.5))
             assert row["max_us"] == times[-1]
         if row["slowness_low"] is not None:  # enough were answered
             assert row["slowness_low"] <= row["slowness"] <= row["slowness_high"]
@@ -247,7 +253,7 @@ def test_capacity_agrees_with_a_plain_computation(analysed: Analysed) -> None:
 def test_load_per_node_adds_up(analysed: Analysed) -> None:
     nodes = rows(analysed.out, "nodes")
     exact = dict(analysed.duck("home_node, count(*)", "WHERE kind = 'outcome' GROUP BY ALL"))
-    assert {row["node"]: row["commands"] for row in nodes} == exact
+    assert {row["node"]: row["commands"] for row in nodes if row["commands"]} == exact
     assert sum(row["commands_share"] for row in nodes) == pytest.approx(1)
     assert sum(row["forwarded_in"] for row in nodes) == sum(row["forwarded_out"] for row in nodes) > 0
 
@@ -314,7 +320,7 @@ def test_odd_ids_and_rare_values_are_counted_and_nothing_is_left_out_but_jumps(m
 def test_every_figure_is_in_the_table_it_names(analysed: Analysed) -> None:
     assert len(analysed.summary["figures"]) == 17
     for figure in analysed.summary["figures"]:
-        assert one(analysed.out, figure["table"], figure["where"])[figure["column"]] == figure["value"]
+        assert one(analysed.out, figure["table"], figure["where"] or "true")[figure["column"]] == figure["value"]
 
 
 def test_the_summary_is_json_that_says_where_everything_comes_from(few: Analysed) -> None:
