@@ -17,6 +17,7 @@ from app.core.webhooks.endpoints import validate_url
 from app.webhooks import sender as module
 from app.webhooks.sender import HttpSender
 from tests.unit.webhooks.receivers import Receiver, receiving
+from tests.waiting import turns
 
 PRIVATE = (
     *("127.0.0.1", "127.1", "127.0.1", "127.255.255.254", "0", "0.0.0", "2130706433", "0x7f000001", "0x7f.1"),
@@ -157,6 +158,7 @@ async def test_a_name_server_that_does_not_answer_keeps_only_those_waiting_who_a
         asyncio.create_task(neighbour.post(f"http://mute.example:{receiver.port}/", {}, b"{}"))
         for _ in range(2 * module.THREADS)
     ]
+    await turns()
     try:
         assert (await neighbour.post(f"http://fine.example:{receiver.port}/", {}, b"{}")).delivered
         assert not any(one.done() for one in waiting)
