@@ -240,7 +240,7 @@ class ApiSettings(_Part):
 class OpsSettings(_Part):
     """Health and metrics on a port of their own."""
 
-    port: Annotated[int | None, BeforeValidator(_empty_is_none), Field(ge=0, le=65535)] = None
+    port: Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_empty_is_none)] = None
     """`/healthz`, `/readyz` and `/metrics` for everybody who reaches it; there is none when empty."""
     host: str = ""
     """The address to listen on; that of HOMING_API_HOST when empty."""

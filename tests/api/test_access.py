@@ -71,7 +71,14 @@ OF_THE_DIRECTORY: Final = frozenset(
 
 OF_EVENTS: Final = frozenset(
     {
-        *("GET /v1/events", "POST /v1/events", "GET /v1/topics", "GET /v1/streams", "GET /v1/databases"),
+        *(
+            "GET /v1/events",
+            "GET /v1/events/stream",
+            "POST /v1/events",
+            "GET /v1/topics",
+            "GET /v1/streams",
+            "GET /v1/databases",
+        ),
         *("GET /v1/state/{topic}", "PUT /v1/state/{topic}", "GET /v1/devices/{device_id}/state"),
         "POST /v1/transactions",
     }

@@ -23,7 +23,15 @@ async def test_the_node_shows_itself(rig: Rig) -> None:
     assert body["self"]["pending"] == 1
     assert body["self"]["waiters"] == 0
     assert body["self"]["queues"]["pending"] == {"size": 1, "bound": 20_000}
-    assert set(body["self"]["queues"]) == {"pending", "waiters", "streams", "watched", "deliveries", "records"}
+    assert set(body["self"]["queues"]) == {
+        "pending",
+        "waiters",
+        "streams",
+        "watched",
+        "replies",
+        "deliveries",
+        "records",
+    }
     assert body["self"]["counters"]["response.local"] == 1
 
 
