@@ -10,7 +10,7 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import commands, devices
 from app.cli.outcome import follow, report
-from app.cli.output import Exit, Form, Stop, table
+from app.cli.output import Exit, Form, Stop, out, table, tell, written
 
 if TYPE_CHECKING:
     from homing_client import Command
@@ -52,6 +52,29 @@ def cancel(
         report(command, shown)
     except Stop:
         raise Stop("", Exit.OK) from None
+
+
+def explain(
+    identity: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
+) -> None:
+    """Tell what became of a command, and why: what every node knows of it, and what that probably means."""
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        found = homing.explain(identity)
+    if shown is not Form.HUMAN:
+        out.print(written(found), markup=False)
+        return
+    command, verdict = found["command"], found["verdict"]
+    tell(out, f"{command['method']} on {command['device_id']}: {command['state']}")
+    table(shown, found["timeline"], _moment, ("at", "node", "what", "detail"), head=False)
+    tell(out, f"What it was: {verdict['text']}")
+    for line in (*verdict["evidence"], *(f"not known: {gap}" for gap in found["gaps"])):
+        tell(out, f"  {line}")
+
+
+def _moment(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
+    detail = (str(one[name]) for name in ("topic", "reason") if one.get(name))
+    return one["at"] or "", one["node"] or "", one["what"], " ".join(detail)
 
 
 def list_commands(

@@ -21,6 +21,7 @@ VERBS: Final[Mapping[str, str]] = MappingProxyType(
         "get": "commands:get",
         "watch": "commands:watch",
         "cancel": "commands:cancel",
+        "explain": "commands:explain",
         "status": "cluster:status",
         "nodes": "cluster:nodes",
         "metrics": "cluster:metrics",

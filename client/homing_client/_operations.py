@@ -91,6 +91,11 @@ def get(command_id: str) -> Request:
     return Request("GET", "/v1/commands/{command_id}", path={"command_id": command_id})
 
 
+def explain(command_id: str) -> Request:
+    """Ask what became of a command. The node asks the others, half a second at most."""
+    return Request("GET", "/v1/commands/{command_id}/explain", path={"command_id": command_id})
+
+
 def cancel(command_id: str) -> Request:
     """Cancel a command. Sent twice, the second finds it cancelled, which is an error; so it is sent once."""
     return Request("DELETE", "/v1/commands/{command_id}", path={"command_id": command_id}, repeatable=False)

@@ -44,6 +44,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "POST /v1/devices/{device_id}/commands": lambda homing: done(homing.send, D, "m"),
     "GET /v1/devices/{device_id}/commands": lambda homing: all_of(homing.commands_of, D),
     "GET /v1/commands/{command_id}": lambda homing: done(homing.get, C),
+    "GET /v1/commands/{command_id}/explain": lambda homing: done(homing.explain, C),
     "GET /v1/commands": lambda homing: all_of(homing.commands),
     "DELETE /v1/commands/{command_id}": lambda homing: done(homing.cancel, C),
     "GET /v1/devices": lambda homing: all_of(homing.devices),
@@ -104,7 +105,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
 }
 """The call of a client that each operation is."""
 
-NOT_YET: Final = re.compile(r".* /v1/(commands/(events|.*explain)|events/stream).*")
+NOT_YET: Final = re.compile(r".* /v1/events/stream.*")
 """Operations that are younger than this package, and have no call yet."""
 
 

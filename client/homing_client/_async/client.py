@@ -158,6 +158,10 @@ class AsyncHoming:
         """A command as it stands. Raises NotFoundError."""
         return operations.command_of(await self._session.exchange(operations.get(command_id)))
 
+    async def explain(self, command_id: str) -> JsonObject:
+        """What became of a command, as far as it is known: `verdict`, `timeline`, `misses`. Raises NotFoundError."""
+        return await self._object(operations.explain(command_id))
+
     async def wait(self, command_id: str) -> Command:
         """A command with its outcome; waits until there is one. Raises NotFoundError."""
         between = 0.1

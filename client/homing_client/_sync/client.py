@@ -159,6 +159,10 @@ class Homing:
         """A command as it stands. Raises NotFoundError."""
         return operations.command_of(self._session.exchange(operations.get(command_id)))
 
+    def explain(self, command_id: str) -> JsonObject:
+        """What became of a command, as far as it is known: `verdict`, `timeline`, `misses`. Raises NotFoundError."""
+        return self._object(operations.explain(command_id))
+
     def wait(self, command_id: str) -> Command:
         """A command with its outcome; waits until there is one. Raises NotFoundError."""
         between = 0.1

@@ -30,6 +30,10 @@ ANSWER: Final[dict[str, Any]] = {
     "checks": {"store": "ok"},
     "profiles": [{"name": "dji", "methods": 92, "description": "docks"}],
     "default": "dji",
+    "command": COMMAND,
+    "verdict": {"code": "silent", "text": "the device did not answer", "evidence": ["every node was asked"]},
+    "timeline": [{"at": None, "node": "n1", "what": "published", "topic": "a/b", "reason": None, "bytes": 3}],
+    "gaps": ["n2 was restarted"],
     "methods": [{"name": "cover_open", "usual": "30s", "danger": "none", "title": "Open the cover"}],
 }
 """Something of all that verbs look for."""
@@ -40,6 +44,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/commands": ["list"],
     "GET /v1/commands/{command_id}": ["get", ID],
     "GET /v1/commands/{command_id}/events": ["watch", ID],
+    "GET /v1/commands/{command_id}/explain": ["explain", ID],
     "DELETE /v1/commands/{command_id}": ["cancel", ID],
     "GET /v1/devices": ["devices", "list"],
     "GET /v1/devices/{device_id}": ["devices", "show", "dock-1"],
@@ -57,7 +62,7 @@ VERBS: Final[dict[str, list[str]]] = {
 
 OTHERS: Final = re.compile(
     r".* /v1/(login|keys|principals|roles|tenants|access|audit|webhooks"
-    r"|events|topics|streams|databases|state|transactions|devices/[^/]*/state|commands/.*(events|explain))\b.*"
+    r"|events|topics|streams|databases|state|transactions|devices/[^/]*/state|commands/.*events)\b.*"
 )
 """Operations whose verb is `homing api`, or that have tests of their own."""
 
@@ -232,3 +237,14 @@ def _type(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     import io  # noqa: PLC0415
 
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{line}\n"))
+
+
+def test_explain_tells_people_what_it_was_and_what_nobody_knows(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, ANSWER)]
+    code, out, _ = homing("explain", ID, "--url", fake_node.url)
+    assert code == 0
+    first, *_, verdict, evidence, gap = out.strip().splitlines()
+    assert first == f"{COMMAND['method']} on {COMMAND['device_id']}: {COMMAND['state']}"
+    assert "n1  published  a/b" in out
+    assert (verdict, evidence) == ("What it was: the device did not answer", "  every node was asked")
+    assert gap == "  not known: n2 was restarted"
