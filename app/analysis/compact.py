@@ -9,7 +9,7 @@ import datetime as dt
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,8 +99,11 @@ def _all_at_once(spark: SparkSession, source: Source, root: str, dates: Sequence
     return reader.parquet(_folders(source, root, dates)).selectExpr("*", _FILE)
 
 
-def _write(lake: Lake, source: Source, frame: DataFrame, bad_files: dict[str, str]) -> list[Row]:
-    """Write the clean records of a frame; rows of the quarantine, with `date`."""
+def _write(lake: Lake, source: Source, frame: DataFrame, bad_files: Mapping[str, tuple[str, int]]) -> list[Row]:
+    """Write the clean records of a frame; rows of the quarantine, with `date`.
+
+    `bad_files` are those that the frame is without: why, and how many records each promises.
+    """
     from pyspark.sql import Observation  # noqa: PLC0415 - an extra
     from pyspark.sql.functions import expr  # noqa: PLC0415
 
@@ -118,8 +121,8 @@ def _write(lake: Lake, source: Source, frame: DataFrame, bad_files: dict[str, st
     )
     found = [] if seen.get["odd"] == 0 else _left_out(source, frame.selectExpr("*", f"{odd} AS odd"))
     return found + [
-        {"date": _date_in(path), "reason": reason, "files": 1, "records": 0, "example": _place(path)}
-        for path, reason in bad_files.items()
+        {"date": _date_in(path), "reason": reason, "files": 1, "records": records, "example": _place(path)}
+        for path, (reason, records) in bad_files.items()
     ]
 
 
@@ -156,8 +159,8 @@ def _write_careful(lake: Lake, source: Source, root: str, dates: Sequence[str]) 
         frame = frame.selectExpr("*", _FILE)
         promised = _by_file(frame, "count(*)")
         whole = _by_file(frame, "count(*) + 0 * bit_xor(xxhash64(*))")
-        bad = dict.fromkeys(listed - set(promised), "not_parquet")
-        bad |= {path: "unreadable" for path in promised if whole.get(path) != promised[path]}
+        bad = dict.fromkeys(listed - set(promised), ("not_parquet", 0))
+        bad |= {path: ("unreadable", count) for path, count in promised.items() if whole.get(path) != count}
         strays = set(promised) - listed
         rest = frame.where(f"NOT {_any_of([*bad, *strays])}")
         for name in source.layout:
