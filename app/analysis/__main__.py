@@ -40,7 +40,8 @@ def options(arguments: list[str]) -> AnalyzeOptions:
     parser.add_argument("--held-out", dest="held_out", type=float, default=learned.held_out)
     given = vars(parser.parse_args(arguments))
     deadlines = DeadlineOptions(**{name: given.pop(name) for name in DeadlineOptions.__dataclass_fields__})
-    steps = tuple(step for step in STEPS if step in given.pop("steps").split(","))
+    named = given.pop("steps").split(",")
+    steps = tuple(step for step in STEPS if step in named)
     today = datetime.fromtimestamp(SystemClock().wall(), UTC).date()
     days: dict[str, Any] = {
         name: parse_day(option, text, today) for option, name in _DAYS.items() if (text := given.pop(name))

@@ -10,11 +10,12 @@ QUANTILES: Final = {"p50": "0.5D", "p90": "0.9D", "p99": "0.99D", "p999": "0.999
 
 
 def wilson(hits: str, of: str, sign: str) -> str:
-    """An end ('-' or '+') of Wilson's 95 % interval of a share."""
+    """An end ('-' or '+') of Wilson's 95 % interval of a share, which lies in it though doubles are rounded."""
     z2 = Z95 * Z95
     root = f"sqrt(({hits}) * 1D / ({of}) * (1 - ({hits}) * 1D / ({of})) / ({of}) + {z2 / 4}D / (({of}) * 1D * ({of})))"
     centre = f"(({hits}) * 1D / ({of}) + {z2 / 2}D / ({of}))"
-    return f"({centre} {sign} {Z95}D * {root}) / (1 + {z2}D / ({of}))"
+    outer = "least" if sign == "-" else "greatest"
+    return f"{outer}(({hits}) * 1D / ({of}), ({centre} {sign} {Z95}D * {root}) / (1 + {z2}D / ({of})))"
 
 
 def two_sided(z: str) -> str:

@@ -63,13 +63,13 @@ def failures_as_sentences(spark: SparkSession | None = None) -> Iterator[None]:
         from pyspark.errors import PySparkException  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigurationError("this needs Spark: pip install 'homing[analysis]'") from error
+    heap = MEMORY if spark is None else spark.conf.get("spark.driver.memory", MEMORY)  # afterwards it may be gone
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
         if out_of_memory(error):
-            with_heap = f" of {MEMORY}" if spark is None else f" of {_heap(spark)}"
             raise ConfigurationError(
-                f"Spark ran out of its memory{with_heap}: give it more with --memory 4g, or fewer days at once"
+                f"Spark ran out of its memory of {heap}: give it more with --memory 4g, or fewer days at once"
             ) from error
         raise ConfigurationError(f"Spark failed: {first_line(error)}") from error
 
@@ -79,13 +79,6 @@ def out_of_memory(error: Exception) -> bool:
     text = _text(error)
     signs = ("OutOfMemory", "Java heap space", "GC overhead", "Unable to acquire", "Connection refused", "gateway")
     return not text or any(sign in text for sign in signs) or isinstance(error, ConnectionError)
-
-
-def _heap(spark: SparkSession) -> str:
-    try:
-        return str(spark.conf.get("spark.driver.memory", MEMORY))
-    except Exception:  # noqa: BLE001 - it is gone
-        return MEMORY
 
 
 def first_line(error: Exception) -> str:

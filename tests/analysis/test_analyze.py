@@ -104,7 +104,7 @@ def nearest_rank(values: list[int], quantile: float) -> int:
 def test_percentiles_agree_with_duckdb_within_the_stated_error(
     analysed: Analysed, table: str, columns: tuple[str, ...]
 ) -> None:
-    names = {"hour": "date_trunc('hour', recorded_at AT TIME ZONE 'UTC')", "node": "home_node"}
+    names = {"hour": "make_timestamp(epoch_us(date_trunc('hour', recorded_at)))", "node": "home_node"}
     group = "".join(f"{names.get(column, column)}, " for column in columns)
     exact = {
         row[:-3]: row[-3:]

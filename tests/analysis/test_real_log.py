@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 KINDS: Final = ("mute", "late", "twice", "refusing", "cancelled", *["slow"] * 4, *["prompt"] * 11)
 """Of devices, in turn; prime to the number of nodes."""
 NODES: Final = ("n1", "n2", "n3")
-METHODS: Final = ("cover_open", "camera_photo_take")
+METHODS: Final = ("cover_open", "cover_close")
 ROUND: Final = 15 * len(KINDS)
 ORPHANS: Final = 6
 WITHIN: Final = timedelta(seconds=15)

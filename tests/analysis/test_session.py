@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -72,32 +73,27 @@ def test_a_full_memory_is_a_sentence() -> None:
 
 def test_nothing_private_of_pyspark_is_used() -> None:
     """So that a session of Spark Connect, which has no JVM of its own, will do."""
-    private = re.compile(r"\._j\w+|\._gateway|\.sparkContext|\.rdd\b|createDataFrame|\budf\(")
+    members = r"\.(?:_jvm|_jsc|_jdf|_jsparkSession|_jwrapped|_gateway|sparkContext|rdd)\b"
+    private = re.compile(rf"{members}|createDataFrame|\budf\(")
     for file in (ROOT / "app" / "analysis").rglob("*.py"):
         assert not private.search(file.read_text(encoding="utf-8")), file
+
+
+STARTED = re.compile(r"(?:Starting Spark master at|Successfully registered with master) (\S+)")
 
 
 @contextmanager
 def part(*arguments: str) -> Iterator[str]:
     """A master or worker of Spark, for as long as it is needed; the line with which it says that it has started."""
-    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryDirectory() as work:
+    with tempfile.NamedTemporaryFile("w+") as said, tempfile.TemporaryDirectory() as work:
         command = [str(SPARK / "bin" / "spark-class"), *arguments, "--host", "127.0.0.1", "--port", "0"]
         environment = {**os.environ, "SPARK_HOME": str(SPARK), "SPARK_WORKER_DIR": work, "SPARK_NO_DAEMONIZE": "1"}
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=work
-        )
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=environment, cwd=work)
         try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                said.write(line)
-                if found := re.search(r"(?:Starting Spark master at|Successfully registered with master) (\S+)", line):
-                    # What it says later is read by nobody, and must not fill the pipe.
-                    os.set_blocking(process.stderr.fileno(), False)
-                    yield found[1]
-                    break
-            else:
-                said.seek(0)
-                pytest.fail(said.read())
+            while (found := STARTED.search(Path(said.name).read_text())) is None:
+                assert process.poll() is None, Path(said.name).read_text()
+                time.sleep(0.1)  # what another process writes has no event
+            yield found[1]
         finally:
             process.kill()
             process.wait()
@@ -125,6 +121,6 @@ def test_spark_submit_on_a_cluster_of_two_workers(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-    assert job.returncode == 0, job.stderr[-3000:]
+    assert job.returncode == 0, job.stdout[-3000:] + job.stderr[-3000:]
     by_node = rolled(out, "node, sum(commands)::BIGINT", "latency_hourly", "GROUP BY ALL ORDER BY ALL")
     assert by_node == [("node-0", 20), ("node-1", 20), ("node-2", 20)]
