@@ -1,8 +1,8 @@
 """Makes a folder of Python packages as small as a node can use it: `slim.py SITE_PACKAGES`.
 
 Removed is what a node never loads: sources and stubs of extensions, tests, the parts of Arrow that the latency log is
-not written with, databases that no access directory is in, and the symbol tables of libraries, which only debuggers
-read.
+not written with, databases that no access directory is in, the lexers of languages, and the symbol tables of
+libraries, which only debuggers read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ SQL = (
     *("sqlalchemy/testing", "alembic/testing", "alembic/templates"),
     *("sqlalchemy/dialects/mssql", "sqlalchemy/dialects/mysql", "sqlalchemy/dialects/oracle"),
 )
+# What tells people's terminals of code in colours; the rest of Pygments wants these of its languages.
+LEXERS = {"__init__.py", "_mapping.py", "python.py", "special.py"}
 ELF64_LITTLE = b"\x7fELF\x02\x01"
 
 
@@ -61,6 +63,9 @@ def main(site_packages: Path) -> None:
     for name in SQL:
         if (site_packages / name).exists():
             remove(site_packages / name)
+    for path in (site_packages / "pygments" / "lexers").glob("*.py"):
+        if path.name not in LEXERS:
+            remove(path)
     for path in sorted(site_packages.rglob("*"), reverse=True):
         tests = path.name == "tests" and path.is_dir() and path.parent != site_packages
         if tests or (path.suffix in SOURCES and path.is_file()):

@@ -156,7 +156,7 @@ def test_two_nodes_and_a_fleet(place: Place) -> None:
         # The broker hands the responses to the nodes in turn.
         assert {answer["received_by"] for answer in answers} == {"n1", "n2"}
 
-        refused = place.run("send", "SN0001", "takeoff_to_point", "--node", one.url)
+        refused = place.run("send", "SN0001", "drone_open", "--node", one.url)
         assert refused.returncode == 1
         assert "failed" in refused.stdout
         silent = place.run(

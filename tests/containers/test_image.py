@@ -69,7 +69,7 @@ def test_nothing_in_it_belongs_to_the_user_but_the_folder_of_the_latency_log(ser
     )
     found = docker.from_env().containers.run(IMAGE, ["-c", search], entrypoint="python", remove=True).decode().split()
 
-    assert found == ["/var/lib/homing", "/var/lib/homing/latency"]
+    assert found == ["/var/lib/homing", "/var/lib/homing/access", "/var/lib/homing/latency"]
 
 
 def test_is_ready_by_itself_and_idles_below_120_mebibytes(services: Services) -> None:

@@ -232,7 +232,7 @@ def test_own_profiles_join_and_replace_the_shipped_ones(tmp_path: Path) -> None:
 def test_shipped_profiles_are_spoken_when_they_are_named() -> None:
     assert set(load_profiles()) == {"dji", "homing"}
     assert set(load_profiles(shipped=["tasmota", "homing"])) == {"homing", "tasmota"}
-    assert len(load_profiles(shipped=["all"])) == 17
+    assert len(load_profiles(shipped=["all"])) == 18
     with pytest.raises(ConfigurationError, match="HOMING_PROFILES_SHIPPED: x: no such profile is shipped; allowed: al"):
         load_profiles(shipped=["homing", "x"])
 
