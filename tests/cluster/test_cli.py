@@ -156,9 +156,9 @@ def test_two_nodes_and_a_fleet(place: Place) -> None:
         # The broker hands the responses to the nodes in turn.
         assert {answer["received_by"] for answer in answers} == {"n1", "n2"}
 
-        refused = place.run("send", "SN0001", "drone_open", "--node", one.url)
-        assert refused.returncode == 1
-        assert "failed" in refused.stdout
+        refused = place.run("send", "SN0001", "takeoff_to_point", "--node", one.url)
+        assert refused.returncode == 2
+        assert "params: 'flight_id' is a required property" in refused.stderr
         silent = place.run(
             *("send", "SN0099", "cover_open", "--timeout", "1s", "--if-offline", "send", "--node", one.url)
         )
