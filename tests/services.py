@@ -241,6 +241,10 @@ class RedisProcess(ServiceProcess):
         """As for HOMING_STORE_URL, with the rights of a node."""
         return f"redis://{NODE_USER}:{NODE_PASSWORD}@127.0.0.1:{self.port}/0"
 
+    def forget_refusals(self) -> None:
+        """What others were refused before is none of the business of who asks next."""
+        _reply(self.port, b"ACL LOG RESET\r\n", 4096, PATIENCE)
+
     def refusals(self) -> str:
         """What users were refused so far, in the words of Redis; empty when nothing was."""
         reply = _reply(self.port, b"ACL LOG 10\r\n", 4096, PATIENCE).decode(errors="replace")

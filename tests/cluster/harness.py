@@ -96,6 +96,7 @@ def cluster_of(
     size: int, redis: RedisProcess, broker: MosquittoProcess, *, module: str = "app.cli", **env: str
 ) -> Iterator[Cluster]:
     """`size` nodes called n1, n2, … that are ready. A share group of their own keeps clusters of one broker apart."""
+    redis.forget_refusals()
     with ExitStack() as stack:
         nodes = [NodeProcess(f"n{i + 1}", redis, broker, module=module, **env) for i in range(size)]
         for node in nodes:
