@@ -28,6 +28,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from app.core.addresses import check_access_url, check_store_url, engine_kind, events_kind, split_address
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
+from app.core.eventlog.event import MAX_ENTRIES
 from app.core.eventlog.plan import Kept, parse_databases
 from app.core.identifiers import validate_node_id
 from app.core.topics import share
@@ -313,7 +314,7 @@ class EventsSettings(_Part):
         milliseconds=5
     )
     """How long an event may wait for others that are written with it."""
-    max_items: Annotated[int, Field(ge=1, le=512)] = 64
+    max_items: Annotated[int, Field(ge=1, le=MAX_ENTRIES)] = 64
     """How many events are written together at most."""
     receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 1024
     """How many events the broker may send ahead of our acknowledgements."""

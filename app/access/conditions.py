@@ -25,9 +25,6 @@ class Condition(NamedTuple):
             raise PreconditionFailedError(f"{what} {_is(tag)}, which If-None-Match excludes")
 
 
-NO_CONDITION: Final = Condition()
-
-
 def _among(tag: str | None, tags: frozenset[str]) -> bool:
     return tag is not None and (ANY in tags or tag in tags)
 

@@ -105,7 +105,7 @@ def _write(lake: Lake, source: Source, frame: DataFrame, bad_files: Mapping[str,
     `bad_files` are those that the frame is without: why, and how many records each promises.
     """
     from pyspark.sql import Observation  # noqa: PLC0415 - an extra
-    from pyspark.sql.functions import expr  # noqa: PLC0415
+    from pyspark.sql.functions import expr  # noqa: PLC0415 - likewise
 
     cases = " ".join(f"WHEN {sql} THEN '{reason}'" for reason, sql in source.checks.items())
     remarks = " ".join(f"WHEN {sql} THEN '{reason}'" for reason, sql in source.remarks.items())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -116,8 +117,6 @@ def _colons(schema: str) -> str:
 
 def hadoop_url(place: str) -> str:
     """As Hadoop names it: `s3://` is s3a, and a path of this machine has a scheme, whatever the default one is."""
-    from pathlib import Path  # noqa: PLC0415
-
     if place.startswith("s3://"):
         return place.replace("s3://", "s3a://", 1).rstrip("/")
     return place.rstrip("/") if "://" in place else f"file://{Path(place).absolute()}"

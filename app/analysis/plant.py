@@ -108,7 +108,7 @@ class _Entry:
                 hour = self._whole("hour", 0, shape.days * 24 - 1, chance)
                 return Anomaly(plant, "hour", shape.hour_name(hour), factor=self._factor(3.0), hour=hour)
             case _:
-                if shape.days < 2:  # noqa: PLR2004
+                if shape.days < 2:  # noqa: PLR2004 - from one day to the next
                     raise ConfigurationError(
                         f"{self.where}: slow_method changes from one day to the next: --days 2 or more"
                     )

@@ -43,6 +43,14 @@ def table(
     )
 
 
+def _node(row: Row) -> str:
+    return clean(row["node"])
+
+
+def _way(row: Row) -> str:
+    return "forwarded" if row["forwarded"] else "local"
+
+
 def methods(_summary: Row, rows: Rows) -> Section:
     """Percentiles and outcomes by method, the busiest first."""
     found = sorted(rows["latency_by_method"], key=lambda row: (-row["commands"], str(row["method"])))
@@ -139,12 +147,10 @@ def nodes(_summary: Row, rows: Rows) -> Section:
         ("total p50", "total_p50_us", duration),
         ("total p99", "total_p99_us", duration),
     )
-    label = lambda row: clean(row["node"])  # noqa: E731
-    forwarded = lambda row: "forwarded" if row["forwarded"] else "local"  # noqa: E731
     blocks = (
-        table("nodes-table", "Load", "nodes", rows["nodes"], "Node", label, load),
-        table("capacity-table", "Commands in flight", "capacity", rows["capacity"], "Node", label, capacity),
-        table("hops-table", "What forwarding costs", "hops", rows["hops"], "Answers", forwarded, hops),
+        table("nodes-table", "Load", "nodes", rows["nodes"], "Node", _node, load),
+        table("capacity-table", "Commands in flight", "capacity", rows["capacity"], "Node", _node, capacity),
+        table("hops-table", "What forwarding costs", "hops", rows["hops"], "Answers", _way, hops),
     )
     return Section("nodes", "Nodes", blocks=blocks)
 
@@ -167,7 +173,10 @@ def devices(summary: Row, rows: Rows) -> Section:
         ("at least", "slowness_low", ratio),
     )
     flakiest = sorted(rows["device_groups"], key=lambda row: -(row["flaky_low"] or 0))
-    label = lambda row: (clean(row["device_group"]), clean(row["profile"]))  # noqa: E731
+
+    def label(row: Row) -> tuple[str, str]:
+        return clean(row["device_group"]), clean(row["profile"])
+
     blocks = (
         _intervals("slowest-devices", "Slowest devices", ranked["slow_rank"], "slowness", ratio),
         _intervals("flakiest-devices", "Flakiest devices", ranked["flaky_rank"], "flaky", share),
@@ -271,7 +280,10 @@ def quality(summary: Row, _rows: Rows) -> Section:
         ("records", "records", count),
         ("for example", "example", lambda text: clean(text, 200)),
     )
-    label = lambda row: (clean(row["reason"]), clean(row["meaning"], 300))  # noqa: E731
+
+    def label(row: Row) -> tuple[str, str]:
+        return clean(row["reason"]), clean(row["meaning"], 300)
+
     block = table(
         "quarantine-table", "What was not used", "quarantine", summary["quarantined"], "Reason", label, columns
     )
@@ -292,6 +304,9 @@ def change(_summary: Row, rows: Rows) -> Section:
         {**row, **{side: (duration if row["test"] == "median" else share)(row[side]) for side in ("before", "after")}}
         for row in found
     ]
-    label = lambda row: (clean(row["method"] or row["node"] or "all commands"), clean(row["profile"] or ""))  # noqa: E731
+
+    def label(row: Row) -> tuple[str, str]:
+        return clean(row["method"] or row["node"] or "all commands"), clean(row["profile"] or "")
+
     block = table("change-table", "Notable changes", "change", shown, "What", label, columns)
     return Section("change", "Change against the period before", blocks=(block,))
