@@ -69,6 +69,8 @@ class ResponseSpec:
     but_not: frozenset[str] = frozenset()
     texts: Mapping[str, str] = field(default_factory=dict)
     """What error codes mean."""
+    encode: Callable[[JsonValue], bytes] = to_json
+    """What `decode` reads; nodes never need it, and who plays the device does."""
 
     @property
     def suffix(self) -> str:
@@ -87,6 +89,7 @@ class RequestSpec:
     `traceparent` is where the payload of a traced command carries its context; its objects are there already.
     `repeatable` are the methods that may be executed twice, and late within the deadline, without harm. `methods` are
     the ones that are published so, None is all that no request before it has. `encode` raises InvalidInputError.
+    `decode` reads what it writes; nodes never need it, and who plays the device does.
     """
 
     topic: TopicTemplate
@@ -97,6 +100,7 @@ class RequestSpec:
     repeatable: frozenset[str] = frozenset()
     methods: frozenset[str] | None = None
     encode: Callable[[JsonValue], bytes] = to_json
+    decode: Decode = decode_json
     merge_params: bool = False
     omit_absent: bool = False
 

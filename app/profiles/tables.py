@@ -122,6 +122,7 @@ class ResponseTable(HeardTable):
             error_code=at(self.error_code),
             error_message=at(self.error_message),
             decode=CODECS[self.codec][1],
+            encode=CODECS[self.codec][0],
             device=self.source_of_device(form, wide=wide),
             captures={name: f"{{{name}}}" for name in self.captures(() if form is None else template(form).names)},
             wide=wide,
@@ -185,6 +186,7 @@ class RequestTable(Table):
             repeatable=frozenset(self.repeatable),
             methods=None if self.methods is None else frozenset(self.methods),
             encode=CODECS[self.codec][0],
+            decode=CODECS[self.codec][1],
             merge_params=self.merge_params,
             omit_absent=self.omit_absent,
         )
