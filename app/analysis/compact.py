@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.contracts import QUARANTINE_DAILY
 from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, hadoop_url, rows_of
-from app.analysis.session import out_of_memory
+from app.analysis.session import is_hopeless
 from app.analysis.source import Source
 from app.core.errors import ConfigurationError
 
@@ -81,7 +81,7 @@ def compact(
         try:
             quarantine = _write(lake, source, _all_at_once(lake.spark, source, root, batch), {})
         except Exception as error:
-            if out_of_memory(error):
+            if is_hopeless(error):
                 raise
             progress(first / len(dates), f"compact {_span(batch)}: a file cannot be read; looking at each by itself")
             quarantine = _write_careful(lake, source, root, batch)

@@ -25,6 +25,12 @@ MEMORY: Final = "1536m"
 _MEMORY: Final = re.compile(r"[1-9]\d*[mg]", re.ASCII)
 _JAVA_VERSION: Final = re.compile(r'version "(\d+)')
 _ANSWERS_SECONDS: Final = 5.0
+_HEAP: Final = "spark.driver.memory"
+_SAID: Final = "spark.homing.said"
+_WORDS: Final = re.compile(
+    r"java\.lang\.OutOfMemoryError.*|SIG[A-Z]+ \(.*|Internal Error.*|.*insufficient memory.*|# [CJVj] +\[?.*"
+)
+"""Of what HotSpot prints when it ends by itself (hotspot/share/utilities/vmError.cpp): the cause, and the frame."""
 
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -63,22 +69,44 @@ def failures_as_sentences(spark: SparkSession | None = None) -> Iterator[None]:
         from pyspark.errors import PySparkException  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigurationError("this needs Spark: pip install 'homing[analysis]'") from error
-    heap = MEMORY if spark is None else spark.conf.get("spark.driver.memory", MEMORY)  # afterwards it may be gone
+    keys = (_HEAP, _SAID)
+    known = {} if spark is None else {key: spark.conf.get(key, None) for key in keys}  # afterwards it may be gone
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        if out_of_memory(error):
-            raise ConfigurationError(
-                f"Spark ran out of its memory of {heap}: give it more with --memory 4g, or fewer days at once"
-            ) from error
-        raise ConfigurationError(f"Spark failed: {first_line(error)}") from error
+        words = _last_words(known.get(_SAID))
+        if _wants_memory(_text(error) + words):
+            heap = known.get(_HEAP) or MEMORY
+            sentence = f"Spark ran out of its memory of {heap}: give it more with --memory 4g, or fewer days at once"
+        elif _is_gone(error):
+            sentence = f"Spark's JVM ended in the middle: {words or 'it said nothing, so something killed it'}"
+        else:
+            sentence = f"Spark failed: {first_line(error)}"
+        raise ConfigurationError(sentence) from error
 
 
-def out_of_memory(error: Exception) -> bool:
-    """Whether it was for want of memory, as far as one can tell: a JVM that runs out of it may just be gone."""
-    text = _text(error)
-    signs = ("OutOfMemory", "Java heap space", "GC overhead", "Unable to acquire", "Connection refused", "gateway")
-    return not text or any(sign in text for sign in signs) or isinstance(error, ConnectionError)
+def is_hopeless(error: Exception) -> bool:
+    """Whether another try with less at once is of no use: there is no memory, or the JVM is gone."""
+    return _wants_memory(_text(error)) or _is_gone(error)
+
+
+def _wants_memory(text: str) -> bool:
+    return any(sign in text for sign in ("OutOfMemory", "Java heap space", "GC overhead", "Unable to acquire"))
+
+
+def _is_gone(error: Exception) -> bool:
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - an extra
+
+    text = _text(error)  # what py4j cannot ask for does not exist, says py4j
+    signs = not text or "Connection refused" in text or "does not exist in the JVM" in text
+    return signs or isinstance(error, (Py4JNetworkError, ConnectionError))
+
+
+def _last_words(said: str | None) -> str:
+    """Why a JVM of ours ended, in its own words: it writes them where it wrote its greeting."""
+    with suppress(OSError):
+        return " ".join(_WORDS.findall(Path(said or "").read_text(errors="replace")))
+    return ""
 
 
 def first_line(error: Exception) -> str:
@@ -168,10 +196,10 @@ def spark_session(
         builder = builder.master(master or "local[*]")
     with tempfile.TemporaryDirectory(prefix="homing-spark-", ignore_cleanup_errors=True) as scratch:
         local = not submitted and (master or "local").startswith("local")
-        started = {} if submitted or remote else _started_here(Path(scratch), memory, java)
+        said = Path(scratch) / "said"
+        started = {} if submitted or remote else {_SAID: str(said), **_started_here(Path(scratch), memory, java)}
         for key, value in {**started, **(_local(Path(scratch)) if local else {}), **(settings or {})}.items():
             builder = builder.config(key, value)
-        said = Path(scratch) / "said"
         try:
             with nullcontext() if submitted or remote else _output_to(said):
                 spark = builder.getOrCreate()
@@ -198,10 +226,11 @@ def _started_here(scratch: Path, memory: str, java: str) -> dict[str, str]:
     """The JVM that this process starts: it ends with this process, and says nothing that a person has not asked for."""
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_NO_LOGS, encoding="utf-8")
-    flags = f"-XX:+UseParallelGC -Xss4m -XX:MaxDirectMemorySize=256m -XX:+ExitOnOutOfMemoryError {java}"
+    flags = "-XX:+UseParallelGC -Xss4m -XX:MaxDirectMemorySize=256m -XX:+ExitOnOutOfMemoryError"
+    files = f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} -XX:ErrorFile={scratch}/crash.log"
     return {
-        "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} {flags}",
+        _HEAP: memory,
+        "spark.driver.extraJavaOptions": f"{files} {flags} {java}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -71,6 +71,30 @@ def test_a_full_memory_is_a_sentence() -> None:
     assert "Spark ran out of its memory of 512m: give it more with --memory 4g" in done.stderr
 
 
+ENDED = """
+import os, signal, subprocess, sys
+from app.analysis.session import failures_as_sentences, spark_session
+with spark_session("ended", "local[1]", memory="512m", java="-XX:TieredStopAtLevel=1") as spark:
+    (jvm,) = subprocess.run(["pgrep", "-P", str(os.getpid()), "java"], capture_output=True, text=True).stdout.split()
+    with failures_as_sentences(spark):
+        os.kill(int(jvm), getattr(signal, sys.argv[1]))
+        os.waitid(os.P_PID, int(jvm), os.WEXITED | os.WNOWAIT)
+        spark.sql("SELECT count(*) FROM range(3)").collect()
+"""
+
+
+@pytest.mark.parametrize(
+    ("by", "sentence"),
+    [
+        ("SIGKILL", "Spark's JVM ended in the middle: it said nothing, so something killed it"),
+        ("SIGSEGV", "Spark's JVM ended in the middle: SIGSEGV (0xb)"),
+    ],
+)
+def test_a_jvm_that_is_gone_is_not_said_to_lack_memory(by: str, sentence: str) -> None:
+    done = subprocess.run([sys.executable, "-c", ENDED, by], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert sentence in done.stderr, done.stderr
+
+
 def test_nothing_private_of_pyspark_is_used() -> None:
     """So that a session of Spark Connect, which has no JVM of its own, will do."""
     members = r"\.(?:_jvm|_jsc|_jdf|_jsparkSession|_jwrapped|_gateway|sparkContext|rdd)\b"
