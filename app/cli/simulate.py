@@ -12,7 +12,8 @@ import typer
 from app.cli.output import Exit, Stop, err
 
 if TYPE_CHECKING:
-    from app.settings import MqttSettings
+    from app.core.profile import DeviceProfile
+    from app.settings import MqttSettings, Settings
     from app.simulator import FleetOptions, FleetStats
 
 REFRESH_SECONDS: Final = 0.2
@@ -20,7 +21,9 @@ REFRESH_SECONDS: Final = 0.2
 
 def simulate(  # noqa: PLR0913 - the options that people type
     *,
-    profile: Annotated[str, typer.Option(help="The device profile to speak.")] = "homing",
+    profile: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="The profile to speak: one that Homing has, or a TOML file.")
+    ] = "homing",
     devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="How many devices.")] = 10,
     first: Annotated[str, typer.Option(metavar="ID", help="The first device's id; the others count on.")] = "SN0001",
     delay: Annotated[str, typer.Option(metavar="RANGE", help="From command to answer.")] = "50ms..500ms",
@@ -34,15 +37,18 @@ def simulate(  # noqa: PLR0913 - the options that people type
 ) -> None:
     """Run a simulated fleet against a broker until Ctrl-C. Every device is a real MQTT client.
 
-    RANGE is like 50ms..2s or 1s, SHARE like 1% or 0.5%.
+    RANGE is like 50ms..2s or 1s, SHARE like 1% or 0.5%. Devices of any profile answer as it reads answers: with what
+    its rules take for progress, success or refusal, and the id or value that it knows a command by.
     """
     from app.observability import configure_logging
     from app.settings import load_settings
     from app.simulator import FleetOptions, parse_range, parse_share
 
     settings = load_settings(**({"mqtt": {"url": mqtt_url}} if mqtt_url is not None else {}))
+    speaks = _spoken(profile, settings)
     options = FleetOptions(
-        profile=profile,
+        profile=profile if speaks is None else speaks.name,
+        speaks=speaks,
         devices=devices,
         delay=_parsed("--delay", parse_range, delay),
         drop=_parsed("--drop", parse_share, drop),
@@ -55,6 +61,25 @@ def simulate(  # noqa: PLR0913 - the options that people type
     )
     configure_logging("warning", settings.log.format)
     asyncio.run(_run(options, with_credentials(settings.mqtt), settings.mqtt.version))
+
+
+def _spoken(profile: str, settings: Settings) -> DeviceProfile | None:
+    """The profile that the devices are played from; None for the families that the simulator knows more of."""
+    from pathlib import Path
+
+    from app.profiles.loader import load_profiles, read_profile
+    from app.simulator import FLEET_PROFILES
+
+    if profile.endswith(".toml"):
+        return read_profile(Path(profile))
+    if profile in FLEET_PROFILES:
+        return None
+    known = load_profiles(settings.profiles.dir, shipped=["all"])
+    if profile not in known:
+        raise Stop(
+            f"--profile: {profile!a} is unknown; allowed: {', '.join(sorted(known))}, or a file.toml", Exit.USAGE
+        )
+    return known[profile]
 
 
 def with_credentials(mqtt: MqttSettings) -> str:
@@ -112,6 +137,7 @@ def summary_of(stats: FleetStats) -> str:
         "duplicated": stats.duplicated,
         "late": stats.late,
         "garbage": stats.garbage,
+        "without words for an answer": stats.silent,
         "not understood": stats.not_a_command,
         "unsent": stats.unsent,
         "overloaded": stats.overloaded,

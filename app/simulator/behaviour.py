@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -12,6 +13,7 @@ from app.core.errors import InvalidInputError
 from app.core.messages import Publication, ReceivedMessage
 from app.simulator.families import FAMILIES, Request
 from app.simulator.options import FleetOptions, Range
+from app.simulator.played import played
 
 Planned = tuple[float, Publication]
 """A publication, and in how many seconds from now to send it."""
@@ -60,31 +62,39 @@ class Behaviour:
         """With a `catalogue` devices refuse what it does not have."""
         self._options = options
         self._catalogue = catalogue
-        self._family = FAMILIES[options.profile]
+        self._family = FAMILIES[options.profile] if options.speaks is None else played(options.speaks)
         self._random = rng.random
         self._choice = rng.choice
         self._faults = _cumulated(options)
         self._instant = options.delay.high.total_seconds() == 0
 
-    def command_topic(self, device_id: str) -> str:
-        """Where the device gets its commands."""
-        return self._family.command_topic(device_id)
+    def command_topics(self, device_id: str) -> tuple[str, ...]:
+        """The topic filters of the device's commands; ConfigurationError when there can be no such device."""
+        return self._family.command_topics(device_id)
 
-    def react(self, message: ReceivedMessage, now: float) -> Reaction:
-        """Decide; `now` is the wall clock in seconds since the epoch."""
+    def react(self, message: ReceivedMessage, now: float, own: Collection[str] | None = None) -> Reaction:
+        """Decide; `now` is the wall clock in seconds since the epoch. With `own` only these devices are meant."""
         try:
             request = self._family.read(message)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
             return Reaction(Kind.NOT_A_COMMAND)
+        if own is not None and request.device_id not in own:
+            return Reaction(Kind.NOT_A_COMMAND)
         if request.method in self._options.silent_methods:
             return Reaction(Kind.SILENT, request.command_id)
         if not self._knows(request):
-            return Reaction(Kind.REFUSED, request.command_id, self._spaced([self._family.unknown(request, now)]))
+            said = self._family.unknown(request, now)
+            return self._reaction(Kind.REFUSED, request, self._spaced([] if said is None else [said]))
         kind = self._draw() if self._faults else Kind.ANSWERED
-        return Reaction(kind, request.command_id, self._plan(kind, request, now))
+        return self._reaction(kind, request, self._plan(kind, request, now))
+
+    def _reaction(self, kind: Kind, request: Request, planned: list[Planned]) -> Reaction:
+        """Silent is what should say something and has no words for it."""
+        mute = not planned and kind is not Kind.DROPPED
+        return Reaction(Kind.SILENT if mute else kind, request.command_id, planned)
 
     def _knows(self, request: Request) -> bool:
-        if self._catalogue is None:
+        if self._catalogue is None or not request.method:  # "" is of families that tell no method
             return True
         try:
             self._catalogue.check(self._options.profile, request.method, request.params)
@@ -107,7 +117,8 @@ class Behaviour:
                 body = self._choice(GARBAGE)
                 return self._spaced([Publication(request.response_topic, body, correlation_data=None)])
             case Kind.REFUSED:
-                return self._spaced([self._family.refusal(request, now)])
+                said = self._family.refusal(request, now)
+                return self._spaced([] if said is None else [said])
             case Kind.LATE:
                 past_deadline = max(0.0, (request.deadline or now) - now)
                 wait = past_deadline + self._between(self._options.late_by)

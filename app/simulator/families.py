@@ -28,6 +28,9 @@ class Request:
     response_topic: str
     correlation_data: bytes | None = None
     deadline: float | None = None
+    heard: ReceivedMessage | None = None
+    known: object = None
+    """What further a family that is played from its profile has read."""
 
     def publication(self, body: dict[str, Any]) -> Publication:
         """An answer on the response topic."""
@@ -36,17 +39,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`filter` gives a device's command topic; `read` raises ValueError, KeyError or TypeError for what is no command.
+    """`command_topics` are filters of a device's commands.
 
+    `read` raises ValueError, KeyError or TypeError for what is no command.
     `answers` and `refusal` take the wall clock in seconds since the epoch. The first answer is the reply, the others
     follow step by step.
     """
 
-    command_topic: Callable[[str], str]
+    command_topics: Callable[[str], tuple[str, ...]]
     read: Callable[[ReceivedMessage], Request]
     answers: Callable[[Request, float], list[Publication]]
-    refusal: Callable[[Request, float], Publication]
-    unknown: Callable[[Request, float], Publication]
+    refusal: Callable[[Request, float], Publication | None]
+    """None where the family has nothing that refuses."""
+    unknown: Callable[[Request, float], Publication | None]
     """What it says to what is no command of its profile's catalogue."""
 
 
@@ -59,8 +64,8 @@ def _text(value: object) -> str:
 # --- homing: Homing's own plain protocol, app/profiles/homing.toml ---
 
 
-def _homing_topic(device_id: str) -> str:
-    return f"homing/{device_id}/command"
+def _homing_topics(device_id: str) -> tuple[str, ...]:
+    return (f"homing/{device_id}/command",)
 
 
 def _read_homing(message: ReceivedMessage) -> Request:
@@ -123,8 +128,8 @@ _TASK_STEPS: Final = ((0, 5), (25, 20), (60, 21), (90, 23), (100, 25))
 """Percent, and the `current_step` of a dock's wayline mission."""
 
 
-def _dji_topic(device_id: str) -> str:
-    return f"thing/product/{device_id}/services"
+def _dji_topics(device_id: str) -> tuple[str, ...]:
+    return (f"thing/product/{device_id}/services",)
 
 
 def _read_dji(message: ReceivedMessage) -> Request:
@@ -235,7 +240,7 @@ def _unknown_to_dji(request: Request, now: float) -> Publication:
 
 FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
     {
-        "homing": Family(_homing_topic, _read_homing, _answer_homing, _refuse_homing, _unknown_to_homing),
-        "dji": Family(_dji_topic, _read_dji, _answer_dji, _refuse_dji, _unknown_to_dji),
+        "homing": Family(_homing_topics, _read_homing, _answer_homing, _refuse_homing, _unknown_to_homing),
+        "dji": Family(_dji_topics, _read_dji, _answer_dji, _refuse_dji, _unknown_to_dji),
     }
 )

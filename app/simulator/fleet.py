@@ -68,8 +68,8 @@ class Fleet:
         self.stats = stats if stats is not None else FleetStats()
         self._options = options
         self._clock = clock
-        catalogue = load_profiles(shipped=[options.profile])[options.profile].catalogue
-        self._behaviour = Behaviour(options, random.Random(options.seed), catalogue)
+        profile = options.speaks or load_profiles(shipped=[options.profile])[options.profile]
+        self._behaviour = Behaviour(options, random.Random(options.seed), profile.catalogue)
         self._devices = device_ids(options.first_device, options.devices)
         self._connect = connect
         self._clients: list[MqttClient] = []
@@ -110,17 +110,18 @@ class Fleet:
             await asyncio.gather(*(client.stop() for client in clients[start : start + BATCH]))
 
     async def _open_session(self, devices: list[str]) -> MqttClient:
+        topics = dict.fromkeys(topic for device in devices for topic in self._behaviour.command_topics(device))
         client = self._connect(f"simulated-{devices[0]}")
-        topics = [Subscription(self._behaviour.command_topic(device)) for device in devices]
+        own = frozenset(devices)
         self._clients.append(client)
-        await client.start(topics, lambda delivery: self._receive(client, delivery))
+        await client.start([Subscription(one) for one in topics], lambda one: self._receive(client, own, one))
         return client
 
-    def _receive(self, client: MqttClient, delivery: Delivery) -> None:
+    def _receive(self, client: MqttClient, own: frozenset[str], delivery: Delivery) -> None:
         delivery.acknowledge()
         stats = self.stats
         stats.received += 1
-        reaction = self._behaviour.react(delivery.message, self._clock.wall())
+        reaction = self._behaviour.react(delivery.message, self._clock.wall(), own)
         kind = reaction.kind
         setattr(stats, kind, getattr(stats, kind) + 1)
         if reaction.command_id is not None:

@@ -10,10 +10,11 @@ from typing import Final
 from app.core.durations import ALLOWED, parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_device_id
+from app.core.profile import DeviceProfile
 from app.simulator.families import FAMILIES
 
 FLEET_PROFILES: Final = tuple(sorted(FAMILIES))
-"""The device profiles that can be simulated."""
+"""The device profiles whose devices are simulated in more than their profile says: steps of jobs, and outputs."""
 
 MAX_DEVICES: Final = 100_000
 
@@ -58,6 +59,8 @@ class FleetOptions:
     """
 
     profile: str = "homing"
+    speaks: DeviceProfile | None = None
+    """A profile that devices are played from, and from nothing else; `profile` is its name then."""
     devices: int = 10
     first_device: str = "SN0001"
     """The id of the first device; the others count on from its digits."""
@@ -84,7 +87,7 @@ class FleetOptions:
     """How many answers may wait for their time; those beyond are not sent, and counted as `overloaded`."""
 
     def __post_init__(self) -> None:
-        if self.profile not in FAMILIES:
+        if self.speaks is None and self.profile not in FAMILIES:
             raise ConfigurationError(f"profile: {self.profile!a} is unknown; allowed: {', '.join(FLEET_PROFILES)}")
         if not 1 <= self.devices <= MAX_DEVICES:
             raise ConfigurationError(f"devices: {self.devices}; allowed are 1 to {MAX_DEVICES}")

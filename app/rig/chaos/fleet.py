@@ -81,7 +81,11 @@ class Fleet:
         """Connect all sessions; TimeoutError when the broker does not take them."""
         family = self._family
         for number in range(min(self.sessions, len(self.devices))):
-            topics = [Subscription(family.command_topic(one)) for one in self.devices[number :: self.sessions]]
+            topics = [
+                Subscription(topic)
+                for one in self.devices[number :: self.sessions]
+                for topic in family.command_topics(one)
+            ]
             options = replace(
                 login(DEVICE_USER, f"{self.profile}-fleet-{number}", self.port),
                 receive_maximum=5000,

@@ -43,4 +43,4 @@ def _refuse(request: Request, now: float) -> Publication:
     return _answer(request, now)[0]
 
 
-ORDERED: Final = Family(lambda device_id: f"ordered/{device_id}/set", read_ordered, _answer, _refuse, _refuse)
+ORDERED: Final = Family(lambda device_id: (f"ordered/{device_id}/set",), read_ordered, _answer, _refuse, _refuse)

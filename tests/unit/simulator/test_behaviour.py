@@ -59,7 +59,7 @@ def test_every_family_that_can_be_simulated_is_a_profile() -> None:
 @pytest.mark.parametrize("profile", FLEET_PROFILES)
 def test_a_device_listens_where_its_profile_sends(profile: str) -> None:
     behaviour = Behaviour(FleetOptions(profile=profile), random.Random(1))
-    assert behaviour.command_topic("SN0001") == command(profile).topic
+    assert behaviour.command_topics("SN0001") == (command(profile).topic,)
 
 
 @pytest.mark.parametrize("profile", FLEET_PROFILES)
@@ -199,7 +199,7 @@ def test_silent_methods_are_read_and_never_answered() -> None:
 @pytest.mark.parametrize("profile", FLEET_PROFILES)
 def test_what_is_no_command_is_no_accident(profile: str, payload: bytes) -> None:
     behaviour = Behaviour(FleetOptions(profile=profile), random.Random(1))
-    reaction = behaviour.react(ReceivedMessage(behaviour.command_topic("SN0001"), payload), NOW)
+    reaction = behaviour.react(ReceivedMessage(behaviour.command_topics("SN0001")[0], payload), NOW)
     assert (reaction.kind, reaction.command_id, reaction.planned) == (Kind.NOT_A_COMMAND, None, [])
 
 
