@@ -105,6 +105,8 @@ class EventWriter:
             if len(waiting) < self._max_items:
                 await self._gather(full)
             batch = _batch(waiting, self._max_items)
+            if not self.is_full(waiting):
+                full.clear()
             is_in = await self.append(shard, batch)
             self._size -= len(batch)
             for one in batch:

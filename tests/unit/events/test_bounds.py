@@ -131,3 +131,27 @@ async def test_what_another_one_has_taken_over_is_given_up() -> None:
     found, said = await written([FencedError("later")], 10)
     assert said == [False] * 7 + [True] * 3
     assert found == [7, 8, 9]
+
+
+async def test_after_a_full_batch_the_next_one_is_waited_for_as_well() -> None:
+    sizes: list[int] = []
+
+    class Counting(MemoryEventLog):
+        async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+            sizes.append(len(entries))
+            return await super().append(shard, entries, epoch)
+
+    log = Counting(Plan([Kept("events", DAY)], [], 1).databases, ManualClock())
+    an_hour = timedelta(hours=1)
+    writer = EventWriter(log, flush_interval=an_hour, max_items=2, bound=9, admit=lambda: None, counters=Counter())
+    appended = asyncio.Semaphore(0)
+    for _ in range(3):
+        for number in range(2):
+            assert writer.put(SHARD, Waiting(Entry("a", b"%d" % number), 1, lambda _is_in: appended.release()))
+            for _ in range(10):  # whatever would be appended without waiting
+                await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE):
+            await appended.acquire()
+            await appended.acquire()
+    await writer.close()
+    assert sizes == [2, 2, 2]
