@@ -1,28 +1,94 @@
-"""Every shipped family on two nodes that speak all of them, over a real broker: garbage first, then what is right."""
+"""The table of families: every shipped one does all that commands do, on two nodes that speak all, over a real broker.
+
+Rows and what devices say are the corpora (tests/unit/profiles/corpus), so a new family needs its two files and nothing
+here. One cluster runs the whole table; the tests read its cells.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import resources
+from typing import Final
+
+import pytest
 
 from app.core.messages import Publication, ReceivedMessage
+from app.core.profile import DeviceProfile
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from tests.cluster.harness import Caller, caller, cluster_of
+from app.profiles.loader import parse_profile
+from app.simulator.played import Player
+from tests.cluster.harness import Caller, Json, caller, cluster_of
 from tests.services import MosquittoProcess, RedisProcess
-from tests.unit.profiles.corpora import CORPORA, Corpus, Frame
+from tests.unit.profiles.corpora import CORPORA, PROFILES, Corpus, Frame, filled, ids_of
+from tests.waiting import PATIENCE
 
-_ID = re.compile(r"[0-9]{3}-[0-9A-HJKMNP-TV-Z]{26}")
-_NUMBER = re.compile(r'(?:request/|"id":)([0-9]+)')
+GARBAGE: Final = (b"\x00\xff\xfe", b'{"id": "cut of', b"[" * 200, b"\xc1\xc1")
+"""What no codec reads as an answer: no text, JSON that ends too early or never, no MessagePack, no CBOR."""
+TIMEOUT: Final = "3s"
+"""Time for a request to reach its device on a busy machine."""
+COLUMNS: Final = ("answer", "progress", "refusal", "garbage", "duplicate", "timeout", "late")
+IF_ABLE: Final = {"progress": "running", "refusal": "failed"}
+"""Columns that some families do not have: no rule of theirs has this state."""
 
 
-FAMILIES = [one for one in CORPORA if one.name != "aws-commands"]
-"""Mosquitto grants a shared subscription to topics that begin with `$`, and gives it no message."""
+def unmounted(text: str) -> str:
+    """Without the `$` that topics of clouds begin with: Mosquitto gives shared subscriptions no message of those."""
+    return text.replace('"$', '"').replace("'$", "'")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A family, and what its device says."""
+
+    corpus: Corpus
+    own: DeviceProfile
+
+    @property
+    def name(self) -> str:
+        return self.corpus.name
+
+    @cached_property
+    def player(self) -> Player:
+        return Player(self.own)
+
+    def topics(self) -> Sequence[str]:
+        return self.player.command_topics(self.corpus.device)
+
+    def frame(self, state: str, *, command: int | None = None) -> Frame | None:
+        return next(
+            (one for one in self.corpus.frames if one.state == state and (command is None or one.command == command)),
+            None,
+        )
+
+    def noise(self, command: int) -> list[Frame]:
+        """What the device says that answers nothing."""
+        return [one for one in self.corpus.frames if one.command == command and (one.dropped or one.of_another)]
+
+    def can(self, state: str) -> bool:
+        return any(rule.state.value == state for spec in self.own.responses for rule in spec.rules)
+
+
+def row_of(corpus: Corpus) -> Row:
+    """Families whose topics begin with `$` get a copy that does not, which is a file of the cluster's own."""
+    if not any(one.topic.text.startswith("$") for one in corpus.profile.responses):
+        return Row(corpus, corpus.profile)
+    frames = [replace(one, topic=one.topic.removeprefix("$")) for one in corpus.frames]
+    return Row(replace(corpus, frames=frames), parse_profile(unmounted(_file(corpus.name)), corpus.name))
+
+
+def _file(name: str) -> str:
+    return resources.files("app.profiles").joinpath(f"{name}.toml").read_text("utf-8")
+
+
+ROWS: Final = [row_of(one) for one in CORPORA]
 
 
 class OpenBroker(MosquittoProcess):
@@ -34,89 +100,187 @@ class OpenBroker(MosquittoProcess):
         return command
 
 
-class Devices:
-    """One of each family. It says all that is no answer, and then the frame that is its answer now."""
+@dataclass
+class Device:
+    """The device of a row. It hears its commands and says what it is told to say."""
 
-    def __init__(self, client: PahoMqttClient) -> None:
+    row: Row
+    publish: Callable[[Publication], object]
+    asked: asyncio.Queue[ReceivedMessage] = field(default_factory=asyncio.Queue)
+
+    def hear(self, message: ReceivedMessage) -> None:
+        with suppress(ValueError, KeyError, TypeError):  # a gateway hears its own answers
+            if self.row.player.read(message).device_id == self.row.corpus.device:
+                self.asked.put_nowait(message)
+
+    def say(self, frame: Frame, command_id: str) -> None:
+        message = frame.message(ids_of(command_id))
+        self.publish(Publication(message.topic, message.payload, correlation_data=message.correlation_data))
+
+    def babble(self, frame: Frame, command_id: str) -> None:
+        for payload in GARBAGE:
+            self.publish(Publication(filled(frame.topic, ids_of(command_id)), payload))
+
+
+class Table:
+    """Runs the rows and keeps what became of their commands: the cells."""
+
+    def __init__(self, client: Caller, devices: dict[str, Device]) -> None:
+        self.cells: dict[tuple[str, str], tuple[Frame | None, Json]] = {}
+        self.dropped: dict[tuple[str, str], int] = {}
         self._client = client
-        self._playing: dict[str, tuple[Corpus, Frame]] = {}
-        self.asked: Counter[str] = Counter()
+        self._devices = devices
 
-    def play(self, corpus: Corpus, answer: Frame) -> None:
-        """Answer the next request of this command so."""
-        facts = corpus.command(answer)
-        self._playing[_pattern(corpus.profile.compose(facts).topic)] = corpus, answer
+    async def run(self) -> None:
+        """Rows side by side; but what only counters show one row after the other."""
+        await self._each(self._refused, self._progressed, self._answered)
+        await self._counted("duplicate", "garbage")
+        await self._each(self._timed_out)
+        await self._counted("late", "timeout")
 
-    def handle(self, delivery: Delivery) -> None:
-        message = delivery.message
-        for pattern, (corpus, answer) in list(self._playing.items()):
-            if re.fullmatch(pattern, message.topic):
-                del self._playing[pattern]
-                self.asked[corpus.name] += 1
-                noise = [one for one in corpus.frames if one.dropped is not None or one.of_another]
-                for frame in (*(one for one in noise if one.command == answer.command), answer):
-                    self._say(frame, message)
-        delivery.acknowledge()
+    async def _each(self, *steps: Callable[[Row], Awaitable[None]]) -> None:
+        async def whole(row: Row) -> None:
+            for step in steps:
+                await step(row)
 
-    def _say(self, frame: Frame, request: ReceivedMessage) -> None:
-        said = f"{request.topic} {request.payload.decode()} {(request.correlation_data or b'').decode()}"
-        named, number = _ID.search(said), _NUMBER.search(said)
+        await asyncio.gather(*(whole(row) for row in ROWS))
 
-        def filled(text: str) -> str:
-            text = text.replace("{id}", named[0] if named else "")
-            return text.replace("{id_number}", number[1] if number else "")
+    async def _refused(self, row: Row) -> None:
+        if (frame := row.frame("failed")) is not None:
+            identity = await self._sent(row, frame)
+            self._devices[row.name].say(frame, identity)
+            await self._ends("refusal", row, frame, identity)
 
-        data = None if frame.correlation_data is None else filled(frame.correlation_data).encode()
-        _puback = self._client.publish(
-            Publication(filled(frame.topic), filled(frame.payload).encode(), correlation_data=data)
+    async def _progressed(self, row: Row) -> None:
+        running = row.frame("running")
+        done = None if running is None else row.frame("succeeded", command=running.command)
+        if running is None or done is None:
+            return
+        identity = await self._sent(row, running)
+        self._devices[row.name].say(running, identity)
+        while (seen := (await self._client.get(1, identity))[1])["state"] != "running":  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.02)
+        self.cells[row.name, "progress"] = running, seen
+        self._devices[row.name].say(done, identity)
+        await self._ends("answer", row, done, identity)
+
+    async def _answered(self, row: Row) -> None:
+        frame = _succeeded(row)
+        identity = await self._sent(row, frame)
+        device = self._devices[row.name]
+        device.babble(frame, identity)
+        for one in row.noise(frame.command):
+            device.say(one, identity)
+        device.say(frame, identity)
+        await self._ends("garbage", row, frame, identity)
+        self.cells.setdefault((row.name, "answer"), self.cells[row.name, "garbage"])
+
+    async def _timed_out(self, row: Row) -> None:
+        frame = _succeeded(row)
+        identity = await self._sent(row, frame, timeout=TIMEOUT)
+        await self._ends("timeout", row, frame, identity)
+
+    async def _counted(self, column: str, of: str) -> None:
+        """The answer comes again, or now that it is too late."""
+        for row in ROWS:
+            frame, before = self.cells[row.name, of]
+            assert frame is not None
+            drops = self._drops()
+            self._devices[row.name].say(frame, before["id"])
+            while True:
+                _, seen = await self._client.get(0, before["id"])
+                if self._drops() > drops or seen["late"] is not None:
+                    break
+                await asyncio.sleep(0.02)
+            self.cells[row.name, column] = frame, seen
+
+    def _drops(self) -> int:
+        nodes = (self._client.cluster.reported(one.node_id)["counters"] for one in self._client.cluster.nodes)
+        return sum(
+            count
+            for counters in nodes
+            for name, count in counters.items()
+            if name.startswith("drop.") and "canary" not in name
         )
 
+    async def _sent(self, row: Row, frame: Frame, timeout: str = "60s") -> str:
+        """Send the command that the frame is about; its id, when its device has it."""
+        command = row.corpus.commands[frame.command]
+        body = {
+            "method": command.method,
+            "params": json.loads(command.params),
+            "timeout": timeout,
+            "profile": row.name,
+        }
+        number = ROWS.index(row) % len(self._client.cluster.nodes)
+        url = f"{self._client.cluster.nodes[number].url}/v1/devices/{row.corpus.device}/commands"
+        headers = {"Prefer": "respond-async"}
+        async with self._client.session.post(url, json=body, headers=headers) as response:
+            sent: Json = await response.json(content_type=None)
+        assert response.status == 202, (row.name, sent)
+        await self._devices[row.name].asked.get()
+        return str(sent["id"])
 
-def _pattern(topic: str) -> str:
-    return re.sub(r"[0-9]{3}-[0-9A-Z]{26}|[0-9]{5,}", lambda _: "[0-9A-Z-]+", re.escape(topic).replace("\\-", "-"))
-
-
-async def send(client: Caller, number: int, corpus: Corpus, frame: Frame) -> dict[str, Any]:
-    command = corpus.commands[frame.command]
-    body = {"method": command.method, "params": json.loads(command.params), "timeout": "60s", "profile": corpus.name}
-    url = f"{client.cluster.nodes[number % 2].url}/v1/devices/{corpus.device}/commands"
-    async with client.session.post(url, json=body) as response:
-        received: dict[str, Any] = await response.json(content_type=None)
-        return received
-
-
-async def test_every_family_is_answered_and_refused_on_two_nodes_that_speak_all() -> None:
-    with (
-        OpenBroker() as broker,
-        RedisProcess() as server,
-        cluster_of(2, server, broker, HOMING_PROFILES_SHIPPED=",".join(one.name for one in FAMILIES)) as cluster,
-    ):
-        options = MqttOptions.from_url(broker.url, client_id="families")
-        mqtt = PahoMqttClient(options, Counter())
-        devices = Devices(mqtt)
-        await mqtt.start([Subscription("#")], devices.handle)
-        await mqtt.wait_connected()
-        try:
-            async with caller(cluster) as client:
-                for state in ("succeeded", "failed"):
-                    rounds = [(one, _first(one, state)) for one in FAMILIES]
-                    playing = [(corpus, frame) for corpus, frame in rounds if frame is not None]
-                    for corpus, frame in playing:
-                        devices.play(corpus, frame)
-                    ended = await asyncio.gather(
-                        *(send(client, number, *one) for number, one in enumerate(playing)),
-                    )
-                    for (corpus, frame), command in zip(playing, ended, strict=True):
-                        assert command.get("state") == state, (corpus.name, command)
-                        if frame.result is not None:
-                            assert command["result"] == json.loads(frame.result), corpus.name
-                        if frame.error is not None:
-                            assert command["error"] == json.loads(frame.error), corpus.name
-        finally:
-            await mqtt.stop()
-        assert set(devices.asked) == {one.name for one in FAMILIES}
-        assert sum(cluster.counters("drop.not_json")) > 0
+    async def _ends(self, column: str, row: Row, frame: Frame, identity: str) -> None:
+        self.cells[row.name, column] = frame, await self._client.final(1, identity)
 
 
-def _first(corpus: Corpus, state: str) -> Frame | None:
-    return next((frame for frame in corpus.frames if frame.state == state), None)
+def _succeeded(row: Row) -> Frame:
+    frame = row.frame("succeeded")
+    assert frame is not None, f"the corpus of {row.name} has no frame that succeeds"
+    return frame
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
+    folder = tmp_path_factory.mktemp("profiles")
+    for row in ROWS:
+        if row.own is not row.corpus.profile:
+            (folder / f"{row.name}.toml").write_text(unmounted(_file(row.name)))
+    shipped = ",".join(row.name for row in ROWS if row.own is row.corpus.profile)
+    env = {"HOMING_PROFILES_SHIPPED": shipped, "HOMING_PROFILES_DIR": str(folder)}
+    with OpenBroker() as broker, RedisProcess() as server, cluster_of(2, server, broker, **env) as cluster:
+
+        async def run() -> Table:
+            mqtt = PahoMqttClient(MqttOptions.from_url(broker.url, client_id="families"), Counter())
+            devices = {row.name: Device(row, mqtt.publish) for row in ROWS}
+
+            def handle(delivery: Delivery) -> None:
+                for device in devices.values():
+                    device.hear(delivery.message)
+                delivery.acknowledge()
+
+            await mqtt.start([Subscription(topic) for topic in {t for row in ROWS for t in row.topics()}], handle)
+            await mqtt.wait_connected()
+            try:
+                async with caller(cluster) as client, asyncio.timeout(PATIENCE):
+                    table = Table(client, devices)
+                    await table.run()
+                    return table
+            finally:
+                await mqtt.stop()
+
+        yield asyncio.run(run())
+
+
+def test_each_shipped_family_has_a_row() -> None:
+    assert {row.name for row in ROWS} == set(PROFILES)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_a_family_does_all_that_commands_do(table: Table, row: Row, column: str) -> None:
+    needs = IF_ABLE.get(column)
+    if needs is not None and not row.can(needs):
+        assert (row.name, column) not in table.cells
+        return
+    assert (row.name, column) in table.cells, f"the corpus of {row.name} has no frame for this"
+    frame, command = table.cells[row.name, column]
+    assert frame is not None
+    late = column in ("timeout", "late")
+    state = "timed_out" if late else frame.state
+    assert command["state"] == state
+    if frame.result is not None and not late:
+        assert command["progress" if state == "running" else "result"] == json.loads(frame.result)
+    if frame.error is not None and not late:
+        assert command["error"] == json.loads(frame.error)

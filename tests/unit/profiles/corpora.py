@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,11 @@ class Frame:
     dropped: str | None = None
     of_another: bool = False
 
-    def message(self) -> ReceivedMessage:
-        data = None if self.correlation_data is None else filled(self.correlation_data).encode()
-        return ReceivedMessage(filled(self.topic), filled(self.payload).encode(), correlation_data=data)
+    def message(self, ids: Mapping[str, str] | None = None) -> ReceivedMessage:
+        """As it is said to the command of these ids, by their names; else to the one that the corpus speaks of."""
+        data = None if self.correlation_data is None else filled(self.correlation_data, ids).encode()
+        payload = filled(self.payload, ids).encode()
+        return ReceivedMessage(filled(self.topic, ids), payload, correlation_data=data)
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,16 @@ def read_corpus(file: Path) -> Corpus:
     return Corpus(file.stem, data["device"], commands, [Frame(**one) for one in data["frame"]])
 
 
-def filled(text: str) -> str:
+def ids_of(command_id: str) -> dict[str, str]:
+    """What a device may give back of the id of a command."""
+    facts = CommandFacts(command_id, "", "", None, 0, 0)
+    return {name: str(FACTS[name](facts)) for name in IDS}
+
+
+def filled(text: str, ids: Mapping[str, str] | None = None) -> str:
     """With the ids of the command in place of their names."""
-    facts = CommandFacts(ID, "", "", None, 0, 0)
-    for name in IDS:
-        text = text.replace(f"{{{name}}}", str(FACTS[name](facts)))
+    for name, value in (ids_of(ID) if ids is None else ids).items():
+        text = text.replace(f"{{{name}}}", value)
     return text
 
 
