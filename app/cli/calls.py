@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,8 +17,6 @@ from app.cli.output import Exit, Form, Stop, out, written
 if TYPE_CHECKING:
     from homing_client import Homing, ProblemError
 
-KEY: Final = "HOMING_KEY"
-"""The variable that holds the API key of who calls; there is no option, as others on the machine see those."""
 ATTEMPTS: Final = 3
 """Somebody waits at a terminal: better a quick word than a late one."""
 
@@ -51,13 +48,6 @@ STATUSES: Final = {
 }
 
 
-def default_node() -> str:
-    """The first node of HOMING_URL, else that of this machine: for what does not go through the client yet."""
-    from homing_client.contexts import DEFAULT_URL
-
-    return os.environ.get("HOMING_URL", "").partition(",")[0].strip() or DEFAULT_URL
-
-
 def form(output: Form, *, as_json: bool) -> Form:
     """How to print, of the two options that say so."""
     return Form.JSON if as_json else output
@@ -65,14 +55,21 @@ def form(output: Form, *, as_json: bool) -> Form:
 
 @contextmanager
 def connected(
-    url: str | None, context: str | None, output: Form = Form.HUMAN, *, key: str | None = None
+    url: str | None,
+    context: str | None,
+    output: Form = Form.HUMAN,
+    *,
+    key: str | None = None,
+    attempts: int = ATTEMPTS,
 ) -> Iterator[Homing]:
     """A client; what goes wrong with it ends the verb with a sentence and an exit code."""
     from homing_client import ConfigurationError, Homing, ProblemError, Retry, UnexpectedAnswerError, UnreachableError
 
     try:
         agent = f"homing/{__version__}"
-        with Homing(url, key=key, context=context, retry=Retry(attempts=ATTEMPTS), agent=agent) as homing:
+        with Homing(
+            url, key=key, context=context, retry=Retry(attempts=attempts, burst=max(10, attempts)), agent=agent
+        ) as homing:
             yield homing
     except ConfigurationError as error:
         raise Stop(str(error), Exit.USAGE) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -71,6 +72,15 @@ def _profile_of(homing: Homing, device: str | None) -> str:
 def commands(ctx: typer.Context, incomplete: str) -> list[str]:
     """The latest commands."""
     return _asked(ctx, lambda homing: (one.id for one in homing.commands(page_size=MOST)), incomplete)
+
+
+def members(call: str, name: str) -> Callable[[typer.Context, str], list[str]]:
+    """This member of all that a method of the client knows."""
+
+    def known(ctx: typer.Context, incomplete: str) -> list[str]:
+        return _asked(ctx, lambda homing: (str(one[name]) for one in attrgetter(call)(homing)()), incomplete)
+
+    return known
 
 
 def contexts(incomplete: str) -> list[str]:

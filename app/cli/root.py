@@ -49,6 +49,9 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "devices": "devices:application",
         "events": "events:application",
+        "state": "operations:state",
+        "webhooks": "operations:webhooks",
+        "admin": "operations:admin",
         "context": "login:application",
         "profile": "profile:application",
         "access": "access:application",

@@ -8,7 +8,10 @@
 `Homing` is the same without `async` and `await`. Names that begin with an underscore may change at any time.
 """
 
+from homing_client._async.access import AsyncAccess
 from homing_client._async.client import AsyncDevice, AsyncHoming
+from homing_client._async.events import AsyncEvents
+from homing_client._async.webhooks import AsyncWebhooks
 from homing_client._errors import (
     CancelledError,
     CommandError,
@@ -36,20 +39,28 @@ from homing_client._models import (
     Fault,
     Known,
     Late,
+    LogEvent,
     Me,
     Node,
     Readiness,
 )
 from homing_client._retry import NO_RETRY, Retry
+from homing_client._sync.access import Access
 from homing_client._sync.client import Device, Homing
+from homing_client._sync.events import Events
+from homing_client._sync.webhooks import Webhooks
 from homing_client._version import __version__
 from homing_client._wire import AsyncTransport, Reply, ServerEvent, Transport
 
 __all__ = [
     "NO_RETRY",
+    "Access",
+    "AsyncAccess",
     "AsyncDevice",
+    "AsyncEvents",
     "AsyncHoming",
     "AsyncTransport",
+    "AsyncWebhooks",
     "CancelledError",
     "Cluster",
     "Command",
@@ -61,6 +72,7 @@ __all__ = [
     "DeviceRecord",
     "DeviceRefusedError",
     "Entry",
+    "Events",
     "Fault",
     "Homing",
     "HomingError",
@@ -68,6 +80,7 @@ __all__ = [
     "Known",
     "Late",
     "LimitError",
+    "LogEvent",
     "Me",
     "Node",
     "NotAllowedError",
@@ -83,5 +96,6 @@ __all__ = [
     "UnavailableError",
     "UnexpectedAnswerError",
     "UnreachableError",
+    "Webhooks",
     "__version__",
 ]

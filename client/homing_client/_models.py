@@ -165,6 +165,19 @@ class CommandEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEvent:
+    """What a stream of the event log tells. `cursor` is for `after`.
+
+    `kind`: `event`, which is in `data` as `read` shows it; `gap`: events are missing, until `data["until"]`;
+    `bookmark`: nothing has come for a while, and this cursor is a newer one.
+    """
+
+    kind: str
+    cursor: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A live node of the cluster. `is_self`: the one that answered."""
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from homing_client._errors import UnexpectedAnswerError, error_of
-from homing_client._models import OUTCOMES, Cluster, Command, CommandEvent, DeviceRecord, Entry, Me, Readiness
+from homing_client._models import OUTCOMES, Cluster, Command, CommandEvent, DeviceRecord, Entry, LogEvent, Me, Readiness
 from homing_client._retry import retry_after
 from homing_client._wire import Reply, Request, ServerEvent
 
@@ -248,6 +248,17 @@ def text_of(reply: Reply) -> str:
 
 def event_of(one: ServerEvent) -> CommandEvent | None:
     """What a server-sent event tells of a command; None for one that is for the connection alone."""
+    body = _told(one)
+    return None if body is None else CommandEvent.of(one.event, one.id, body)
+
+
+def log_event_of(one: ServerEvent) -> LogEvent | None:
+    """What a server-sent event tells of the event log; None for one that is for the connection alone."""
+    body = _told(one)
+    return None if body is None else LogEvent(one.event, one.id, body)
+
+
+def _told(one: ServerEvent) -> JsonObject | None:
     if not one.data:
         return None
     try:
@@ -258,7 +269,7 @@ def event_of(one: ServerEvent) -> CommandEvent | None:
         raise UnexpectedAnswerError(f"an event {one.event[:32]!a} without a JSON object: that is no Homing node")
     if one.event == "problem":
         raise error_of(int(body.get("status") or _NOT_READY), body)
-    return CommandEvent.of(one.event, one.id, body)
+    return body
 
 
 def nothing_of(reply: Reply) -> None:

@@ -101,6 +101,7 @@ class AsyncTransport(Protocol):
         self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
     ) -> Reply:
         """Send one request and read its whole answer within `patience` seconds."""
+        ...
 
     def stream(
         self, url: str, headers: Mapping[str, str], patience: float
@@ -109,6 +110,7 @@ class AsyncTransport(Protocol):
 
         `patience`: how many seconds may pass without a byte.
         """
+        ...
 
     async def aclose(self) -> None:
         """Let go of all connections."""
@@ -121,11 +123,13 @@ class Transport(Protocol):
         self, url: str, method: str, content: bytes | None, headers: Mapping[str, str], patience: float
     ) -> Reply:
         """Send one request and read its whole answer within `patience` seconds."""
+        ...
 
     def stream(
         self, url: str, headers: Mapping[str, str], patience: float
     ) -> AbstractContextManager[tuple[Reply, Iterator[ServerEvent]]]:
         """GET server-sent events. Of an answer that is none, the Reply has the content and there are no events."""
+        ...
 
     def close(self) -> None:
         """Let go of all connections."""

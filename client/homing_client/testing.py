@@ -343,5 +343,5 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the names that http.server calls
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name that http.server gives it
         pass

@@ -51,12 +51,19 @@ async def test_a_stream_begins_now_and_goes_on(served: Served) -> None:
     await appended(rig, 1)
     async with stream(url(served, "?topic=homing/%2B/event")) as reading:
         await follows(rig)
+        first = await reading.next()
         for number in (1, 2, 3):
             say(rig, TOPIC, {"n": number})
         say(rig, "thing/product/SN1/events", {"n": 9, "method": "x"})
         assert (await numbers(reading, 3))[0] == [1, 2, 3]
         say(rig, TOPIC, {"n": 4})
         assert (await numbers(reading, 1))[0] == [4]
+    assert first is not None
+    assert (first.name, first.data) == ("bookmark", {"cursor": first.id})
+    async with stream(
+        url(served), headers={"Last-Event-ID": str(first.id)}
+    ) as reading:  # nothing is lost before one came
+        assert (await numbers(reading, 5))[0] == [1, 2, 3, 9, 4]
     await eventually(lambda: not rig.application.streams.fill().size)
 
 

@@ -67,17 +67,18 @@ async def follow_events(
     """Of those that the caller may read: from now on, or after a cursor or an instant. It does not end.
 
     The id of each event is the cursor behind it. `gap` says that events behind the cursor were dropped, and until when;
-    `bookmark` has a newer cursor, when nothing has come for a while.
+    `bookmark` has a newer cursor: at once where it begins now, and when nothing has come for a while.
     """
     check_names(request, ("topic", "database", "from", "cursor"))
     name = name_of(events, database)
     given = cursor or last_event_id or None
     begin = None if since is None or given is not None else parse_position("from", since, ports.now_us())
     start = events.start_of(name, given, begin)
-    if given is None and begin is None:
+    begins_now = given is None and begin is None
+    if begins_now:
         start = await events.end_of(name)
     gone = None if given is None else await events.gap(name, start)
-    feed = partial(_feed, _Follow(events, name, topic, start), asker, gone)
+    feed = partial(_feed, _Follow(events, name, topic, start), asker, gone, begins_now=begins_now)
     return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
 
 
@@ -110,7 +111,9 @@ class _Follow:
         return b"".join(parts)
 
 
-async def _feed(follow: _Follow, asker: Asker, gone: int | None, stream: sse.Stream) -> None:
+async def _feed(follow: _Follow, asker: Asker, gone: int | None, stream: sse.Stream, *, begins_now: bool) -> None:
+    if begins_now:  # so that who loses the connection before the first event misses nothing
+        await stream.write(follow.bookmark())
     if gone is not None:
         await stream.write(sse.event("gap", orjson.dumps({"until": instant(gone)})))
     changed = asyncio.Event()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from homing_client._async.session import AsyncSession
-from homing_client._operations import JsonObject, body_of, listed, nothing_of
+from homing_client._operations import JsonObject, body_of, given, listed, nothing_of
 from homing_client._wire import Request
 
 _ONE = "/v1/webhooks/{webhook_id}"
@@ -22,18 +21,41 @@ class AsyncWebhooks:
         """All of them, without their secrets."""
         return listed(await self._session.exchange(Request("GET", "/v1/webhooks")), "webhooks")
 
-    async def make(self, url: str, **more: Any) -> JsonObject:
-        """Have a URL told. `more`: `events`, `devices`, `methods`, `tenant`, as /docs says. `secret` is shown once."""
-        asked = Request("POST", "/v1/webhooks", body={"url": url, **more}, repeatable=False)
-        return body_of(await self._session.exchange(asked))
+    async def make(
+        self,
+        url: str,
+        *,
+        events: Sequence[str],
+        devices: str | None = None,
+        methods: str | None = None,
+        tenant: str | None = None,
+    ) -> JsonObject:
+        """Have a URL told of these `events`: `command.failed` … `secret` is in the answer, this once.
+
+        `devices`: only of ids that fit, such as `dock-*`; `methods`: only of `PROFILE:METHOD` that fit, such as
+        `dji:*`; `tenant`: whose it is, where the caller operates Homing itself.
+        """
+        body = given(url=url, events=list(events), devices=devices, methods=methods, tenant=tenant)
+        return await self._object(Request("POST", "/v1/webhooks", body=body, repeatable=False))
 
     async def get(self, webhook_id: str) -> JsonObject:
         """One of them."""
         return await self._object(Request("GET", _ONE, path={"webhook_id": webhook_id}))
 
-    async def change(self, webhook_id: str, changes: Mapping[str, Any]) -> JsonObject:
-        """Change what is named: `url`, `events`, `devices`, `methods`, `enabled`."""
-        return await self._object(Request("PATCH", _ONE, path={"webhook_id": webhook_id}, body=dict(changes)))
+    async def change(
+        self,
+        webhook_id: str,
+        *,
+        url: str | None = None,
+        events: Sequence[str] | None = None,
+        devices: str | None = None,
+        methods: str | None = None,
+        enabled: bool | None = None,
+    ) -> JsonObject:
+        """Change what is given; what waits for one that is not `enabled` is kept for a day. Raises ConflictError."""
+        told = None if events is None else list(events)
+        body = given(url=url, events=told, devices=devices, methods=methods, enabled=enabled)
+        return await self._object(Request("PATCH", _ONE, path={"webhook_id": webhook_id}, body=body))
 
     async def remove(self, webhook_id: str) -> None:
         """Tell it nothing more."""

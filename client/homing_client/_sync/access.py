@@ -130,13 +130,19 @@ class Access:
         query = {"dry_run": "true" if dry_run else None}
         return body_of(self._session.exchange(changed("PUT", "/v1/access", {}, document, if_match, query)))
 
-    def check(self, action: str, **about: str) -> JsonObject:
-        """Whether somebody (`principal`) may do something, by which rule, and which were nearest.
-
-        `about` says of what: device, profile, method, tenant.
-        """
-        asked = Request("POST", "/v1/access/check", body={"action": action, **about})
-        return body_of(self._session.exchange(asked))
+    def check(
+        self,
+        principal: str,
+        action: str,
+        *,
+        device: str | None = None,
+        profile: str | None = None,
+        method: str | None = None,
+        tenant: str | None = None,
+    ) -> JsonObject:
+        """Whether somebody may do something (`send`, say), by which rule, and which were nearest."""
+        body = given(principal=principal, action=action, device=device, profile=profile, method=method, tenant=tenant)
+        return body_of(self._session.exchange(Request("POST", "/v1/access/check", body=body)))
 
     def audit(
         self, *, since: str | None = None, who: str | None = None, device: str | None = None

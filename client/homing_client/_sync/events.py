@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
-from homing_client._models import Entry
-from homing_client._operations import JsonObject, body_of, changed, entry_of
+from homing_client._models import Entry, LogEvent
+from homing_client._operations import JsonObject, body_of, changed, entry_of, listed, log_event_of
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 
@@ -31,6 +32,22 @@ class Events:
                 return
             asked |= {"from": None, "cursor": str(page["cursor"])}
 
+    def follow(
+        self, topic: str = "#", *, since: str | None = None, after: str | None = None, database: str | None = None
+    ) -> Iterator[LogEvent]:
+        """Events of topics that fit a filter, as they come. It does not end, unless whoever reads it does.
+
+        It begins now; or with those since `-10m` or an instant; or behind the `cursor` of an event that is known
+        already (`after`). Where a connection breaks, or a node stops, it goes on elsewhere without a gap; where there
+        is one, because events were dropped before they were read, it says so. Raises NotFoundError for a database.
+        """
+        query = {"topic": topic, "from": since, "database": database}
+        with closing(self._session.stream(Request("GET", "/v1/events/stream", query=query), after)) as told:
+            for one in told:
+                event = log_event_of(one)
+                if event is not None:
+                    yield event
+
     def publish(self, events: Sequence[Mapping[str, Any]], *, database: str | None = None) -> list[str]:
         """Put events into the log: each has a `topic` and `data`. Tells their positions when they are durable."""
         asked = Request("POST", "/v1/events", query={"database": database}, body=list(events), repeatable=False)
@@ -48,13 +65,14 @@ class Events:
             if after is None:
                 return
 
-    def streams(self, *, database: str | None = None) -> JsonObject:
-        """The streams that events are kept in."""
-        return body_of(self._session.exchange(Request("GET", "/v1/streams", query={"database": database})))
+    def streams(self, *, database: str | None = None) -> list[JsonObject]:
+        """The structures that topics have in common."""
+        asked = Request("GET", "/v1/streams", query={"database": database})
+        return listed(self._session.exchange(asked), "streams")
 
-    def databases(self) -> JsonObject:
+    def databases(self) -> list[JsonObject]:
         """The databases of events."""
-        return body_of(self._session.exchange(Request("GET", "/v1/databases")))
+        return listed(self._session.exchange(Request("GET", "/v1/databases")), "databases")
 
     def last(self, topic: str, *, database: str | None = None) -> Entry:
         """The last event of a topic. Raises NotFoundError."""

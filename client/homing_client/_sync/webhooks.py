@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
-from homing_client._operations import JsonObject, body_of, listed, nothing_of
+from homing_client._operations import JsonObject, body_of, given, listed, nothing_of
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 
@@ -23,18 +22,41 @@ class Webhooks:
         """All of them, without their secrets."""
         return listed(self._session.exchange(Request("GET", "/v1/webhooks")), "webhooks")
 
-    def make(self, url: str, **more: Any) -> JsonObject:
-        """Have a URL told. `more`: `events`, `devices`, `methods`, `tenant`, as /docs says. `secret` is shown once."""
-        asked = Request("POST", "/v1/webhooks", body={"url": url, **more}, repeatable=False)
-        return body_of(self._session.exchange(asked))
+    def make(
+        self,
+        url: str,
+        *,
+        events: Sequence[str],
+        devices: str | None = None,
+        methods: str | None = None,
+        tenant: str | None = None,
+    ) -> JsonObject:
+        """Have a URL told of these `events`: `command.failed` … `secret` is in the answer, this once.
+
+        `devices`: only of ids that fit, such as `dock-*`; `methods`: only of `PROFILE:METHOD` that fit, such as
+        `dji:*`; `tenant`: whose it is, where the caller operates Homing itself.
+        """
+        body = given(url=url, events=list(events), devices=devices, methods=methods, tenant=tenant)
+        return self._object(Request("POST", "/v1/webhooks", body=body, repeatable=False))
 
     def get(self, webhook_id: str) -> JsonObject:
         """One of them."""
         return self._object(Request("GET", _ONE, path={"webhook_id": webhook_id}))
 
-    def change(self, webhook_id: str, changes: Mapping[str, Any]) -> JsonObject:
-        """Change what is named: `url`, `events`, `devices`, `methods`, `enabled`."""
-        return self._object(Request("PATCH", _ONE, path={"webhook_id": webhook_id}, body=dict(changes)))
+    def change(
+        self,
+        webhook_id: str,
+        *,
+        url: str | None = None,
+        events: Sequence[str] | None = None,
+        devices: str | None = None,
+        methods: str | None = None,
+        enabled: bool | None = None,
+    ) -> JsonObject:
+        """Change what is given; what waits for one that is not `enabled` is kept for a day. Raises ConflictError."""
+        told = None if events is None else list(events)
+        body = given(url=url, events=told, devices=devices, methods=methods, enabled=enabled)
+        return self._object(Request("PATCH", _ONE, path={"webhook_id": webhook_id}, body=body))
 
     def remove(self, webhook_id: str) -> None:
         """Tell it nothing more."""

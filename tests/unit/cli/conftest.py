@@ -41,11 +41,11 @@ def homing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 class FakeNode:
     """Answers every request with the next of `answers`, the last one for ever, and keeps what was asked.
 
-    An answer is the JSON or the bytes of a body, or a list of events to stream: (kind, JSON).
+    An answer is the JSON or the bytes of a body, or a list of events to stream: (kind, JSON); and headers besides.
     """
 
     url: str = ""
-    answers: list[tuple[int, Any]] = field(default_factory=list)
+    answers: list[tuple[Any, ...]] = field(default_factory=list)
     asked: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
 
 
@@ -58,7 +58,7 @@ def fake_node() -> Iterator[FakeNode]:
             size = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(size)) if size else None
             node.asked.append((self.command, self.path, dict(self.headers), body))
-            status, answer = node.answers.pop(0) if len(node.answers) > 1 else node.answers[0]
+            status, answer, *more = node.answers.pop(0) if len(node.answers) > 1 else node.answers[0]
             kind, content = "application/json", answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             if isinstance(answer, list):
                 kind = "text/event-stream"
@@ -66,10 +66,12 @@ def fake_node() -> Iterator[FakeNode]:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
+            for name, value in (more[0] if more else {}).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - the names that http.server calls
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names that http.server calls
 
         def log_message(self, *_: object) -> None:
             pass

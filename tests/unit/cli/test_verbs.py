@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+from app.cli.root import GROUPS
+from app.cli.root import VERBS as ROOT_VERBS
 from app.core.access.keys import make_key
 from homing_client.contexts import Contexts, default_path
 from tests.api.rig import running
@@ -35,6 +37,22 @@ ANSWER: Final[dict[str, Any]] = {
     "timeline": [{"at": None, "node": "n1", "what": "published", "topic": "a/b", "reason": None, "bytes": 3}],
     "gaps": ["n2 was restarted"],
     "methods": [{"name": "cover_open", "usual": "30s", "danger": "none", "title": "Open the cover"}],
+    "events": [{"at": "2026-03-01T08:00:00.000Z", "topic": "a/b", "data": {"n": 1}}],
+    "topics": [{"topic": "a/b", "at": "2026-03-01T08:00:00.000Z", "device_id": None, "kind": "event"}],
+    "streams": [{"structure": "a/+"}],
+    "databases": [{"name": "events", "retention": "720h", "shards": 4}],
+    "positions": [17],
+    "webhooks": [{"id": "wh_1", "url": "https://a.example/hook", "events": ["command.failed"], "enabled": True}],
+    "deliveries": [{"event_id": "evt_1", "type": "command.failed", "progress": "waiting", "attempts": 1}],
+    "delivered": True,
+    "keys": [{"id": "K1", "principal": "ci", "label": "", "created_at": "2026-03-01T08:00:00.000Z"}],
+    "tenants": [{"id": "air", "name": "Air", "devices": ["dock-*"]}],
+    "principals": [{"id": "ci", "name": "ci", "kind": "service", "tenant": None, "disabled": False}],
+    "roles": [{"name": "pilot", "tenant": None, "rules": ["allow send *:* on *"]}],
+    "bindings": [{"role": "pilot", "devices": ["dock-*"]}],
+    "lines": [{"writer": "n1", "seq": 1, "line": {"who": "ci"}}],
+    "allowed": True,
+    "intact": True,
 }
 """Something of all that verbs look for."""
 
@@ -58,39 +76,161 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /healthz": ["status"],
     "GET /readyz": ["status"],
     "GET /metrics": ["metrics"],
+    "GET /v1/events": ["events", "read", "a/+", "--from", "-10m", "-n", "1"],
+    "GET /v1/events/stream": ["events", "follow", "a/+", "--from", "-10m", "--count", "1"],
+    "POST /v1/events": ["events", "publish", "a/b", '{"n": 1}'],
+    "GET /v1/topics": ["events", "topics", "a/#"],
+    "GET /v1/streams": ["events", "streams"],
+    "GET /v1/databases": ["events", "databases"],
+    "GET /v1/state/{topic}": ["state", "show", "a/b"],
+    "PUT /v1/state/{topic}": ["state", "put", "a/b", '{"n": 1}', "--if-match", '"1"'],
+    "GET /v1/devices/{device_id}/state": ["state", "device", "dock-1"],
+    "POST /v1/transactions": ["state", "transact", '{"write": [{"topic": "a", "data": 1}]}'],
+    "GET /v1/webhooks": ["webhooks", "list"],
+    "POST /v1/webhooks": ["webhooks", "create", "https://a.example/hook", "--event", "command.failed"],
+    "GET /v1/webhooks/{webhook_id}": ["webhooks", "show", "wh_1"],
+    "PATCH /v1/webhooks/{webhook_id}": ["webhooks", "update", "wh_1", "--disabled", "--to", "https://b.example"],
+    "DELETE /v1/webhooks/{webhook_id}": ["webhooks", "delete", "wh_1"],
+    "POST /v1/webhooks/{webhook_id}/rotate": ["webhooks", "rotate", "wh_1"],
+    "POST /v1/webhooks/{webhook_id}/test": ["webhooks", "test", "wh_1"],
+    "GET /v1/webhooks/{webhook_id}/deliveries": ["webhooks", "deliveries", "wh_1", "--limit", "5"],
+    "POST /v1/webhooks/{webhook_id}/deliveries/{event_id}/retry": ["webhooks", "redeliver", "wh_1", "evt_1"],
+    "GET /v1/keys": ["admin", "keys", "list"],
+    "POST /v1/keys": ["admin", "keys", "create", "--label", "x", "--days", "3", "--narrow", "allow read *:* on *"],
+    "POST /v1/keys/{key_id}/rotate": ["admin", "keys", "rotate", "K1", "--grace", "1h"],
+    "DELETE /v1/keys/{key_id}": ["admin", "keys", "revoke", "K1"],
+    "GET /v1/tenants": ["admin", "tenants", "list"],
+    "PUT /v1/tenants/{tenant_id}": ["admin", "tenants", "put", "air", '{"devices": []}'],
+    "DELETE /v1/tenants/{tenant_id}": ["admin", "tenants", "remove", "air"],
+    "GET /v1/principals": ["admin", "principals", "list"],
+    "GET /v1/principals/{principal_id}": ["admin", "principals", "show", "ci"],
+    "PUT /v1/principals/{principal_id}": ["admin", "principals", "put", "ci", '{"kind": "service"}'],
+    "DELETE /v1/principals/{principal_id}": ["admin", "principals", "remove", "ci"],
+    "GET /v1/principals/{subject}/bindings": ["admin", "principals", "bindings", "ci"],
+    "PUT /v1/principals/{subject}/bindings": ["admin", "principals", "bind", "ci", "[]"],
+    "GET /v1/roles": ["admin", "roles", "list"],
+    "GET /v1/roles/{name}": ["admin", "roles", "show", "dji"],
+    "PUT /v1/roles/{name}": ["admin", "roles", "put", "dji", "allow send *:* on *", "--tenant", "air"],
+    "DELETE /v1/roles/{name}": ["admin", "roles", "remove", "dji"],
+    "GET /v1/access": ["admin", "access", "export"],
+    "PUT /v1/access": ["admin", "access", "apply", "{}", "--dry-run"],
+    "POST /v1/access/check": ["admin", "access", "check", "ci", "send", "--device", "dock-1"],
+    "GET /v1/audit": ["admin", "audit", "list", "--who", "ci"],
+    "GET /v1/audit/verify": ["admin", "audit", "verify"],
 }
 
-OTHERS: Final = re.compile(
-    r".* /v1/(login|keys|principals|roles|tenants|access|audit|webhooks"
-    r"|events|topics|streams|databases|state|transactions|devices/[^/]*/state|commands/.*events)\b.*"
-)
-"""Operations whose verb is `homing api`, or that have tests of their own."""
+LOGINS: Final = {"POST /v1/login", "DELETE /v1/login"}
+"""`homing login` and `logout`, which have tests of their own below: they ask for a password, and keep a key."""
 
 
 async def test_every_operation_is_a_verb() -> None:
     async with running() as rig:
         document = (await rig.http.get("/openapi.json")).json()
     there = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
-    assert {one for one in there if not OTHERS.fullmatch(one)} - VERBS.keys() == set()
+    assert there == VERBS.keys() | LOGINS
+
+
+PLAIN: Final = {"GET /metrics", "DELETE /v1/devices/{device_id}", "POST /v1/events"}
+"""Operations whose answer has one form only."""
+PATH: Final = {
+    "command_id": ID,
+    "device_id": "dock-1",
+    "name": "dji",
+    "topic": "a%2Fb",
+    "webhook_id": "wh_1",
+    "event_id": "evt_1",
+    "key_id": "K1",
+    "tenant_id": "air",
+    "principal_id": "ci",
+    "subject": "ci",
+}
 
 
 @pytest.mark.parametrize("operation", VERBS)
 @pytest.mark.parametrize("output", ["human", "json", "ndjson"])
 def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, operation: str, output: str) -> None:
     fake_node.answers = [(200, ANSWER)]
-    if "events" in operation:
+    if operation == "GET /v1/commands/{command_id}/events":
         fake_node.answers = [(200, ANSWER), (200, [("outcome", COMMAND)])]
-    typed = VERBS[operation]
-    form = [] if typed[0] == "metrics" or typed[1:2] == ["remove"] else ["--output", output]
-    code, out, err = homing(*typed, "--url", fake_node.url, *form)
+    if operation == "GET /v1/events/stream":
+        fake_node.answers = [(200, [("bookmark", {"cursor": "1"}), ("event", ANSWER["events"][0])])]
+    form = [] if operation in PLAIN else ["--output", output]
+    code, out, err = homing(*VERBS[operation], "--url", fake_node.url, *form)
     assert code == 0, err
-    path = {"command_id": ID, "device_id": "dock-1", "name": "dji"}
     asked = {f"{method} {target.partition('?')[0]}" for method, target, _, _ in fake_node.asked}
-    assert operation.format(**path) in asked
-    if out and form and output == "json":
-        json.loads(out)
-    if output == "ndjson" and form:
+    assert operation.format(**PATH) in asked
+    if form and output == "json":
+        json.loads(out or "null")
+    if form and output == "ndjson":
         assert all(json.loads(line) for line in out.splitlines())
+
+
+def test_what_is_typed_is_what_is_asked(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, ANSWER)]
+    for operation, body in {
+        "POST /v1/webhooks": {"url": "https://a.example/hook", "events": ["command.failed"]},
+        "PATCH /v1/webhooks/{webhook_id}": {"url": "https://b.example", "enabled": False},
+        "POST /v1/keys": {"label": "x", "days": 3, "narrow": ["allow read *:* on *"]},
+        "PUT /v1/principals/{subject}/bindings": {"bindings": []},
+        "PUT /v1/roles/{name}": {"rules": ["allow send *:* on *"], "tenant": "air"},
+        "POST /v1/access/check": {"principal": "ci", "action": "send", "device": "dock-1"},
+        "POST /v1/events": [{"topic": "a/b", "data": {"n": 1}}],
+    }.items():
+        fake_node.asked.clear()
+        assert homing(*VERBS[operation], "--url", fake_node.url)[0] == 0
+        assert fake_node.asked[0][3] == body
+    fake_node.asked.clear()
+    homing(*VERBS["PUT /v1/state/{topic}"], "--url", fake_node.url)
+    assert fake_node.asked[0][2]["If-Match"] == '"1"'
+    homing(*VERBS["GET /v1/events"], "--url", fake_node.url)
+    assert fake_node.asked[1][1] == "/v1/events?topic=a%2F%2B&from=-10m"
+
+
+def test_lists_have_columns_and_what_can_be_changed_has_a_tag(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, ANSWER)]
+    code, out, _ = homing("webhooks", "list", "--url", fake_node.url)
+    head, line = out.splitlines()
+    assert (code, head.split()) == (0, ["id", "url", "events", "devices", "methods", "enabled"])
+    assert line.split() == ["wh_1", "https://a.example/hook", '["command.failed"]', "true"]
+    fake_node.answers = [(200, {"name": "pilot", "rules": ["allow read *:* on *"]}, {"ETag": '"3"'})]
+    code, out, err = homing("admin", "roles", "show", "pilot", "--url", fake_node.url)
+    assert (code, out, err) == (0, 'name   pilot\nrules  ["allow read *:* on *"]\n', 'tag "3"\n')
+
+
+def test_an_answer_that_is_no_is_an_exit_code(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, {"delivered": False, "allowed": False, "intact": False})]
+    for typed in (
+        VERBS["POST /v1/webhooks/{webhook_id}/test"],
+        VERBS["POST /v1/access/check"],
+        ["admin", "audit", "verify"],
+    ):
+        assert homing(*typed, "--url", fake_node.url)[0] == 1
+
+
+def test_what_makes_no_sense_gets_a_sentence(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, ANSWER)]
+    where = ("--url", fake_node.url)
+    assert homing("state", "put", "a", "{", *where)[2].startswith("homing: DATA: not JSON: ")
+    assert homing("webhooks", "show", "..", *where) == (2, "", "homing: webhook_id: '..' cannot be part of a path\n")
+    assert homing("webhooks", "create", "https://a.example", *where)[0] == 2
+    assert fake_node.asked == []
+
+
+def test_who_follows_events_is_told_what_is_missing(homing: Homing, fake_node: FakeNode) -> None:
+    event = ANSWER["events"][0]
+    fake_node.answers = [
+        (200, [("gap", {"until": "2026-03-01T07:00:00.000Z"}), ("event", event)]),
+        (200, [("event", event)]),
+    ]
+    code, out, err = homing("events", "follow", "--count", "2", "--url", fake_node.url)
+    assert (code, out.splitlines()) == (0, ['2026-03-01T08:00:00.000Z a/b {"n": 1}'] * 2)
+    assert err == "homing: events until 2026-03-01T07:00:00.000Z are gone: they were dropped before they were read\n"
+    fake_node.answers = [(200, [("problem", {"status": 404, "detail": "there is no such database"})])]
+    assert homing("events", "follow", "--url", fake_node.url) == (
+        2,
+        "",
+        "homing: there is no such database (HTTP 404)\n",
+    )
 
 
 def test_lists_are_cut_where_they_were_asked_to_be(homing: Homing, fake_node: FakeNode) -> None:
@@ -248,3 +388,14 @@ def test_explain_tells_people_what_it_was_and_what_nobody_knows(homing: Homing, 
     assert "n1  published  a/b" in out
     assert (verdict, evidence) == ("What it was: the device did not answer", "  every node was asked")
     assert gap == "  not known: n2 was restarted"
+
+
+def test_the_reference_has_every_verb_and_every_operation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
+    for words in [[one] for one in (*ROOT_VERBS, *GROUPS)] + [verb_of(typed) for typed in VERBS.values()]:
+        assert re.search(rf"`(homing ({' '.join(words[:-1])} )?)?{words[-1]}[` ]", page), words
+
+
+def verb_of(typed: list[str]) -> list[str]:
+    """The words of a command line that are verbs."""
+    return typed[: 3 if typed[0] == "admin" else 2 if typed[0] in GROUPS else 1]

@@ -1,0 +1,233 @@
+"""Verbs as a table: each is a method of `homing-client`, whose parameters become arguments and options."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, Signature
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli import completion
+from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.output import Exit, Form, Stop, err, out, table, tell, written
+
+if TYPE_CHECKING:
+    from homing_client import Homing
+
+WHERE: Final[Mapping[str, tuple[Any, Any]]] = {
+    "url": (Url, None),
+    "context": (ContextName, None),
+    "output": (Output, Form.HUMAN),
+    "as_json": (AsJson, False),
+}
+"""What all verbs have: where to ask, and how to print."""
+JSON: Final = {"object", "Mapping[str, Any]", "Sequence[Mapping[str, Any]]"}
+"""Types of parameters that are typed as JSON."""
+WORDS: Final = {"Sequence[str]", "Sequence[str] | None"}
+MANY: Final = 100
+"""How many of a long list are printed where nobody says."""
+
+HELP: Final[Mapping[str, str]] = {
+    "action": "What they want: read, send, cancel, …",
+    "bindings": 'What somebody is given, as JSON: [{"role": "operator", "devices": ["dock-*"]}].',
+    "body": "What is put on record, as JSON; - reads it from standard input.",
+    "data": "The value, as JSON; - reads it from standard input.",
+    "database": "Of events; the node's first one if absent.",
+    "days": "Until it ends.",
+    "device": "The device.",
+    "device_id": "The device.",
+    "devices": "Of which devices, such as 'dock-*'.",
+    "document": "As export prints it; - reads it from standard input.",
+    "dry_run": "Only say what would change.",
+    "enabled": "Whether it is told anything.",
+    "event_id": "Of the delivery: deliveries shows it.",
+    "events": "Of what it is told, such as command.failed. Repeatable.",
+    "grace": "How long the old one goes on, such as 24h; 0s ends it now.",
+    "if_match": "Only in place of this state of it: the tag that show or put told.",
+    "key_id": "The id of the key, which is also part of it.",
+    "label": "What it is for, shown in lists.",
+    "limit": "How many at most.",
+    "method": "The method of the device.",
+    "methods": "Of which PROFILE:METHOD, such as 'dji:*'.",
+    "name": "Of the role.",
+    "narrow": "A rule that it is narrowed to. Repeatable.",
+    "never": "It does not end.",
+    "principal": "Whom it is about.",
+    "principal_id": "The id of a person or service.",
+    "profile": "The device profile.",
+    "rules": "Such as 'allow send dji:cover_* on dock-*'.",
+    "since": "As -10m, or an instant: 2026-11-21T10:00:00Z.",
+    "subject": "The id of a person or service, or group:NAME.",
+    "tenant": "Whose it is.",
+    "tenant_id": "The tenant.",
+    "topic": "A topic; where several may be meant, a filter such as thing/product/+/events.",
+    "transaction": 'As JSON: {"if": […], "write": […], "delete": […]}; - reads it from standard input.',
+    "until": "As since.",
+    "url": "Where it is: https://…",
+    "webhook_id": "The webhook.",
+    "who": "Only what this principal asked for.",
+}
+"""What each parameter means, whatever verb it belongs to."""
+
+RENAMED: Final = {"url": "target"}
+"""Parameters that are called as an option of all verbs."""
+OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "since": ("--since", "--from"),
+    "until": ("--until", "--to"),
+    "enabled": ("--enabled/--disabled",),
+    "events": ("--event",),
+    "url": ("--to",),
+}
+"""Options that are called otherwise than their parameters."""
+
+COMPLETED: Final = {
+    "device": completion.devices,
+    "device_id": completion.devices,
+    "key_id": completion.members("access.keys", "id"),
+    "name": completion.members("access.roles", "name"),
+    "principal": completion.members("access.principals", "id"),
+    "principal_id": completion.members("access.principals", "id"),
+    "profile": completion.profiles,
+    "subject": completion.members("access.principals", "id"),
+    "tenant_id": completion.members("access.tenants", "id"),
+    "topic": completion.members("events.topics", "topic"),
+    "webhook_id": completion.members("webhooks.all", "id"),
+}
+"""What the shell can offer for a parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A method of the client, `webhooks.all`, and how people see what it returns.
+
+    `columns` of a list, by the names of members; `a|b` is the first of them that is there. `must`: the member of an
+    answer that has to be true, else the exit code is 1.
+    """
+
+    call: str
+    columns: str = ""
+    must: str = ""
+    head: bool = True
+
+
+def group(about: str, verbs: Mapping[str, Verb]) -> typer.Typer:
+    """An application of these verbs."""
+    application = typer.Typer(help=about, no_args_is_help=True)
+    for name, verb in verbs.items():
+        application.command(name)(command_of(verb))
+    return application
+
+
+def command_of(verb: Verb) -> Callable[..., None]:
+    """A function that typer can read: its parameters are those of the method, and where to ask and how to print."""
+    import homing_client
+
+    *part, name = verb.call.split(".")
+    method = getattr(getattr(homing_client, part[0].capitalize() if part else "Homing"), name)
+    signature = inspect.signature(method)
+    asked = list(signature.parameters.values())[1:]
+    endless = str(signature.return_annotation).startswith("Iterator")
+
+    def run(**given: Any) -> None:
+        shown = form(given["output"], as_json=given["as_json"])
+        with connected(given["url"], given["context"], shown) as homing:
+            try:
+                value = _called(homing, verb, asked, given)
+                found = list(islice(value, given["many"])) if endless else value
+            except ValueError as error:
+                raise Stop(str(error), Exit.USAGE) from None
+        _show(verb, shown, found)
+
+    parameters = [_parameter(one) for one in asked]
+    if endless:
+        many = Annotated[int, typer.Option("--limit", "-n", min=1, help=HELP["limit"])]
+        parameters.append(Parameter("many", Parameter.KEYWORD_ONLY, default=MANY, annotation=many))
+    parameters += [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in WHERE.items()
+    ]
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # where typer looks first
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__doc__ = (inspect.getdoc(method) or "").partition("\n\n")[0].partition(" Raises ")[0]
+    return run
+
+
+def _parameter(one: Parameter) -> Parameter:
+    """The argument or option that a parameter becomes."""
+    kind, is_argument = str(one.annotation), one.kind is not Parameter.KEYWORD_ONLY
+    words: dict[str, Any] = {"help": HELP[one.name], "show_default": one.default not in (one.empty, None, False)}
+    if one.name in COMPLETED:
+        words["autocompletion"] = COMPLETED[one.name]
+    if kind in JSON:
+        words["metavar"] = "JSON"
+    typed: Any = bool if kind.startswith("bool") else int if kind.startswith("int") else str
+    typed = list[str] if kind in WORDS else typed
+    if one.default is None:
+        typed |= None
+    names = () if is_argument else OPTIONS.get(one.name, (f"--{one.name.replace('_', '-')}",))
+    info = typer.Argument(**words) if is_argument else typer.Option(*names, **words)
+    name = RENAMED.get(one.name, one.name)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=one.default, annotation=Annotated[typed, info])
+
+
+def _called(homing: Homing, verb: Verb, asked: Sequence[Parameter], given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
+    """What the method returns; ValueError for what makes no sense to it."""
+    arguments, named = [], {}
+    for one in asked:
+        value = given[RENAMED.get(one.name, one.name)]
+        if str(one.annotation) in JSON:
+            value = read_json(one.name.upper(), value)
+        if one.kind is Parameter.KEYWORD_ONLY:
+            named[one.name] = value
+        else:
+            arguments.append(value)
+    return attrgetter(verb.call)(homing)(*arguments, **named)
+
+
+def read_json(name: str, text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """The JSON that was typed, or is on standard input; Stop."""
+    try:
+        return json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError as error:
+        raise Stop(f"{name}: not JSON: {error}", Exit.USAGE) from None
+
+
+def _show(verb: Verb, shown: Form, value: Any) -> None:  # noqa: ANN401 - what a method returns
+    from homing_client import Entry
+
+    tag = value.tag if isinstance(value, Entry) else None
+    value = value.value if isinstance(value, Entry) else value
+    if verb.columns and isinstance(value, list):
+        columns = verb.columns.split()
+        heads = [one.partition("|")[0] for one in columns]
+        table(shown, value, lambda one: [cell(one, name) for name in columns], heads, head=verb.head)
+    elif shown is not Form.HUMAN:
+        if value is not None:
+            out.print(written(value), markup=False)
+    elif isinstance(value, dict):
+        width = max(map(len, value), default=0)
+        for name in value:
+            tell(out, f"{name:<{width}}  {cell(value, name)}")
+    elif value is None:
+        tell(err, "Done.")
+    else:
+        tell(out, cell({"": value}, ""))
+    if tag is not None:
+        tell(err, f"tag {tag}")
+    if verb.must and not (isinstance(value, dict) and value.get(verb.must)):
+        raise Stop("", Exit.FAILED)
+
+
+def cell(one: Mapping[str, Any], column: str) -> str:
+    """A member for people: text as it is, nothing for null, else JSON."""
+    value = next((one[name] for name in column.split("|") if one.get(name) is not None), None)
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,68 @@
+"""What devices say unasked, by both twins of the client on a real node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from homing_client import AsyncHoming, InvalidInputError, LogEvent, NotFoundError
+from tests.api.rig import running
+from tests.api.serving import Served, serving
+from tests.api.test_event_stream import follows
+from tests.api.test_events import TOPIC, appended, is_ready, say
+from tests.client.conftest import Open
+from tests.client.twins import all_of, done
+from tests.waiting import eventually
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with running(events={"url": "memory://"}) as rig:
+        await eventually(lambda: is_ready(rig))
+        async with serving(rig) as one:
+            yield one
+
+
+def url(served: Served) -> str:
+    return f"http://127.0.0.1:{served.port}"
+
+
+def said(events: list[LogEvent]) -> list[int]:
+    return [one.data["data"]["n"] for one in events]
+
+
+async def test_events_are_followed_from_the_past_and_behind_a_cursor(served: Served, open_homing: Open) -> None:
+    for number in range(5):
+        say(served.rig, TOPIC, {"n": number})
+    await appended(served.rig, 5)
+    homing = open_homing(url(served))
+    told = await all_of(homing.events.follow, TOPIC, since="-1h", most=3)
+    assert ([one.kind for one in told], said(told)) == (["event"] * 3, [0, 1, 2])
+    rest = await all_of(homing.events.follow, "#", after=told[1].cursor, most=3)
+    assert said(rest) == [2, 3, 4]
+    with pytest.raises(NotFoundError):
+        await all_of(homing.events.follow, database="nowhere")
+    with pytest.raises(InvalidInputError):
+        await all_of(homing.events.follow, "a/b+")
+
+
+async def test_events_are_told_as_they_come(served: Served) -> None:
+    async with AsyncHoming(url(served)) as homing:
+        told = homing.events.follow(TOPIC)
+        first = await anext(told)
+        assert first.kind == "bookmark"
+        await follows(served.rig)
+        say(served.rig, TOPIC, {"n": 1})
+        assert said([await anext(told)]) == [1]
+
+
+async def test_what_a_backend_says_is_read_again(served: Served, open_homing: Open) -> None:
+    homing = open_homing(url(served))
+    positions = await done(homing.events.publish, [{"topic": "fleet/note", "data": n} for n in range(3)])
+    read = await all_of(homing.events.read, "fleet/#")
+    assert [(str(one["position"]), one["data"]) for one in read] == list(zip(positions, range(3), strict=True))
+    assert [one["topic"] for one in await all_of(homing.events.topics)] == ["fleet/note"]
+    assert {one["name"] for one in await done(homing.events.databases)} == {"events", "telemetry"}
+    entry = await done(homing.events.last, "fleet/note")
+    assert (entry.value["data"], entry.tag) == (2, f'"{positions[-1]}"')
