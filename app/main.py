@@ -282,6 +282,7 @@ def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> Event
         new_secret=new_secret,
         lease=settings.cluster.lease,
         name=settings.mqtt.share_group,
+        node_id=settings.node.id or "",
     )
 
 

@@ -113,10 +113,12 @@ def open_events(
     new_secret: Callable[[], str],
     lease: timedelta = timedelta(seconds=5),
     name: str = "homing",
+    node_id: str = "",
 ) -> EventEngine:
     """The event log of this URL, not started yet; ConfigurationError when the URL cannot be used.
 
-    `lease` is how long a node that died keeps the role, and `name` tells this cluster's intake from others.
+    `lease` is how long a node that died keeps the role, `name` tells this cluster's intake from others, and `node_id`
+    tells people who has it.
     """
     try:
         kind = events_kind(url)
@@ -132,7 +134,9 @@ def open_events(
     drops = BurstLog(counters, clock)
     return EventEngine(
         lambda databases: RedisEventLog(url, databases, counters=counters, drops=drops, new_secret=new_secret),
-        RedisRole(url, f"{name}-intake", new_secret(), lease=lease, clock=clock, counters=counters),
+        RedisRole(
+            url, f"{name}-intake", f"{node_id or 'node'} {new_secret()}", lease=lease, clock=clock, counters=counters
+        ),
     )
 
 

@@ -265,6 +265,67 @@ def webhooks_try_once() -> None:
     delivery.after = once
 
 
+def events_acknowledged_at_once() -> None:
+    """PUBACK for an event as soon as it has come."""
+    intake = _class("app.events.intake.Intake")
+    keep = intake._keep
+
+    def too_early(self: Any, arrival: Any, entries: Any) -> None:
+        arrival.settle()
+        keep(self, _Settled(), entries)
+
+    intake._keep = too_early
+
+
+class _Settled:
+    """An arrival that nobody waits for any more."""
+
+    def settle(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+
+def events_without_a_fence() -> None:
+    """Who was the intake goes on appending when another one is."""
+    _change("events_append", "tonumber(ARGV[2]) < epoch then", "false then")
+
+
+def events_given_up() -> None:
+    """What the log did not take at once is given up and acknowledged, as nobody should wait."""
+    writer = _class("app.events.writer.EventWriter")
+
+    async def append(self: Any, shard: Any, batch: Any) -> bool:
+        try:
+            self._admit()
+            await self._log.append(shard, [one.entry for one in batch], batch[0].epoch)
+        except _class("app.core.errors.HomingError"):
+            self._counters["events.refused"] += len(batch)
+        return True
+
+    writer.append = append
+
+
+def events_out_of_line() -> None:
+    """Batches of a shard are appended at the same time."""
+    writer = _class("app.events.writer.EventWriter")
+
+    async def serve(self: Any, shard: Any, waiting: Any, _full: Any) -> None:
+        async def one(batch: Any) -> None:
+            is_in = await self.append(shard, batch)
+            self._size -= len(batch)
+            for each in batch:
+                each.done(is_in)
+
+        batches = []
+        while waiting:
+            batches.append([waiting.popleft()])
+        await asyncio.gather(*(one(batch) for batch in reversed(batches)))
+
+    writer.serve = serve
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """`scenario` finds it, and says so with one of `found_as`: figures missed, or kinds of violations.
@@ -314,6 +375,11 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(canary_never_forgives, "R27", ("recovered_s",)),
             Mutant(waits_when_taken_over, "R28", ("not_begun_again",)),
             Mutant(webhooks_try_once, "R30", ("untold",)),
+            # Frozen with events in its hands: acknowledged, they would be lost with it.
+            Mutant(events_acknowledged_at_once, "E4", ("events_lost",), faults="2 kill redis 6\n4 kill intake 1\n"),
+            Mutant(events_without_a_fence, "E3", ("events_jumped",)),
+            Mutant(events_given_up, "E4", ("events_lost",)),
+            Mutant(events_out_of_line, "E1", ("events_jumped",)),
         )
     }
 )

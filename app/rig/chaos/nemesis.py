@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from app.core import keys
+from app.core.eventlog.keys import role
 from app.rig.chaos import broker_log
-from app.rig.chaos.options import ChaosError
+from app.rig.chaos.options import SHARE_GROUP, ChaosError
 from app.rig.chaos.proxy import FaultProxy
-from app.rig.chaos.schedule import BROKER, Fault, Kind
-from app.rig.chaos.servers import MosquittoProcess, NodeProcess, RedisProcess, ServerProcess
+from app.rig.chaos.schedule import BROKER, INTAKE, REDIS, Fault, Kind
+from app.rig.chaos.servers import (
+    POLL_SECONDS,
+    START_SECONDS,
+    MosquittoProcess,
+    NodeProcess,
+    RedisProcess,
+    ServerProcess,
+)
 from app.rig.chaos.strangers import login, stranger
 from app.rig.rights import NODE_USER
 
@@ -68,6 +77,8 @@ class Nemesis:
                     self.counts["not back"] += 1
 
     async def _inject(self, fault: Fault) -> None:
+        if fault.target == INTAKE:
+            fault = replace(fault, target=await self.intake())
         self.counts[fault.kind] += 1
         self.begun.append((asyncio.get_running_loop().time(), fault))
         self.note(fault.kind, fault.target, "begin")
@@ -89,7 +100,23 @@ class Nemesis:
         self.note(fault.kind, fault.target, "end")
 
     def _service(self, target: str) -> ServerProcess:
+        if target == REDIS:
+            return self.store
         return self.broker if target == BROKER else self.nodes[target]
+
+    async def intake(self) -> str:
+        """Which node brings events in, as soon as one does; ChaosError when none ever does."""
+        if len(self.nodes) == 1:
+            return next(iter(self.nodes))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_SECONDS):
+                while True:
+                    holder = await self.redis.get(role(f"{SHARE_GROUP}-intake"))
+                    name = holder.partition(b" ")[0].decode() if isinstance(holder, bytes) else ""
+                    if name in self.nodes and self.nodes[name].running:
+                        return name
+                    await asyncio.sleep(POLL_SECONDS)
+        raise ChaosError("no node brings events in")
 
     async def _kill(self, fault: Fault) -> None:
         service = self._service(fault.target)

@@ -251,9 +251,16 @@ def _settings(
         "HOMING_LOG_FORMAT": "json",
         "HOMING_LATENCY_LOG_INTERVAL": "2s",  # nodes do not live long here
         **log,
-        **form.settings,
+        **{name: _placed(value, profiles.parent, redis_port) for name, value in form.settings.items()},
         **options.node_settings,
     }
+
+
+def _placed(value: str, folder: Path, redis_port: int) -> str:
+    """A setting of a scenario that names the folder of the run, or its Redis."""
+    return value.replace("{folder}", str(folder)).replace(
+        "{redis}", f"redis://{NODE_USER}:{PASSWORD}@127.0.0.1:{redis_port}/0"
+    )
 
 
 def _noting(recorder: Recorder) -> Callable[[str, str, str], None]:

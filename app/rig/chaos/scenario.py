@@ -51,6 +51,8 @@ class Form:
     in_flight: int = 64
     nodes: int = 3
     devices: int = 200
+    events: float = 0.0
+    """Events that devices say per second beside the commands."""
     sessions: int = 4
     timeout: float = 10.0
     delay: tuple[float, float] = (0.0, 0.2)

@@ -13,6 +13,8 @@ from app.core.errors import ConfigurationError
 
 BROKER: Final = "broker"
 REDIS: Final = "redis"
+INTAKE: Final = "intake"
+"""Whichever node brings events in when the time has come."""
 MOST_FAULTS: Final = 1_000_000
 
 
@@ -70,8 +72,12 @@ def targets(kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = Fa
             return [BROKER]
         case Kind.BLACKHOLE:
             return [*nodes] if proxies else []
-        case Kind.FREEZE | Kind.TAKE_OVER:
+        case Kind.TAKE_OVER:
             return [*nodes]
+        case Kind.FREEZE:
+            return [*nodes, INTAKE]
+        case Kind.KILL:
+            return [*nodes, BROKER, REDIS, INTAKE]
         case _:
             return [*nodes, BROKER]
 

@@ -237,6 +237,10 @@ class NodeProcess(ServerProcess):
         self._serve = command
         self._settings = settings
 
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Change settings, as from its next start."""
+        self._settings = {**self._settings, **settings}
+
     @property
     def url(self) -> str:
         """Where callers reach it."""

@@ -30,7 +30,7 @@ from app.core.eventlog.transaction import Condition, Transaction
 from app.core.topics import matches
 from app.observability import BurstLog, Fill
 from app.store.redis.combiner import Argument, Combiner, CombinerOptions
-from app.store.redis.scripts import APPEND_EVENTS, EVENT_SCRIPTS, ROTATE_EVENTS
+from app.store.redis.scripts import APPEND_EVENTS, DROP_EVENTS, EVENT_SCRIPTS, ROTATE_EVENTS
 from app.store.redis.server import check_server, connector, parse_info
 
 POLL_SECONDS: Final = 0.02
@@ -154,9 +154,9 @@ class RedisEventLog:
         if number >= min(currents):
             return
         for shard in self._database(database).all_shards():
-            # The catalogue says so first: a slab without entry is read by nobody.
-            await self._call("HDEL", keys.cuts(shard), str(number))
-            await self._call("UNLINK", f"{keys.slabs(shard)}{number}")
+            # Both at once: blocks that no catalogue has would stay for ever where a node dies in between.
+            names = [keys.cuts(shard), f"{keys.slabs(shard)}{number}"]
+            await self._redis.run_script(DROP_EVENTS, names, [number], self._budget)
 
     async def _append(
         self, shard: Shard, entries: Sequence[Entry], epoch: int | None, conditions: Sequence[Condition], *, once: bool

@@ -1,0 +1,234 @@
+"""What devices say unasked is kept, in order, while nodes and Redis die: E1 to E4, E12, and one node with RocksDB."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+import aiohttp
+
+from app.rig.chaos.kept_events import DISAGREE, KEPT, Kept, stale_values
+from app.rig.chaos.rig import Rig
+from app.rig.chaos.scenario import Figure, Form, Scenario
+from app.rig.chaos.scenarios.nodes import QUICK_LEASE
+from app.rig.chaos.schedule import INTAKE, REDIS, Fault, Kind
+from app.rig.chaos.shared_figures import ANSWERED, DIED, NOT_BACK, REFUSED, SOUND, measure
+from app.rig.chaos.talkers import Talkers, topics_of
+
+LOG: Final = {"HOMING_EVENTS_URL": "{redis}"}
+SHORT_LOG: Final = LOG | QUICK_LEASE
+DRAIN_SECONDS: Final = 120.0
+"""How long the last events may take to be in."""
+TALKING_DEVICES: Final = 25
+COMMANDS: Final = 10.0
+"""Per second, beside the events."""
+
+REPEATED: Final = Figure("repeated_per_fault", "<=", 1024, "events that are in the log twice, for each fault")
+GAP: Final = Figure("gap_s", "<=", 7, "seconds in which nothing was appended, at most: lease + 2", timing=True)
+
+
+async def talkers_of(rig: Rig, padding: int = 120) -> Talkers:
+    """Devices that talk, connected."""
+    talkers = Talkers(rig.broker.port, topics_of(rig.devices[:TALKING_DEVICES]), padding)
+    rig.stack.push_async_callback(talkers.stop)
+    await talkers.start()
+    await rig.nemesis.intake()
+    return talkers
+
+
+async def judge_events(rig: Rig, talkers: Talkers) -> Kept:
+    """Read all of it on one node, until it is whole; then on another one; and measure."""
+    rig.phase = "reading events"
+    async with aiohttp.ClientSession(headers=rig.session.headers) as http:
+        (_, first), *others = [(node.name, node.url) for node in rig.nodes.values()]
+        kept = Kept()
+        await kept.read_all(http, first, talkers, DRAIN_SECONDS)
+        differ = 0
+        for _, url in others[:1]:
+            again = Kept()
+            await again.read(http, url)
+            differ += (again.numbers, again.positions) != (kept.numbers, kept.positions)
+        stale = await stale_values(http, first, talkers)
+    faults = max(1, sum(fault.seconds > 0 for fault in rig.schedule))
+    repeated = kept.repeated()
+    rig.measures |= {
+        "events_taken": talkers.total,
+        "events_lost": kept.missing(talkers),
+        "events_jumped": kept.jumped(talkers),
+        "events_repeated": repeated,
+        "repeated_per_fault": round(repeated / faults, 1),
+        "positions_fell": kept.fell(),
+        "stale_values": stale,
+        "readers_differ": differ,
+        "gap_s": round(kept.longest_silence(), 2),
+    }
+    return kept
+
+
+async def _talk(rig: Rig) -> None:
+    await rig.start_fleet()
+    talkers = await talkers_of(rig)
+    talking = asyncio.create_task(talkers.talk(rig.form.events, rig.form.seconds or 0.0))
+    rig.stack.callback(talking.cancel)
+    await rig.load_with_faults(rig.job())
+    await talking
+    await rig.settle()
+    measure(rig)
+    await judge_events(rig, talkers)
+
+
+async def _talk_alone(rig: Rig) -> None:
+    """Commands first: a node alone forgets them when it is killed, and that is not what is judged here."""
+    await rig.start_fleet()
+    await rig.load.run(rig.job(seconds=2.0, timeout=5.0))
+    await rig.settle()
+    measure(rig)
+    talkers = await talkers_of(rig)
+    rig.phase = "load and faults"
+    faults = asyncio.create_task(rig.nemesis.run(rig.schedule))
+    await talkers.talk(rig.form.events, rig.form.seconds or 0.0)
+    await faults
+    await rig.nemesis.heal()
+    await judge_events(rig, talkers)
+
+
+def _kills(_rng: random.Random, form: Form) -> list[Fault]:
+    count = int((form.seconds or 0) / form.every)
+    return [Fault(form.every * (index + 0.5), Kind.KILL, INTAKE, form.down) for index in range(count)]
+
+
+def _freezes(_rng: random.Random, form: Form) -> list[Fault]:
+    count = int((form.seconds or 0) / form.every)
+    return [Fault(2.0 + form.every * index, Kind.FREEZE, INTAKE, form.down) for index in range(count)]
+
+
+def _redis_dies(_rng: random.Random, form: Form) -> list[Fault]:
+    count = int((form.seconds or 0) / form.every)
+    return [Fault(2.0 + form.every * index, Kind.KILL, REDIS, form.down) for index in range(count)]
+
+
+E1 = Scenario(
+    name="E1",
+    title="a million events",
+    provoke="no faults; 50 topics in two databases, and a few commands beside",
+    figures=(
+        *SOUND,
+        *KEPT,
+        ANSWERED,
+        Figure("events_repeated", "=", 0, "events that are in the log twice"),
+    ),
+    full=Form(seconds=400, events=2500, rate=COMMANDS, settings=LOG),
+    short=Form(seconds=5, events=500, rate=COMMANDS, nodes=2, timeout=60.0, settings=SHORT_LOG),
+    act=_talk,
+)
+
+E2 = Scenario(
+    name="E2",
+    title="the intake dies again and again",
+    provoke="kill -9 of the node that brings events in, every 5 s, started again after 2 s",
+    figures=(*SOUND, *KEPT, ANSWERED, REPEATED, GAP),
+    full=Form(seconds=300, events=2000, rate=COMMANDS, timeout=30.0, patience=45.0, attempt=40.0, settings=LOG),
+    short=Form(
+        seconds=12, events=400, rate=COMMANDS, every=6.0, down=1.0, timeout=30.0, attempt=40.0, settings=SHORT_LOG
+    ),
+    act=_talk,
+    plan=_kills,
+)
+
+E3 = Scenario(
+    name="E3",
+    title="the intake is frozen, and wakes up as another one has its place",
+    provoke="SIGSTOP of the node that brings events in, for 20 s",
+    figures=(*SOUND, *KEPT, ANSWERED, REPEATED, GAP),
+    full=Form(
+        seconds=120,
+        events=2000,
+        rate=COMMANDS,
+        every=30.0,
+        down=20.0,
+        timeout=30.0,
+        patience=45.0,
+        attempt=40.0,
+        settings=LOG,
+    ),
+    short=Form(
+        seconds=20,
+        events=500,
+        rate=COMMANDS,
+        every=20.0,
+        down=12.0,
+        timeout=30.0,
+        attempt=40.0,
+        settings=SHORT_LOG,
+    ),
+    act=_talk,
+    plan=_freezes,
+)
+
+E4 = Scenario(
+    name="E4",
+    title="Redis dies beside events",
+    provoke="kill -9 of Redis, which comes back with its data after 10 s",
+    figures=(*SOUND, *KEPT, ANSWERED, REPEATED),
+    full=Form(
+        seconds=125,
+        events=2000,
+        rate=COMMANDS,
+        every=25.0,
+        down=10.0,
+        timeout=30.0,
+        patience=60.0,
+        attempt=40.0,
+        settings=LOG,
+    ),
+    short=Form(
+        seconds=8, events=400, rate=COMMANDS, every=8.0, down=3.0, timeout=30.0, attempt=40.0, settings=SHORT_LOG
+    ),
+    act=_talk,
+    plan=_redis_dies,
+)
+
+E12 = Scenario(
+    name="E12",
+    title="clocks that are wrong, beside events",
+    provoke="the clocks of two nodes are five minutes ahead and behind, and each brings events in after a kill",
+    figures=(*SOUND, *KEPT, ANSWERED, REPEATED),
+    full=Form(
+        seconds=60, events=1000, rate=COMMANDS, every=10.0, timeout=30.0, patience=45.0, attempt=40.0, settings=LOG
+    ),
+    short=Form(
+        seconds=12, events=300, rate=COMMANDS, every=6.0, down=1.0, timeout=30.0, attempt=40.0, settings=SHORT_LOG
+    ),
+    act=_talk,
+    plan=_kills,
+    skews=(300, -300),
+)
+
+E13 = Scenario(
+    name="E13",
+    title="one node with RocksDB dies again and again",
+    provoke="kill -9 of a node that keeps events in a folder, 20 times, while a million events come",
+    figures=(*(one for one in KEPT if one is not DISAGREE), DIED, NOT_BACK, REFUSED, REPEATED),
+    full=Form(
+        seconds=400,
+        events=2500,
+        rate=COMMANDS,
+        nodes=1,
+        every=20.0,
+        down=1.0,
+        settings={"HOMING_STORE_URL": "memory://", "HOMING_EVENTS_URL": "rocks://{folder}/events"},
+    ),
+    short=Form(
+        seconds=9,
+        events=500,
+        rate=COMMANDS,
+        nodes=1,
+        every=3.0,
+        down=0.5,
+        timeout=30.0,
+        settings={"HOMING_STORE_URL": "memory://", "HOMING_EVENTS_URL": "rocks://{folder}/events"},
+    ),
+    act=_talk_alone,
+    plan=_kills,
+)

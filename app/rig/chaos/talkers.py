@@ -1,0 +1,107 @@
+"""Devices that say numbers unasked, and know which of them the broker took: what a log of events has to have."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import orjson
+
+from app.core.errors import HomingError
+from app.core.messages import Publication, Receipt
+from app.mqtt.paho import PahoMqttClient
+from app.rig.chaos.servers import START_SECONDS
+from app.rig.chaos.strangers import login
+from app.rig.rights import DEVICE_USER
+
+SESSIONS: Final = 2
+TICK_SECONDS: Final = 0.01
+WINDOW: Final = 2000
+"""Events that wait for PUBACK; with more, the devices keep silent."""
+
+
+def topics_of(devices: Sequence[str]) -> list[str]:
+    """Where devices of two families speak: one in each of the two databases that profiles propose."""
+    return [topic for one in devices for topic in (f"homing/{one}/event", f"thing/product/{one}/osd")]
+
+
+class Talkers:
+    """Each topic has numbers of its own, without gaps, and one session that says them in order."""
+
+    def __init__(self, port: int, topics: Sequence[str], padding: int) -> None:
+        """`padding`: how many bytes an event has beside its number and its topic, about."""
+        self.topics: Final = tuple(topics)
+        self.said: Counter[str] = Counter()
+        """Topic -> how many numbers were said: those below."""
+        self.taken: Counter[str] = Counter()
+        """Topic -> how many of them the broker acknowledged."""
+        self.unsure: defaultdict[str, set[int]] = defaultdict(set)
+        """Topic -> numbers that nobody acknowledged: they may be in the log or not."""
+        self._padding = "x" * padding
+        self._waiting = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._clients = [
+            PahoMqttClient(login(DEVICE_USER, f"talker-{number}", port), Counter()) for number in range(SESSIONS)
+        ]
+
+    async def start(self) -> None:
+        """Connect; TimeoutError when the broker does not let them in."""
+        for client in self._clients:
+            await client.start([], lambda delivery: delivery.acknowledge())
+        async with asyncio.timeout(START_SECONDS):
+            for client in self._clients:
+                await client.wait_connected()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await asyncio.gather(*(client.stop() for client in self._clients))
+
+    @property
+    def total(self) -> int:
+        """How many numbers the broker has acknowledged."""
+        return self.taken.total()
+
+    async def talk(self, rate: float, seconds: float) -> None:
+        """Say so many events a second in turn on all topics, and wait until all are acknowledged or given up."""
+        loop = asyncio.get_running_loop()
+        began, said, turn = loop.time(), 0, 0
+        while (elapsed := loop.time() - began) < seconds:
+            due = math.ceil(min(elapsed + TICK_SECONDS, seconds) * rate)
+            while said < due:
+                if self._waiting >= WINDOW:
+                    self._room.clear()
+                    await self._room.wait()
+                    if loop.time() - began >= seconds:
+                        break
+                self._say(turn % len(self.topics))
+                turn, said = turn + 1, said + 1
+            await asyncio.sleep(TICK_SECONDS)
+        while self._waiting:
+            self._room.clear()
+            await self._room.wait()
+
+    def _say(self, place: int) -> None:
+        topic = self.topics[place]
+        number = self.said[topic]
+        self.said[topic] += 1
+        payload = orjson.dumps({"n": number, "padding": self._padding})
+        try:
+            puback = self._clients[place % SESSIONS].publish(Publication(topic, payload))
+        except HomingError:
+            self.unsure[topic].add(number)
+            return
+        self._waiting += 1
+        puback.add_done_callback(partial(self._answered, topic, number))
+
+    def _answered(self, topic: str, number: int, puback: asyncio.Future[Receipt]) -> None:
+        self._waiting -= 1
+        self._room.set()
+        if puback.cancelled() or puback.exception() is not None:
+            self.unsure[topic].add(number)
+        else:
+            self.taken[topic] += 1
