@@ -28,6 +28,12 @@ def bench(  # noqa: PLR0913 - one per option
         Path | None, typer.Option("--latency-log", metavar="DIR", help="Also measure what that log costs; left there.")
     ] = None,
     access: Annotated[bool, typer.Option("--access", help="Also measure what keys, rules and audit cost.")] = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="Measure events instead: beside commands, and read.")
+    ] = False,
+    events_count: Annotated[
+        int, typer.Option("--events-count", min=1000, help="Events that are written and read.")
+    ] = 1_000_000,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all figures there.")] = None,
 ) -> None:
     """Measure commands per second, latencies and CPU under closed-loop load, beside two references.
@@ -35,7 +41,7 @@ def bench(  # noqa: PLR0913 - one per option
     Starts two nodes, a Redis, a Mosquitto and a fleet of its own; needs redis-server and mosquitto on this machine.
     """
     from app.observability import configure_logging
-    from app.rig.bench import BenchOptions, render, run_bench
+    from app.rig.bench import BenchOptions, render, render_events, run_bench, run_events_bench
 
     options = BenchOptions(
         profile=profile,
@@ -58,12 +64,20 @@ def bench(  # noqa: PLR0913 - one per option
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("starting", total=1.0)
-        report = asyncio.run(
-            run_bench(options, lambda fraction, text: progress.update(task, completed=fraction, description=text))
-        )
-    out.print(render(report))
+
+        def tell(fraction: float, text: str) -> None:
+            progress.update(task, completed=fraction, description=text)
+
+        shown: object
+        if events:
+            told = asyncio.run(run_events_bench(options, tell, events_count))
+            shown, text = render_events(told), told.as_json()
+        else:
+            report = asyncio.run(run_bench(options, tell))
+            shown, text = render(report), report.as_json()
+    out.print(shown)
     if json_file is not None:
-        json_file.write_bytes(report.as_json())
+        json_file.write_bytes(text)
 
 
 def _counts(text: str | None) -> tuple[int, ...]:

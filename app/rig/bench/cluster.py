@@ -32,6 +32,8 @@ class Cluster:
     mqtt_url: str
     measured: Sequence[Running]
     load: Worker
+    processes: Processes
+    """Where further ones can be started."""
     node: Running | None = None
     redis: Running | None = None
     redis_port: int = 0
@@ -57,7 +59,9 @@ async def start_cluster(options: BenchOptions, processes: Processes) -> Cluster:
         host, port = options.host_port
         fleet = await _start_fleet(options, processes, options.mqtt_url)
         load = await processes.worker("load", {})
-        return Cluster(host=host, port=port, mqtt_url=options.mqtt_url, measured=[fleet, load], load=load)
+        return Cluster(
+            host=host, port=port, mqtt_url=options.mqtt_url, measured=[fleet, load], load=load, processes=processes
+        )
     redis, redis_port = await processes.redis()
     mosquitto, mqtt_port = await processes.mosquitto()
     mqtt_url = f"mqtt://127.0.0.1:{mqtt_port}"
@@ -67,6 +71,7 @@ async def start_cluster(options: BenchOptions, processes: Processes) -> Cluster:
         "HOMING_PROFILE": options.profile,
         "HOMING_LOG_LEVEL": "warning",
         "HOMING_COMMAND_MAX_PENDING": str(2 * max([10_000, *options.pending]) + options.in_flight),
+        **({"HOMING_EVENTS_URL": f"redis://127.0.0.1:{redis_port}/0"} if options.events else {}),
         **options.node_settings,
     }
     first, port = await processes.node("node-a", options.node_command, settings)
@@ -79,6 +84,7 @@ async def start_cluster(options: BenchOptions, processes: Processes) -> Cluster:
         mqtt_url=mqtt_url,
         measured=[first, second, redis, mosquitto, fleet, load],
         load=load,
+        processes=processes,
         node=first,
         redis=redis,
         redis_port=redis_port,

@@ -53,6 +53,8 @@ class BenchOptions:
     """Further settings of the nodes, HOMING_…"""
     access: bool = False
     """Also measure what access costs: keys, 200 rules and an audit."""
+    events: bool = False
+    """Whether the nodes keep events."""
     authorization: str = ""
     """What callers send as Authorization."""
     latency_log: Path | None = None
@@ -81,6 +83,8 @@ class BenchOptions:
             raise ConfigurationError("nodes_url: allowed is http://host:port")
         if self.nodes_url is not None and self.pending:
             raise ConfigurationError("pending: is measured on private nodes only, as it needs their memory and CPU")
+        if self.nodes_url is not None and self.events:
+            raise ConfigurationError("events: are measured on private nodes only")
         if self.nodes_url is not None and self.access:
             raise ConfigurationError("access: is measured on private nodes only, with it and without")
         if self.nodes_url is not None and self.latency_log is not None:

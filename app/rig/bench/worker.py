@@ -1,4 +1,4 @@
-"""The processes that the benchmark starts: `python -m app.rig.bench.worker fleet|load|paho|no-op ARGUMENT`.
+"""The processes that the benchmark starts: `python -m app.rig.bench.worker fleet|load|paho|talkers|no-op ARGUMENT`.
 
 Apart from `no-op`, which is a server, they read one JSON object per line from standard input, answer each with one on
 standard output, and end with the input. The first line they write says that they are ready.
@@ -15,10 +15,12 @@ from typing import Any, Final
 import orjson
 import uvloop
 
+from app.mqtt.options import MqttOptions
 from app.observability import configure_logging
 from app.profiles.loader import load_profiles
 from app.rig.bench.generator import LoadJob, run_load
 from app.rig.bench.reference import PahoRoundTrip, serve_no_op
+from app.rig.talkers import Talkers, topics_of
 from app.simulator import Fleet, FleetOptions
 from app.simulator.run import Connector
 from app.system import SystemClock
@@ -70,6 +72,25 @@ async def paho(argument: dict[str, Any]) -> None:
     await answer(run)
 
 
+async def talkers(argument: dict[str, Any]) -> None:
+    """Devices that say events; every line has the rate and for how long."""
+    talking = Talkers(
+        lambda client_id: MqttOptions.from_url(argument["mqtt_url"], client_id=client_id),
+        topics_of(argument["devices"]),
+    )
+    await talking.start()
+
+    async def talk(request: dict[str, Any]) -> dict[str, int]:
+        before = talking.total
+        await talking.talk(request["rate"], request["seconds"])
+        return {"taken": talking.total - before}
+
+    try:
+        await answer(talk)
+    finally:
+        await talking.stop()
+
+
 async def answer(handle: Handler) -> None:
     """Say ready, then answer line by line until the input ends."""
     reader = asyncio.StreamReader(limit=MAX_LINE)
@@ -90,7 +111,7 @@ def main(role: str, argument: str) -> None:
         serve_no_op(int(argument))
         return
     configure_logging("warning", "console")
-    roles = {"fleet": fleet, "load": load, "paho": paho}
+    roles = {"fleet": fleet, "load": load, "paho": paho, "talkers": talkers}
     uvloop.run(roles[role](orjson.loads(argument)))
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import aiohttp
 
 from app.rig.chaos.scenario import Figure
-from app.rig.chaos.talkers import Talkers
+from app.rig.talkers import Talkers
 
 DATABASES: Final = ("events", "telemetry")
 PAGE: Final = 1000

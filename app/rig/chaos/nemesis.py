@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from redis.asyncio import Redis
@@ -108,15 +107,21 @@ class Nemesis:
         """Which node brings events in, as soon as one does; ChaosError when none ever does."""
         if len(self.nodes) == 1:
             return next(iter(self.nodes))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(START_SECONDS):
-                while True:
-                    holder = await self.redis.get(role(f"{SHARE_GROUP}-intake"))
-                    name = holder.partition(b" ")[0].decode() if isinstance(holder, bytes) else ""
-                    if name in self.nodes and self.nodes[name].running:
-                        return name
-                    await asyncio.sleep(POLL_SECONDS)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + START_SECONDS
+        while loop.time() < until:
+            name = await self._holder()
+            if name in self.nodes and self.nodes[name].running:
+                return name
+            await asyncio.sleep(POLL_SECONDS)
         raise ChaosError("no node brings events in")
+
+    async def _holder(self) -> str:
+        try:
+            holder = await self.redis.get(role(f"{SHARE_GROUP}-intake"))
+        except RedisError:
+            return ""
+        return holder.partition(b" ")[0].decode() if isinstance(holder, bytes) else ""
 
     async def _kill(self, fault: Fault) -> None:
         service = self._service(fault.target)

@@ -21,7 +21,7 @@ from app.rig.chaos.scenarios.events import COMMANDS, LOG, REPEATED, SHORT_LOG, j
 from app.rig.chaos.scenarios.traffic import MIB
 from app.rig.chaos.schedule import Fault, Kind
 from app.rig.chaos.shared_figures import ANSWERED, SOUND, measure, milliseconds
-from app.rig.chaos.talkers import Talkers
+from app.rig.talkers import Talkers
 
 PATIENCE_SECONDS: Final = 120.0
 FULL_BYTES: Final = 10_000_000

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import Final
 
 import aiohttp
 
+from app.mqtt.options import MqttOptions
 from app.rig.chaos.kept_events import DISAGREE, KEPT, Kept, stale_values
 from app.rig.chaos.rig import Rig
 from app.rig.chaos.scenario import Figure, Form, Scenario
 from app.rig.chaos.scenarios.nodes import QUICK_LEASE
 from app.rig.chaos.schedule import INTAKE, REDIS, Fault, Kind
 from app.rig.chaos.shared_figures import ANSWERED, DIED, NOT_BACK, REFUSED, SOUND, measure
-from app.rig.chaos.talkers import Talkers, topics_of
+from app.rig.chaos.strangers import login
+from app.rig.rights import DEVICE_USER
+from app.rig.talkers import Talkers, topics_of
 
 LOG: Final = {"HOMING_EVENTS_URL": "{redis}"}
 SHORT_LOG: Final = LOG | QUICK_LEASE
@@ -30,11 +34,15 @@ GAP: Final = Figure("gap_s", "<=", 7, "seconds in which nothing was appended, at
 
 async def talkers_of(rig: Rig, padding: int = 120) -> Talkers:
     """Devices that talk, connected."""
-    talkers = Talkers(rig.broker.port, topics_of(rig.devices[:TALKING_DEVICES]), padding)
+    talkers = Talkers(partial(_login, rig.broker.port), topics_of(rig.devices[:TALKING_DEVICES]), padding)
     rig.stack.push_async_callback(talkers.stop)
     await talkers.start()
     await rig.nemesis.intake()
     return talkers
+
+
+def _login(port: int, client_id: str) -> MqttOptions:
+    return login(DEVICE_USER, client_id, port)
 
 
 async def judge_events(rig: Rig, talkers: Talkers) -> Kept:

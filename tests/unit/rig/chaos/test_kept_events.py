@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from app.mqtt.options import MqttOptions
 from app.rig.chaos.kept_events import Kept
-from app.rig.chaos.talkers import Talkers
+from app.rig.talkers import Talkers
 
 TOPIC = "homing/SN1/event"
 
 
 def judged(said: int, numbers: Sequence[int], unsure: Sequence[int] = ()) -> dict[str, int]:
-    talkers, kept = Talkers(1883, [TOPIC], padding=0), Kept()
+    talkers, kept = Talkers(lambda client_id: MqttOptions(client_id=client_id, host="127.0.0.1"), [TOPIC]), Kept()
     talkers.said[TOPIC] = said
     talkers.unsure[TOPIC].update(unsure)
     for position, number in enumerate(numbers):

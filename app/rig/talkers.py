@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,11 +13,11 @@ import orjson
 
 from app.core.errors import HomingError
 from app.core.messages import Publication, Receipt
+from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from app.rig.chaos.servers import START_SECONDS
-from app.rig.chaos.strangers import login
-from app.rig.rights import DEVICE_USER
 
+START_SECONDS: Final = 90.0
+"""Against hanging."""
 SESSIONS: Final = 2
 TICK_SECONDS: Final = 0.01
 WINDOW: Final = 2000
@@ -32,8 +32,10 @@ def topics_of(devices: Sequence[str]) -> list[str]:
 class Talkers:
     """Each topic has numbers of its own, without gaps, and one session that says them in order."""
 
-    def __init__(self, port: int, topics: Sequence[str], padding: int) -> None:
-        """`padding`: how many bytes an event has beside its number and its topic, about."""
+    def __init__(self, login: Callable[[str], MqttOptions], topics: Sequence[str], padding: int = 120) -> None:
+        """`login` tells how a client id connects; `padding`: how many bytes an event has beside its number and topic,
+        about.
+        """  # noqa: D205 - one sentence each
         self.topics: Final = tuple(topics)
         self.said: Counter[str] = Counter()
         """Topic -> how many numbers were said: those below."""
@@ -45,9 +47,7 @@ class Talkers:
         self._waiting = 0
         self._room = asyncio.Event()
         self._room.set()
-        self._clients = [
-            PahoMqttClient(login(DEVICE_USER, f"talker-{number}", port), Counter()) for number in range(SESSIONS)
-        ]
+        self._clients = [PahoMqttClient(login(f"talker-{number}"), Counter()) for number in range(SESSIONS)]
 
     async def start(self) -> None:
         """Connect; TimeoutError when the broker does not let them in."""
