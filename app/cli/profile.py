@@ -1,4 +1,4 @@
-"""`homing profile check` and `try`: is a device profile well formed, and what would it do?"""
+"""`homing profile check`, `try`, `trace` and `schema`: is a device profile well formed, and what would it do?"""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.output import Exit, Stop, out, tell
+from app.cli.trace import trace
 
 if TYPE_CHECKING:
     from app.core.templating import CommandFacts
 
 application = typer.Typer(help="Look at device profiles.", no_args_is_help=True)
+application.command()(trace)
 
 
 @application.callback()

@@ -39,6 +39,11 @@ class EventReader:
         """The topic filters that bring all of it, without repetition."""
         return self._filters
 
+    def hears(self, topic: str) -> bool:
+        """Whether a message of the topic may be any of it."""
+        levels = topic.split("/")
+        return any(kind.spec.topic.match(levels) is not None for kind in self._tree.find(levels))
+
     def read(self, message: ReceivedMessage) -> list[DeviceEvent | Presence]:
         """All that the message is; nothing where it is no event of any profile. It raises nothing.
 

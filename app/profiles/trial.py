@@ -20,7 +20,7 @@ from app.core.sources import BETWEEN
 from app.core.templating import FACTS, IDS, CommandFacts
 from app.profiles.paths import shown
 
-_REASONS = {
+REASONS = {
     "unexpected_topic": "no kind of response has this topic",
     "not_a_response": "the match of no kind holds",
     "no_correlation": "no source has a value, so it names no command",
@@ -47,14 +47,14 @@ def published(profile: DeviceProfile, facts: CommandFacts) -> Iterator[str]:
         return
     publication = profile.compose(facts)
     yield f"publishes to {publication.topic}, QoS {publication.qos}{_properties(publication)}:"
-    yield f"  {_text(publication.payload)}"
+    yield f"  {text_of(publication.payload)}"
     expectations = profile.expectations(facts)
     if not expectations:
         yield "expects no response that it could recognise: it is refused with 422, unless it is one-way"
     for one in expectations:
         place = one.topic.partition("#")[0]
         named = {Correlation.ID: "by its id", Correlation.ORDER: "by order alone"}
-        yield f"expects responses at {place}, {named.get(one.correlation, f'by the value {_value(one.value)}')}"
+        yield f"expects responses at {place}, {named.get(one.correlation, f'by the value {value_of(one.value)}')}"
     if facts.method in profile.repeatable:
         yield "may be repeated when its node dies over it"
 
@@ -128,7 +128,7 @@ class Played:
 
 def unasked(profile: DeviceProfile, topic: str, payload: bytes) -> list[str]:
     """What a message is besides an answer."""
-    return [f"at {topic}: {_unasked(one)}" for one in EventReader([profile]).read(ReceivedMessage(topic, payload))]
+    return [f"at {topic}: {besides(one)}" for one in EventReader([profile]).read(ReceivedMessage(topic, payload))]
 
 
 def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: bytes) -> list[str]:
@@ -153,18 +153,19 @@ def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: by
         except InvalidInputError as error:
             return [f"at {topic}: {one.spec.name}: no reply can be made of it: {error}"]
         if reply is not None:
-            return [f"at {topic}: {one.spec.name}: is replied on {reply.topic}:", f"  {_text(reply.payload)}"]
+            return [f"at {topic}: {one.spec.name}: is replied on {reply.topic}:", f"  {text_of(reply.payload)}"]
     return [f"at {topic}: no reply has all that it needs"] if candidates else []
 
 
-def _unasked(one: DeviceEvent | Presence) -> str:
+def besides(one: DeviceEvent | Presence) -> str:
+    """What it says, for people."""
     if isinstance(one, Presence):
         if not one.online:
             return f"{one.device_id} has gone"
         until = "" if one.offline_after is None else f", and counts as gone after {format_duration(one.offline_after)}"
         return f"{one.device_id} is there{until}"
     kind = "" if one.type is None else f" of type {one.type!a}"
-    same = "" if one.identity is None else f", known by {_value(one.identity)}"
+    same = "" if one.identity is None else f", known by {value_of(one.identity)}"
     kept = "" if one.database is None else f", for database {one.database}"
     return f"event {one.name} of {one.device_id}{kind}{same}{kept}"
 
@@ -191,7 +192,7 @@ def _readings(
     try:
         reader.read(message)
     except UndecodableMessageError as error:
-        reason = _REASONS.get(error.reason, "its codec cannot read it")
+        reason = REASONS.get(error.reason, "its codec cannot read it")
         return [f"at {message.topic}: dropped as {error.reason}: {reason}"], None
     found: list[tuple[CommandState | None, list[str]]] = []
     decided = set()
@@ -238,7 +239,7 @@ def _properties(publication: Publication) -> str:
     return f", response topic {publication.response_topic}, correlation data the id"
 
 
-def _text(payload: bytes) -> str:
+def text_of(payload: bytes) -> str:
     """A payload for people: bytes that are no text in hexadecimal."""
     try:
         text = payload.decode()
@@ -247,15 +248,17 @@ def _text(payload: bytes) -> str:
     return text if text.isprintable() else f"hex {payload.hex()}"
 
 
-def _value(value: str) -> str:
+def value_of(value: str) -> str:
+    """The value of a correlation, for people."""
     return " and ".join(f"{part!a}" for part in value.split(BETWEEN))
 
 
 def _when(conditions: tuple[Condition, ...]) -> str:
-    return " when " + " and ".join(_sentence(one) for one in conditions) if conditions else ""
+    return " when " + " and ".join(sentence_of(one) for one in conditions) if conditions else ""
 
 
-def _sentence(condition: Condition) -> str:
+def sentence_of(condition: Condition) -> str:
+    """What it asks for, for people."""
     parts = []
     if condition.present is not None:
         parts.append("is present" if condition.present else "is absent")
