@@ -15,8 +15,8 @@ from app.core.sources import CorrelationSource, DeviceSource
 from app.profiles.expressions import expression, fault_of
 from app.profiles.faults import Fault
 from app.profiles.fields import Codec, Dotted, Scalar, Table, Topic, template
-from app.profiles.paths import parse_path
-from app.profiles.rules import impossible
+from app.profiles.paths import parse_path, shown
+from app.profiles.rules import contradicting, impossible
 
 
 def path_of(dotted: str | None, *, wide: bool = False) -> Path | None:
@@ -149,6 +149,17 @@ def part_of(place: str | ExpressionTable | None, *, wide: bool = False) -> Part 
     return (lambda document: find(document["payload"]) if isinstance(document, dict) else None) if wide else find
 
 
+def contradictions(conditions: Sequence[Condition], key: str, besides: Sequence[Condition] = ()) -> Iterator[Fault]:
+    """Conditions that never hold together, or never with those `besides` them, of the match."""
+    index = contradicting(conditions, besides)
+    if index is not None:
+        path = shown(conditions[index].path)
+        with_match = " or the match" if besides else ""
+        yield Fault(
+            (key, index), f"never holds, as another condition on {path} before it{with_match} says the contrary"
+        )
+
+
 class HeardTable(Table):
     """What is heard from devices: the messages of a topic, or those of them that match."""
 
@@ -186,6 +197,13 @@ class HeardTable(Table):
     def common_faults(self) -> Iterator[Fault]:
         """What is wrong with the table by itself."""
         names = template(self.topic).names
+        if not any(template(self.topic).levels):
+            yield Fault(
+                ("topic",),
+                "has no level that is a word, so that it matches all messages of as many levels, whoever they are of; "
+                "allowed: one such level at least",
+            )
+        yield from contradictions([one.build() for one in self.match], "match")
         if self.device is not None and "device_id" in names:
             yield Fault(("device",), "the topic has a placeholder {device_id} already; allowed: one of both")
         for used in sorted(self.captures_used):

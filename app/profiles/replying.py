@@ -95,9 +95,9 @@ class ReplyTable(HeardTable):
 
 
 def reply_faults(
-    tables: Sequence[ReplyTable], values: Mapping[str, JsonValue], heard: Sequence[str]
+    tables: Sequence[ReplyTable], values: Mapping[str, JsonValue], heard: Sequence[str], parts: Sequence[str]
 ) -> Iterator[Fault]:
-    """What is wrong with them in their file; `heard` are the topics of responses."""
+    """What is wrong with them in their file; `heard` are the topics of responses, events and presence."""
     topics = [*(one.topic for one in tables), *heard]
     for index, table in enumerate(tables):
         strangers = sorted(table.values_named() - values.keys())
@@ -105,5 +105,22 @@ def reply_faults(
             known = ", ".join(values) or "none, as there is no [values]"
             yield Fault(("reply", index), f"{{values.{strangers[0]}}} is unknown; allowed: {known}")
         loop = next((one for one in topics if one != table.topic and hears(template(one), template(table.to))), None)
+        chosen = next((one for one in topics if _may_choose(table, one, parts)), None)
         if loop is not None:
             yield Fault(("reply", index, "to"), f"is read by Homing itself, as {loop}; allowed: a topic of devices")
+        elif chosen is not None:
+            sentence = (
+                f"a message could choose {chosen}, which Homing reads itself; allowed: a topic that it cannot choose"
+            )
+            yield Fault(("reply", index, "to"), sentence)
+
+
+def _may_choose(table: ReplyTable, heard: str, parts: Sequence[str]) -> bool:
+    """Whether what a message has in its topic can make the reply one of those that are heard."""
+    own = [f"{{{name}}}" for name in ("device_id", *parts)]
+    levels = table.to.split("/")
+    free = ["{" in level and not any(name in level for name in own) for level in levels]
+    there = template(heard).levels
+    if not any(free) or len(levels) != len(there):
+        return False
+    return all(chosen or word in (None, level) for chosen, word, level in zip(free, there, levels, strict=True))

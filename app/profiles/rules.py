@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.core.conditions import Condition
+from app.core.paths import is_plain
 from app.core.payload import JsonValue
 from app.core.topics import TopicTemplate
 
@@ -20,6 +21,14 @@ def impossible(condition: Condition) -> str | None:
     return None
 
 
+def contradicting(conditions: Sequence[Condition], besides: Sequence[Condition] = ()) -> int | None:
+    """The first that never holds together with one before it, or with one of those `besides`; None when all can."""
+    for index, one in enumerate(conditions):
+        if any(_exclude(one, other) for other in (*besides, *conditions[:index])):
+            return index
+    return None
+
+
 def unreachable(rows: Sequence[Sequence[Condition]]) -> Iterator[tuple[int, int]]:
     """Which rows of conditions never decide, as an earlier one holds whenever they do: (index, index of that one)."""
     for index, row in enumerate(rows):
@@ -32,6 +41,21 @@ def unreachable(rows: Sequence[Sequence[Condition]]) -> Iterator[tuple[int, int]
 def hears(response: TopicTemplate, request: TopicTemplate) -> bool:
     """Whether every publication of the request comes in as a response, too."""
     return response.parse(request.filled(dict.fromkeys(request.names, "x"))) is not None
+
+
+def _exclude(one: Condition, other: Condition) -> bool:
+    if one.path != other.path or not is_plain(one.path):
+        return False
+    return any(
+        (first.present is False and (second.present or second.is_in is not None or second.is_not is not None))
+        or (first.is_in is not None and second.is_not is not None and _covers(second.is_not, first.is_in))
+        or (
+            first.is_in is not None
+            and second.is_in is not None
+            and not any(_covers(second.is_in, (value,)) for value in first.is_in)
+        )
+        for first, second in ((one, other), (other, one))
+    )
 
 
 def _implies(mine: Condition, theirs: Condition) -> bool:

@@ -17,7 +17,15 @@ from app.core.profile import RequestSpec, ResponseSpec
 from app.profiles.codecs import CODECS
 from app.profiles.faults import Fault, refuse
 from app.profiles.fields import Codec, Dotted, Methods, Table, Topic, Values, filled, filled_topic, template
-from app.profiles.heard import ConditionTable, HeardTable, Place, SourceTable, part_of, path_of
+from app.profiles.heard import (
+    ConditionTable,
+    HeardTable,
+    Place,
+    SourceTable,
+    contradictions,
+    part_of,
+    path_of,
+)
 from app.profiles.paths import parse_path
 from app.profiles.rules import unreachable
 
@@ -65,6 +73,10 @@ class ResponseTable(HeardTable):
             yield Fault((), "value goes with correlation 'value', and only with it")
         for index, source in enumerate(self.sources):
             yield from self._source_faults(("sources", index), source, names)
+        match = [one.build() for one in self.match]
+        for index, rule in enumerate(self.rules):
+            for fault in contradictions([one.build() for one in rule.when], "when", match):
+                yield Fault(("rules", index, *fault.location), fault.sentence)
         for index, earlier in unreachable([rule.build().when for rule in self.rules]):
             sentence = f"is never reached: rules.{earlier} before it holds whenever this one does"
             yield Fault(("rules", index), sentence)

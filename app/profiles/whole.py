@@ -15,13 +15,23 @@ from app.core.profile import DeviceProfile
 from app.profiles.faults import Fault, refuse
 from app.profiles.fields import Table, Topic, template
 from app.profiles.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
+from app.profiles.loops import endless, own_command_faults
 from app.profiles.methods import MethodTable, catalogue_faults, catalogue_of
 from app.profiles.replying import LastTable, ReplyTable, reply_faults
-from app.profiles.rules import hears, unreachable
+from app.profiles.rules import unreachable
 from app.profiles.tables import RequestTable, ResponseTable, RuleTable
 from app.profiles.unasked import EventTable, PresenceTable
 
 MAX_EXPECTATIONS: Final = 4
+BECOMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "response": "read as its own response",
+        "event": "kept as an event of its device",
+        "presence": "a sign of life of its device",
+        "reply": "answered by Homing itself",
+    }
+)
+"""What a command of ours would be taken for, by the key of the table that hears it."""
 
 
 class ProfileTable(Table):
@@ -63,11 +73,13 @@ class ProfileTable(Table):
         yield from catalogue_faults(self.methods, self.method, self._methods())
         for key, tables in (("event", self.event), ("presence", self.presence), ("reply", self.reply)):
             for index, table in enumerate(tables):
-                for fault in table.faults_in(self.device_id):
+                own = own_command_faults(table, self.requests().values(), BECOMES[key])
+                for fault in (*table.faults_in(self.device_id), *own):
                     yield Fault((key, index, *fault.location), fault.sentence)
             if key != "reply":  # one that lacks something leaves its message to the next
                 yield from _hidden(key, tables)
-        yield from reply_faults(self.reply, self.values, [one.topic for one in self.response])
+        read = (self.response, self.event, self.presence)
+        yield from reply_faults(self.reply, self.values, [one.topic for tables in read for one in tables], self.parts)
 
     def _order_faults(self) -> Iterator[Fault]:
         ordered = any(response.correlation == "order" for response in self.response)
@@ -136,17 +148,13 @@ class ProfileTable(Table):
                     ("response", index, "name"), f"{response.name!a} is the name of another kind; allowed: one each"
                 )
             yield from self._hidden(index)
+        open_to_any = any(one.methods is None for one in self.requests().values())
+        methods = ["", *sorted(known)] if open_to_any else sorted(known)
+        yield from endless(methods, [(one, self._apart(one).union(one.not_methods)) for one in self.response])
 
     def _faults_of(self, response: ResponseTable) -> Iterator[Fault]:
         yield from response.faults_in(self.device_id)
-        topic = template(response.topic)
-        heard = any(hears(topic, template(one.topic)) for one in self.requests().values())
-        if heard and not response.match:
-            yield Fault(
-                ("topic",),
-                "is the topic of the request as well, so that each command would be read as its own response; "
-                "allowed: another topic, or a match that no request satisfies",
-            )
+        yield from own_command_faults(response, self.requests().values(), BECOMES["response"])
 
     def _hidden(self, index: int) -> Iterator[Fault]:
         """Whether an earlier kind of the same topic and methods takes all that this one matches."""

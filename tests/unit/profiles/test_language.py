@@ -281,7 +281,7 @@ methods = ["fly"]
 topic = "r/{device_id}"
 correlation = "id"
 sources = [{ path = "id" }]
-rules = [{ state = "running" }]
+rules = [{ state = "running", when = [{ path = "id", present = true }] }, { state = "failed" }]
 """
 
 
