@@ -17,6 +17,7 @@ from app.access.devices import Devices
 from app.access.keys import Keys
 from app.access.logins import Logins
 from app.access.people import People
+from app.access.retention import Retention
 from app.access.sharing import Sharing
 from app.api.application import Application
 from app.api.ports import Directory, Ports
@@ -35,6 +36,7 @@ from app.mqtt.paho_drain import PahoSessionDrain
 from app.node import Node
 from app.observability import Counters, Fill
 from app.observers.audit import Audit
+from app.observers.audit_writer import AuditWriter
 from app.parts import Adapters, compose
 from app.services import Service, Services
 from app.settings import AccessSettings, Settings
@@ -165,6 +167,8 @@ class Homing:
         services.append(Service("limits", Sharing(authority.shares, self._exchange).run))
         logins = Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters)
         services.append(Service("logins", close=logins.close))
+        if settings.audit_keep is not None:
+            services.append(Service("audit retention", Retention(directory.audit, clock, settings.audit_keep).run))
         services.append(Service("access", authority.run, close=authority.close, check=lambda: authority.health))
         on_record = Directory(
             devices=Devices(authority, administration, clock, settings.profile),
@@ -246,7 +250,7 @@ def _audit(settings: Settings, adapters: Adapters, directory: AccessDirectory) -
     if settings.audit == "off":
         return None
     return Audit(
-        directory.audit,
+        AuditWriter(directory.audit, adapters.counters, settings.audit_dir),
         adapters.clock,
         adapters.counters,
         commands=settings.audit == "commands",

@@ -430,6 +430,10 @@ class Settings(BaseSettings):
     """With an access directory, what is put on record in it: changes of it, and also commands."""
     audit_required: bool = False
     """Refuse commands while they cannot be put on record."""
+    audit_dir: OptionalFile = None
+    """Where lines wait while their database is away, of this node and of those that are gone; in memory when None."""
+    audit_keep: Annotated[_Duration | None, BeforeValidator(_empty_is_none), Field(ge=timedelta(days=1))] = None
+    """How long lines are kept; None: for ever."""
     mqtt: MqttSettings = MqttSettings()
     api: ApiSettings = ApiSettings()
     ops: OpsSettings = OpsSettings()

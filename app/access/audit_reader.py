@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from app.access.administration import Administration
@@ -11,7 +10,7 @@ from app.access.authority import Authority
 from app.access.verification import Verification, verify
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
-from app.store.audit import AuditQuery, AuditStore, Kept
+from app.store.audit import AuditQuery, AuditStore, Page
 
 
 class AuditReader:
@@ -23,8 +22,8 @@ class AuditReader:
         self._administration = administration
         self._verifying: Final = asyncio.Lock()
 
-    async def page(self, caller: Caller | None, query: AuditQuery) -> Sequence[Kept]:
-        """The newest lines first. Who belongs to a tenant reads its lines."""
+    async def page(self, caller: Caller | None, query: AuditQuery) -> Page:
+        """The newest first. Who belongs to a tenant reads what is told of it."""
         tenant = self._administration.tenant_of(caller)
         self._authority.check(caller, Action.AUDIT, tenant_id=tenant)
         return await self._store.page(query if tenant is None else query._replace(tenant=tenant))

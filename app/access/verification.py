@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.core.audit import Fault, Head, Verifier, columns_of, heads_of
+from app.core.audit import REMOVALS, Fault, Head, Verifier, columns_of, heads_of, removed_of
 from app.store.audit import AuditStore, Kept
 
-BATCH: Final = 500
+BATCH: Final = 100
+"""Lines of one call: one that tells of many things has some 80 KB."""
 MOST_FAULTS: Final = 1_000
 """That are told one by one."""
 
@@ -30,9 +31,31 @@ class Verification:
 async def verify(store: AuditStore, heads: Iterable[Head] = ()) -> Verification:
     """Read everything twice: once for what the chains tell of each other. `heads` are those of logs.
 
-    DirectoryUnavailableError. Lines that are written meanwhile do no harm.
+    DirectoryUnavailableError. Lines that are written or removed meanwhile do no harm.
     """
-    told = [*heads, *[head for head, _ in await store.heads()]]
+    logged, starts = list(heads), await _starts(store)
+    while True:
+        found = await _verify(store, logged, starts)
+        now = await _starts(store)
+        if not found.faults or now == starts:
+            return found
+        starts = now  # lines were removed meanwhile
+
+
+async def _starts(store: AuditStore) -> dict[str, Head]:
+    """Where chains begin whose first lines were removed."""
+    found: dict[str, Head] = {}
+    async for kept in all_lines(store, after=(REMOVALS, 0)):
+        if kept.line.writer != REMOVALS:
+            break
+        for head in removed_of(kept.line.body):
+            if head.writer not in found or head.seq > found[head.writer].seq:
+                found[head.writer] = head
+    return found
+
+
+async def _verify(store: AuditStore, logged: list[Head], starts: Mapping[str, Head]) -> Verification:
+    told = [*logged, *[head for head, _ in await store.heads()]]
     async for kept in all_lines(store):
         told += heads_of(kept.line.body) if b'"seen"' in kept.line.body else ()
     by_writer: dict[str, list[Head]] = {}
@@ -45,7 +68,7 @@ async def verify(store: AuditStore, heads: Iterable[Head] = ()) -> Verification:
         writer = kept.line.writer
         if verifier is None or verifier.writer != writer:
             faults += [] if verifier is None else verifier.end()
-            verifier = Verifier(writer, by_writer.pop(writer, ()))
+            verifier = Verifier(writer, by_writer.pop(writer, ()), starts.get(writer))
             writers += 1
         faults += verifier.read(kept.line)
         if columns_of(kept.line.body) != kept.columns:
@@ -53,13 +76,12 @@ async def verify(store: AuditStore, heads: Iterable[Head] = ()) -> Verification:
         lines += 1
     faults += [] if verifier is None else verifier.end()
     for writer, missing in sorted(by_writer.items()):
-        faults += Verifier(writer, missing).end()
+        faults += Verifier(writer, missing, starts.get(writer)).end()
     return Verification(writers=writers, lines=lines, heads=len(set(told)), faults=tuple(faults[:MOST_FAULTS]))
 
 
-async def all_lines(store: AuditStore) -> AsyncIterator[Kept]:
+async def all_lines(store: AuditStore, after: tuple[str, int] = ("", 0)) -> AsyncIterator[Kept]:
     """Every line, by writer and number."""
-    after = ("", 0)
     while batch := await store.read(after, BATCH):
         for kept in batch:
             yield kept

@@ -102,7 +102,7 @@ class Differences(_Model):
 
 
 class AuditLine(_Model):
-    """One line of a chain."""
+    """One thing that was told. A line of a chain may tell of several, in the order of their times."""
 
     writer: Annotated[str, Field(description="Node and incarnation, or `directory`.")]
     seq: int
@@ -111,7 +111,7 @@ class AuditLine(_Model):
 
 
 class AuditPage(_Model):
-    """Lines, newest first."""
+    """What was told, newest first."""
 
     lines: list[AuditLine]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]

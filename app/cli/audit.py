@@ -14,11 +14,11 @@ from app.cli.directory import with_directory
 from app.cli.output import Exit, Stop, err, out, plain, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from app.access.verification import Verification
     from app.core.audit import Head
-    from app.store.audit import Kept
+    from app.store.audit import Entry
     from app.store.directory import AccessDirectory
 
 application = typer.Typer(help="Who asked what of which device, and how it ended.", no_args_is_help=True)
@@ -34,11 +34,46 @@ def tail(
     """Print the latest lines, the newest last, as JSON."""
     from app.store.audit import AuditQuery
 
-    async def read(directory: AccessDirectory) -> Sequence[Kept]:
-        return await directory.audit.page(AuditQuery(who=who, device=device, limit=lines))
+    async def read(directory: AccessDirectory) -> list[Entry]:
+        query = AuditQuery(who=who, device=device)
+        found: list[Entry] = []
+        while len(found) < lines:
+            page = await directory.audit.page(query._replace(limit=lines - len(found)))
+            found += page.entries
+            if page.before is None:
+                break
+            query = query._replace(before=page.before)
+        return found
 
-    for kept in reversed(with_directory(read)):
-        tell(out, plain(kept.line.body.decode("utf-8", "replace")))
+    for entry in reversed(with_directory(read)):
+        tell(out, plain(entry.body.decode("utf-8", "replace")))
+
+
+@application.command()
+def remove(
+    *,
+    older: Annotated[str, typer.Option("--older", help="What is older than this: 400d.", metavar="DURATION")],
+) -> None:
+    """Remove old lines. A line tells that they were, and `verify` goes on from there."""
+    from datetime import timedelta
+
+    from app.access.retention import remove_older
+    from app.cli.directory import author
+    from app.core.durations import parse_duration
+    from app.core.errors import InvalidInputError
+
+    try:
+        age = parse_duration(older)
+    except (ValueError, InvalidInputError) as error:
+        raise Stop(f"--older: {error}", Exit.USAGE) from None
+    if age < timedelta(days=1):
+        raise Stop("--older: a day at least", Exit.USAGE)
+    asks = author()
+
+    async def go(directory: AccessDirectory) -> int:
+        return await remove_older(directory.audit, asks.at_us, age, asks)
+
+    tell(err, f"{with_directory(go)} lines removed")
 
 
 @application.command()

@@ -82,12 +82,16 @@ async def _change_once(directory: AccessDirectory, decide: Decide) -> Document:
 
 
 def _author() -> Author | None:
-    """Who is at the keyboard, for the audit."""
-    from app.core.audit import Author
+    """Who makes a change, where that is put on record."""
     from app.settings import load_settings
 
-    if load_settings().audit == "off":
-        return None
+    return None if load_settings().audit == "off" else author()
+
+
+def author() -> Author:
+    """Who is at the keyboard, for the audit."""
+    from app.core.audit import Author
+
     try:
         name = f"cli:{getuser()}"
     except (OSError, KeyError):  # a container has users without names

@@ -19,6 +19,10 @@ from app.core.access.model import Binding, Credential, Device, Principal, Role, 
 
 DIRECTORY: Final = "directory"
 """The writer of changes of the access directory: its numbers are the versions that they made."""
+REMOVALS: Final = "removals"
+"""The writer that tells which old lines were removed. Its own are never removed."""
+MANY: Final = "*"
+"""What stands beside a line that tells of several things, where one of them would be named. No device has this id."""
 MOST_DESCRIBED: Final = 100
 """Changes of one version that are described one by one."""
 _LONGEST: Final = 256
@@ -31,7 +35,7 @@ class Line(NamedTuple):
     writer: str
     seq: int
     body: bytes
-    """JSON."""
+    """JSON: an object that tells of one thing, or an array of such objects, in the order of their times."""
     hash: bytes
 
 
@@ -64,9 +68,11 @@ def columns_of(body: bytes) -> Columns:
     """What a line says of itself; nothing, when it cannot be read."""
     try:
         told = json.loads(body)
+        if isinstance(told, list):
+            return Columns(int(told[-1]["at"]), MANY, MANY, MANY)
         texts = [None if told.get(name) is None else str(told[name]) for name in ("who", "device", "tenant")]
         return Columns(int(told["at"]), *texts)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         return Columns(0, None, None, None)
 
 
@@ -97,14 +103,16 @@ class Chain:
 class Verifier:
     """Reads the lines of one writer in their order, and finds what does not fit. `heads` are where it must have been.
 
-    Say `end` when there are no more lines.
+    Everything up to `start` was removed, where it is given. Say `end` when there are no more lines.
     """
 
-    def __init__(self, writer: str, heads: Iterable[Head] = ()) -> None:
-        self._head = Head(writer, 0, genesis(writer))
+    def __init__(self, writer: str, heads: Iterable[Head] = (), start: Head | None = None) -> None:
+        self._head = Head(writer, 0, genesis(writer)) if start is None else start
         self._heads: Final[dict[int, set[bytes]]] = {}
         for head in heads:
-            self._heads.setdefault(head.seq, set()).add(head.hash)
+            if head.seq >= self._head.seq:
+                self._heads.setdefault(head.seq, set()).add(head.hash)
+        self._began: Final = [] if start is None else list(self._look(start.seq, start.hash))
 
     @property
     def writer(self) -> str:
@@ -113,6 +121,7 @@ class Verifier:
 
     def read(self, line: Line) -> Iterator[Fault]:
         """What is wrong with it."""
+        yield from self._beginning()
         writer, seq, _ = self._head
         if line.writer != writer:
             yield Fault(writer, line.seq, f"a line of {line.writer} is among them")
@@ -127,9 +136,15 @@ class Verifier:
 
     def end(self) -> Iterator[Fault]:
         """What is missing at the end."""
+        yield from self._beginning()
         for seq in sorted(self._heads):
             if seq > 0:
                 yield Fault(self._head.writer, seq, "the line is missing, though somebody has seen it")
+
+    def _beginning(self) -> Iterator[Fault]:
+        """What is wrong with where it starts, told once."""
+        yield from self._began
+        self._began.clear()
 
     def _look(self, seq: int, found: bytes) -> Iterator[Fault]:
         seen = self._heads.pop(seq, {found})
@@ -139,10 +154,25 @@ class Verifier:
 
 def heads_of(body: bytes) -> Iterator[Head]:
     """The heads of other chains that a line tells of."""
+    yield from _listed(body, "seen")
+
+
+def removed_of(body: bytes) -> Iterator[Head]:
+    """The last lines that were removed, of each chain that a line tells of."""
+    yield from _listed(body, "removed")
+
+
+def listed(heads: Iterable[Head]) -> list[tuple[str, int, str]]:
+    """Heads, as a line tells of them."""
+    return [(one.writer, one.seq, one.hash.hex()) for one in heads]
+
+
+def _listed(body: bytes, kind: str) -> Iterator[Head]:
     try:
         told = json.loads(body)
-        for one in told["seen"] if told["kind"] == "seen" else ():
-            yield Head(str(one[0]), int(one[1]), bytes.fromhex(one[2]))
+        for part in told if isinstance(told, list) else (told,):
+            for one in part[kind] if part["kind"] == kind else ():
+                yield Head(str(one[0]), int(one[1]), bytes.fromhex(one[2]))
     except (ValueError, KeyError, TypeError, IndexError):
         return  # whatever it is, its own chain shows it
 

@@ -1,43 +1,30 @@
-"""This node's part of the audit: who asked what of which device and how it ended, written to the database in batches.
+"""This node's part of the audit: who asked what of which device and how it ended.
 
-Nothing waits for it. While the database is away lines are kept in memory, up to a bound; what is over it is dropped,
-and a line says how many were. Params and secrets are in no line.
+Nothing waits for it. While the database is away lines wait, up to a bound; what is over it is dropped, and a line says
+how many were. Params and secrets are in no line.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import islice
-from typing import Any, Final
-
-import orjson
-import structlog
+from collections.abc import Callable
+from typing import Final
 
 from app.access.asking import ASKING
 from app.callbacks.observer import Observer
 from app.callbacks.pending import Pending
 from app.core.access.callers import Caller
-from app.core.audit import DIRECTORY, Chain, Columns, Head
 from app.core.callback import Answer, Registration
 from app.core.clock import Clock
 from app.core.errors import DirectoryError, UnavailableError
 from app.core.routing import Outcome, Recorded, Verdict
 from app.observability import Counters, Fill
-from app.store.audit import AuditStore, Kept
+from app.observers.audit_writer import MOST_LINES, AuditWriter, Told
 
-BATCH: Final = 1_000
-"""Lines of one call: a call costs as much as some hundred lines."""
 PAUSE_SECONDS: Final = 0.5
-"""How long a line waits for others."""
+"""How long what was told waits for others to be written with."""
 HEADS_SECONDS: Final = 10.0
 """How often heads are told to the log and to the other writers."""
-MOST_LINES: Final = 200_000
-MOST_BYTES: Final = 64 * 2**20
-"""Of lines that wait for the database."""
-MOST_HEADS: Final = 100
-"""The latest ones, of which one line tells."""
 REFUSALS: Final = 100
 """Refused requests of which one batch tells; the others are counted."""
 
@@ -52,53 +39,44 @@ class Audit(Observer):
     """
 
     def __init__(
-        self,
-        store: AuditStore,
-        clock: Clock,
-        counters: Counters,
-        *,
-        commands: bool,
-        required: bool,
+        self, writer: AuditWriter, clock: Clock, counters: Counters, *, commands: bool, required: bool
     ) -> None:
-        self._store = store
+        self._writer = writer
         self._clock = clock
+        self._wall = clock.wall
         self._counters = counters
         self._commands = commands
         self._required = required
         self._who: Who = lambda _: (None, None)
         self._tenant_of: Callable[[str], str | None] = lambda _: None
-        self._chain = Chain("")
-        self._told: Final[list[dict[str, Any]]] = []
+        self._told: list[Told] = []
         """What is not in the chain yet."""
-        self._running: Final[dict[str, dict[str, Any]]] = {}
+        self._running: dict[str, Told] = {}
         """Of that, the commands without outcome."""
-        self._lines: Final[deque[Kept]] = deque()
-        self._bytes = 0
         self._facts = 0
         self._dropped = 0
         self._refusals = 0
-        self._seen: dict[str, int] = {}
-        self._logged = 0
-        self._trouble = ""
-        self._log = structlog.get_logger()
 
     def begin(self, writer: str, who: Who, tenant_of: Callable[[str], str | None]) -> None:
         """Write as this writer from now on."""
-        self._chain, self._who, self._tenant_of = Chain(writer), who, tenant_of
+        self._who, self._tenant_of = who, tenant_of
+        self._writer.begin(writer)
 
     def queues(self) -> dict[str, Fill]:
-        """How many lines wait for the database."""
-        return {"audit": Fill(len(self._told) + len(self._lines), MOST_LINES)}
+        """How much waits for the database."""
+        return {"audit": Fill(len(self._told) + self._writer.waiting, MOST_LINES)}
 
     @property
     def health(self) -> str:
         """`ok`, or a sentence."""
-        return self._trouble or "ok"
+        return self._writer.trouble or "ok"
 
     def check(self) -> None:
         """UnavailableError when commands must be on record, and nothing can be written."""
-        if self._required and (self._trouble or self._is_full()):
-            raise UnavailableError(f"commands must be on record, and the audit cannot be written: {self._trouble}")
+        if self._required and (self._is_full() or (self._writer.trouble and not self._writer.spools)):
+            raise UnavailableError(
+                f"commands must be on record, and the audit cannot be written: {self._writer.trouble}"
+            )
 
     def registered(self, registration: Registration, opened_at: float) -> None:
         told = self._asked("command", registration)
@@ -120,7 +98,7 @@ class Audit(Observer):
         outcome = recorded.outcome
         if not self._commands or outcome is None or recorded.verdict is not Verdict.WON or outcome.home_heard:
             return
-        if recorded.waiting and not self._chain.head.writer.startswith(f"{recorded.waiting[0]}/"):
+        if recorded.waiting and not self._writer.name.startswith(f"{recorded.waiting[0]}/"):
             self._ended(outcome.command_id, outcome.state.value, answer.device_id)
 
     def cancelled(self, command_id: str, device_id: str) -> None:
@@ -135,7 +113,7 @@ class Audit(Observer):
             return
         self._tell("refused", self._asker(device_id) | {"device": device_id, "why": why})
 
-    def _asked(self, kind: str, registration: Registration) -> dict[str, Any] | None:
+    def _asked(self, kind: str, registration: Registration) -> Told | None:
         """What is told of it, while that is not in the chain."""
         if not self._commands:
             return None
@@ -156,7 +134,7 @@ class Audit(Observer):
         tenant = None if device_id is None else self._tenant_of(device_id) or None
         self._tell("outcome", {"command": command_id, "device": device_id, "tenant": tenant, "state": state})
 
-    def _asker(self, device_id: str) -> dict[str, Any]:
+    def _asker(self, device_id: str) -> Told:
         asking = ASKING.get()
         if asking is None:
             return {"tenant": self._tenant_of(device_id) or None}
@@ -170,7 +148,7 @@ class Audit(Observer):
             "agent": None if agent is None else agent[:256],
         }
 
-    def _tell(self, kind: str, facts: dict[str, Any], *, fact: bool = True) -> bool:
+    def _tell(self, kind: str, facts: Told, *, fact: bool = True) -> bool:
         """Whether there was room for it."""
         if self._is_full():
             self._dropped += 1
@@ -187,75 +165,47 @@ class Audit(Observer):
 
     def _bind(self) -> None:
         """Put what was told into the chain: from now on it is what it is."""
-        told = self._told.copy()
-        self._told.clear()
-        self._running.clear()
-        for one in told:
-            line = self._chain.append(orjson.dumps(one))
-            self._lines.append(Kept(line, Columns(one["at"], one.get("who"), one.get("device"), one.get("tenant"))))
-            self._bytes += len(line.body)
+        told, self._told, self._running = self._told, [], {}
+        facts, self._facts = self._facts, 0
+        self._writer.bind(told, facts)
 
     def _is_full(self) -> bool:
-        return len(self._told) + len(self._lines) >= MOST_LINES or self._bytes >= MOST_BYTES
+        return self._writer.is_full(len(self._told))
 
     def _now_us(self) -> int:
-        return int(self._clock.wall() * 1_000_000)
+        return int(self._wall() * 1_000_000)
 
     async def run(self) -> None:
         """Write what there is, and tell heads, until cancelled."""
         told_at = self._clock.monotonic()
+        taken_over = False
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
             self._refusals = 0
             try:
                 await self._write()
+                if not taken_over:
+                    await self._writer.take_over()
+                    taken_over = True
                 if self._clock.monotonic() - told_at >= HEADS_SECONDS:
                     told_at = self._clock.monotonic()
+                    await self._writer.take_over()
                     await self.tell_heads()
-            except (UnavailableError, DirectoryError) as error:
-                self._fail(error)
+            except (UnavailableError, DirectoryError):
+                continue  # the writer has told the log
 
     async def close(self) -> None:
         """Write everything, and tell the head."""
-        await self._write()
-        self._tell_log()
+        await self._writer.close(self._write)
+        self._writer.tell_log()
 
     async def tell_heads(self) -> None:
         """Put the heads of the others into this chain, and this head into the log."""
-        heads = (await self._store.heads())[:MOST_HEADS]
-        own = self._chain.head.writer
-        news = [(head, facts) for head, facts in heads if head.writer != own and facts > self._seen.get(head.writer, 0)]
-        if news:
-            self._tell("seen", {"seen": [[one.writer, one.seq, one.hash.hex()] for one, _ in news]}, fact=False)
-            self._seen.update({head.writer: facts for head, facts in news})
-            for head, _ in news:
-                if head.writer == DIRECTORY:
-                    self._log_head(head)
-        self._tell_log()
-
-    def _tell_log(self) -> None:
-        if self._facts > self._logged:
-            self._logged = self._facts
-            self._log_head(self._chain.head)
-
-    def _log_head(self, head: Head) -> None:
-        self._log.info("audit_head", writer=head.writer, seq=head.seq, hash=head.hash.hex())
+        seen = await self._writer.heads()
+        if seen:
+            self._tell("seen", {"seen": seen}, fact=False)
+        self._writer.tell_log()
 
     async def _write(self) -> None:
         self._bind()
-        while self._lines:
-            batch = list(islice(self._lines, BATCH))
-            await self._store.append(batch, self._facts)
-            self._forget(batch)
-            self._trouble = ""
-
-    def _forget(self, batch: Sequence[Kept]) -> None:
-        for kept in batch:
-            self._lines.popleft()
-            self._bytes -= len(kept.line.body)
-        self._counters["audit.written"] += len(batch)
-
-    def _fail(self, error: Exception) -> None:
-        if str(error) != self._trouble:
-            self._trouble = str(error)
-            self._log.warning("audit_not_written", reason=self._trouble, waiting=len(self._lines))
+        await self._writer.write()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from app.core.audit import Columns, Head, Line
+from app.core.audit import Author, Columns, Head, Line
+
+SPAN_US: Final = 1_000_000
+"""How much time one line may tell of, in microseconds."""
 
 
 class Place(NamedTuple):
-    """A line's place among all, by time. Pages go from the newest line backwards."""
+    """The place of what was told among all, by time. Pages go from the newest backwards."""
 
     at_us: int
     writer: str
     seq: int
+    part: int
+    """In its line, from 0."""
 
 
 class AuditQuery(NamedTuple):
-    """Which lines a reader wants; None is all."""
+    """What a reader wants; None is all."""
 
     since_us: int = 0
     who: str | None = None
@@ -25,6 +30,24 @@ class AuditQuery(NamedTuple):
     tenant: str | None = None
     before: Place | None = None
     limit: int = 50
+
+
+class Entry(NamedTuple):
+    """One thing that a line tells of."""
+
+    place: Place
+    hash: bytes
+    """Of the line."""
+    body: bytes
+    """Its JSON; what is kept, where that cannot be read."""
+
+
+class Page(NamedTuple):
+    """What was found, the newest first."""
+
+    entries: Sequence[Entry]
+    before: Place | None
+    """Where the next page begins, also when this one is short; None: there is no more."""
 
 
 class Kept(NamedTuple):
@@ -46,8 +69,14 @@ class AuditStore(Protocol):
     async def heads(self) -> Sequence[tuple[Head, int]]:
         """The last head of each writer, and how many lines up to there tell facts; the latest first."""
 
-    async def page(self, query: AuditQuery) -> Sequence[Kept]:
-        """The newest lines first."""
+    async def page(self, query: AuditQuery) -> Page:
+        """The newest first. Pages that look for something may be short, as the effort of one is bounded."""
 
     async def read(self, after: tuple[str, int], limit: int) -> Sequence[Kept]:
         """Lines by writer and number, after this one; to begin with, after ("", 0)."""
+
+    async def remove(self, before_us: int, author: Author) -> int:
+        """Remove the lines at the beginning of each chain that tell only of what was before; how many.
+
+        A line of the writer REMOVALS, whose own stay, tells where each chain begins now.
+        """

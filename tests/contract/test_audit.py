@@ -6,15 +6,19 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import orjson
 import pytest
 
 from app.access.verification import verify
 from app.core.access.changes import Put
-from app.core.audit import DIRECTORY, Author, Chain, Head, Line, body_of, columns_of
+from app.core.audit import DIRECTORY, REMOVALS, Author, Chain, Head, Line, body_of, columns_of
 from app.core.errors import EntryConflictError
-from app.store.audit import AuditQuery, AuditStore, Kept, Place
+from app.store.audit import SPAN_US, AuditQuery, AuditStore, Entry, Kept
 from app.store.directory import AccessDirectory
+from app.store.sql import audit as sql_audit
+from app.store.sql import audit_pages
 from tests.contract.directory_places import ALL, KEY, PLAIN_DEVICE
 from tests.contract.directory_places import Place as Database
 
@@ -59,14 +63,111 @@ async def test_pages_go_from_the_newest_line_backwards(audit: AuditStore) -> Non
     await audit.append(kept(*one), 10)
     await audit.append(kept(*other), 10)
     newest = sorted([*one, *other], key=lambda line: (line.seq, line.writer), reverse=True)
-    found: list[Line] = []
-    before = None
-    while page := await audit.page(AuditQuery(before=before, limit=3)):
-        found += lines(page)
-        before = Place(page[-1].columns.at_us, page[-1].line.writer, page[-1].line.seq)
-    assert found == newest
-    assert len(await audit.page(AuditQuery(who="p1", device="d0", tenant="a"))) == 1
-    assert len(await audit.page(AuditQuery(since_us=8))) == 4
+    found = await all_pages(audit, AuditQuery(limit=3))
+    assert [(one.place.writer, one.place.seq, one.body) for one in found] == [
+        (line.writer, line.seq, line.body) for line in newest
+    ]
+    assert len((await audit.page(AuditQuery(who="p1", device="d0", tenant="a"))).entries) == 1
+    assert len((await audit.page(AuditQuery(since_us=8))).entries) == 4
+
+
+async def all_pages(audit: AuditStore, query: AuditQuery) -> list[Entry]:
+    found: list[Entry] = []
+    while True:
+        page = await audit.page(query)
+        found += page.entries
+        if page.before is None:
+            return found
+        query = query._replace(before=page.before)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+async def test_pages_are_in_order_of_time_though_lines_tell_of_many_things_and_overlap(
+    audit: AuditStore, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three writers, each of which tells of a time that overlaps with those of the others, in lines of any length."""
+    monkeypatch.setattr(audit_pages, "MOST_ROWS", 3)
+    rng = random.Random(3)
+    told: list[dict[str, Any]] = []
+    chains = {writer: Chain(writer) for writer in (*WRITERS, "node-3/c")}
+    at = 10_000_000
+    for number in range(40):
+        at += rng.randrange(SPAN_US // 2)
+        chain = rng.choice(list(chains.values()))
+        times = sorted(at - rng.randrange(SPAN_US + 1) for _ in range(rng.choice((1, 1, 2, 9))))
+        part: list[dict[str, Any]] = [
+            {"at": one, "kind": "command", "who": f"p{rng.randrange(3)}", "device": f"d{number % 4}", "tenant": "t"}
+            for one in times
+        ]
+        body = json.dumps(part[0] if len(part) == 1 else part, separators=(",", ":")).encode()
+        await audit.append(kept(chain.append(body)), number)
+        told += part
+    newest = sorted((one["at"] for one in told), reverse=True)
+    assert [json.loads(one.body)["at"] for one in await all_pages(audit, AuditQuery(limit=limit))] == newest
+    for name in ("p0", "nobody"):
+        found = await all_pages(audit, AuditQuery(who=name, device="d1", tenant="t", since_us=12_000_000, limit=limit))
+        asked = [one for one in told if (one["who"], one["device"]) == (name, "d1") and one["at"] >= 12_000_000]
+        assert sorted(one.body for one in found) == sorted(orjson.dumps(one) for one in asked)
+    assert not (await verify(audit)).faults
+
+
+async def test_old_lines_are_removed_from_the_beginning_of_each_chain(
+    directory: AccessDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_audit, "MOST_REMOVED", 3)
+    audit = directory.audit
+    heads = await written(directory)
+    before = lines(await audit.read(("", 0), 99))
+    who = Author(principal="boss", at_us=99)
+    assert [await audit.remove(5, who) for _ in range(3)] == [3, 3, 0]
+    left = [line for line in before if columns_of(line.body).at_us >= 5 or line.writer == DIRECTORY]
+    found = [line for line in lines(await audit.read(("", 0), 99)) if line.writer != REMOVALS]
+    assert found == left
+    told = [json.loads(line.body) for line in lines(await audit.read((REMOVALS, 0), 9))]
+    assert [(one["kind"], one["who"], one["lines"]) for one in told] == [("removed", "boss", 3)] * 2
+    assert not (await verify(audit, heads)).faults
+    # A chain that is gone is known by where it ended, and the directory's goes on.
+    while await audit.remove(1_000, who):
+        pass
+    assert {line.writer for line in lines(await audit.read(("", 0), 99))} == {DIRECTORY, REMOVALS}
+    await directory.apply([Put(PLAIN_DEVICE)], author=who)
+    assert not (await verify(audit, heads)).faults
+    assert {head.writer for head, _ in await audit.heads()} == {DIRECTORY, REMOVALS}
+
+
+async def test_what_is_removed_past_the_program_is_found_after_a_removal_too(
+    directory: AccessDirectory, place: Database
+) -> None:
+    heads = await written(directory)
+    await directory.audit.remove(5, Author(at_us=99))
+    for statement in (
+        "DELETE FROM audit WHERE writer = 'node-1/a' AND at_us < 7",
+        "DELETE FROM audit WHERE writer = 'removals'",
+        "UPDATE audit SET hash = body WHERE writer = 'node-1/a' AND at_us = 6",
+    ):
+        place.execute("CREATE TABLE kept AS SELECT * FROM audit")
+        place.execute(statement)
+        assert (await verify(directory.audit, heads)).faults, statement
+        place.execute("DELETE FROM audit")
+        place.execute("INSERT INTO audit SELECT * FROM kept")
+        place.execute("DROP TABLE kept")
+    assert not (await verify(directory.audit, heads)).faults
+
+
+async def test_writers_that_were_swapped_are_found_without_any_head(
+    directory: AccessDirectory, place: Database
+) -> None:
+    """The first hash of a chain is made of the writer's name."""
+    await written(directory)
+    place.execute("DELETE FROM audit_heads")
+    assert not (await verify(directory.audit)).faults
+    place.execute("UPDATE audit SET writer = 'x' WHERE writer = 'node-1/a'")
+    place.execute("UPDATE audit SET writer = 'node-1/a' WHERE writer = 'node-2/b'")
+    place.execute("UPDATE audit SET writer = 'node-2/b' WHERE writer = 'x'")
+    found = (await verify(directory.audit)).faults
+    assert {(one.writer, one.seq, one.what) for one in found} >= {
+        (writer, 1, "the line, or one before it, is not what was written") for writer in WRITERS
+    }
 
 
 async def test_a_change_of_the_directory_is_on_record_in_its_transaction(directory: AccessDirectory) -> None:

@@ -22,12 +22,12 @@ from app.api.schemas_of_access import AuditPage, AuditVerified
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError
-from app.store.audit import AuditQuery, Kept, Place
+from app.store.audit import AuditQuery, Entry, Place
 
 _ACTS: Final = acts(Action.AUDIT)
 _PROBLEMS: Final = (BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY)
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-_CURSOR: Final = "([0-9]{1,18})_([0-9]{1,18})_([!-~]{1,200})"
+_CURSOR: Final = "([0-9]{1,18})_([0-9]{1,18})_([0-9]{1,19})_([!-~]{1,200})"
 _TEXT: Final = {"pattern": "^.{1,128}$"}
 
 router = APIRouter(prefix="/v1/audit", tags=["access"])
@@ -57,7 +57,7 @@ async def _asked(
         Query(
             description="What the page before gave.",
             json_schema_extra={"pattern": f"^{_CURSOR}$"},
-            examples=["1772352000000000_17_node-1/01JC8ZQ5M7W3T9K2V4X6Y8B0D1"],
+            examples=["1772352000000000_17_0_node-1/01JC8ZQ5M7W3T9K2V4X6Y8B0D1"],
         ),
     ] = None,
 ) -> AuditQuery:
@@ -71,7 +71,7 @@ def _place(cursor: str) -> Place:
     found = re.fullmatch(_CURSOR, cursor)
     if found is None:
         raise InvalidInputError("cursor", "is none; allowed: what the page before gave")
-    return Place(int(found[1]), found[3], int(found[2]))
+    return Place(int(found[1]), found[4], int(found[2]), int(found[3]))
 
 
 @router.get(
@@ -83,13 +83,14 @@ def _place(cursor: str) -> Place:
     openapi_extra=_ACTS,
 )
 async def read_audit(asked: Annotated[AuditQuery, Depends(_asked)], records: Records, asker: WhoAsks) -> Reply:
-    """Of one's tenant; of all, for who operates Homing. Lines are there within a second."""
+    """Of one's tenant; of all, for who operates Homing. What happens is there within a second.
+
+    A page may be short, or empty, though there is more: then `cursor` is there.
+    """
     found = await records.audit.page(asker.caller, asked)
-    cursor = None
-    if len(found) == asked.limit:
-        last = found[-1]
-        cursor = f"{last.columns.at_us}_{last.line.seq}_{last.line.writer}"
-    return BytesResponse(orjson.dumps({"lines": [_shown(one) for one in found], "cursor": cursor}))
+    before = found.before
+    cursor = None if before is None else f"{before.at_us}_{before.seq}_{before.part}_{before.writer}"
+    return BytesResponse(orjson.dumps({"lines": [_shown(one) for one in found.entries], "cursor": cursor}))
 
 
 @router.get(
@@ -108,10 +109,9 @@ async def verify_audit(records: Records, asker: WhoAsks) -> Reply:
     return BytesResponse(orjson.dumps({**shown, "faults": faults}))
 
 
-def _shown(kept: Kept) -> dict[str, Any]:
-    line = kept.line
+def _shown(entry: Entry) -> dict[str, Any]:
     try:
-        body: object = orjson.loads(line.body)
+        told: object = orjson.loads(entry.body)
     except orjson.JSONDecodeError:
-        body = None
-    return {"writer": line.writer, "seq": line.seq, "hash": line.hash.hex(), "line": body}
+        told = None
+    return {"writer": entry.place.writer, "seq": entry.place.seq, "hash": entry.hash.hex(), "line": told}

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, or_, select
+from sqlalchemy import Row, and_, delete, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.access.changes import Change
-from app.core.audit import DIRECTORY, Author, Chain, Columns, Head, Line, changes_body, columns_of
-from app.store.audit import AuditQuery, Kept
+from app.core.audit import (
+    DIRECTORY,
+    REMOVALS,
+    Author,
+    Chain,
+    Columns,
+    Head,
+    Line,
+    body_of,
+    changes_body,
+    columns_of,
+    listed,
+)
+from app.store.audit import AuditQuery, Kept, Page
+from app.store.sql.audit_pages import read_page
 from app.store.sql.calls import Calls
 from app.store.sql.connect import WRITES
-from app.store.sql.tables import audit, audit_heads
+from app.store.sql.tables import audit, audit_heads, meta
 
 _SHOWN = (*(audit.c[name] for name in Columns._fields), audit.c.writer, audit.c.seq, audit.c.body, audit.c.hash)
 
 _WRITTEN = (*Line._fields, *Columns._fields)
+
+MOST_REMOVED: Final = 5_000
+"""Lines of one call."""
 
 
 class SqlAudit:
@@ -44,11 +60,9 @@ class SqlAudit:
 
         return await self._calls.transaction(heads)
 
-    async def page(self, query: AuditQuery) -> Sequence[Kept]:
-        async def page(connection: AsyncConnection) -> list[Kept]:
-            newest = (audit.c.at_us.desc(), audit.c.writer.desc(), audit.c.seq.desc())
-            asked = select(*_SHOWN).where(*_conditions(query)).order_by(*newest).limit(query.limit)
-            return [_kept(row) for row in await connection.execute(asked)]
+    async def page(self, query: AuditQuery) -> Page:
+        async def page(connection: AsyncConnection) -> Page:
+            return await read_page(connection, query)
 
         return await self._calls.transaction(page)
 
@@ -61,14 +75,67 @@ class SqlAudit:
 
         return await self._calls.transaction(read)
 
+    async def remove(self, before_us: int, author: Author) -> int:
+        async def remove(connection: AsyncConnection) -> int:
+            # One at a time: whoever changes the directory locks it, too.
+            await connection.execute(select(meta.c.version).with_for_update())
+            removed: list[Head] = []
+            count = 0
+            for writer, last in await _old(connection, before_us):
+                ended, lines = await _cut(connection, writer, last, MOST_REMOVED - count)
+                removed.append(ended)
+                count += lines
+                if count == MOST_REMOVED:
+                    break
+            if removed:
+                body = body_of("removed", author.at_us, {**author.said(), "lines": count, "removed": listed(removed)})
+                await _append(connection, REMOVALS, body)
+            return count
+
+        return await self._calls.transaction(remove, **{WRITES: True})
+
+
+async def _old(connection: AsyncConnection, before_us: int) -> list[tuple[str, int]]:
+    """The chains that begin with old lines, and the number of the last of these."""
+    of = audit.c.writer
+    young = select(of, func.min(audit.c.seq).label("first")).where(audit.c.at_us >= before_us).group_by(of).subquery()
+    newest = select(func.max(audit.c.seq)).where(of == DIRECTORY).scalar_subquery()  # the next one is linked to it
+    asked = (
+        select(of, func.max(audit.c.seq))
+        .outerjoin(young, young.c.writer == of)
+        .where(audit.c.at_us < before_us, of != REMOVALS)
+        .where(or_(young.c.first.is_(None), audit.c.seq < young.c.first))
+        .where(or_(of != DIRECTORY, audit.c.seq < newest))
+        .group_by(of)
+        .order_by(of)
+    )
+    return [(writer, last) for writer, last in await connection.execute(asked)]
+
+
+async def _cut(connection: AsyncConnection, writer: str, last: int, most: int) -> tuple[Head, int]:
+    """Remove the first lines of a chain up to `last`; where it was cut, and how many there were."""
+    of = audit.c.writer == writer
+    first = select(audit.c.seq, audit.c.hash).where(of, audit.c.seq <= last).order_by(audit.c.seq).limit(most)
+    rows = (await connection.execute(first)).all()
+    cut = Head(writer, rows[-1].seq, bytes(rows[-1].hash))
+    await connection.execute(delete(audit).where(of, audit.c.seq <= cut.seq))
+    if await connection.scalar(select(audit.c.seq).where(of).limit(1)) is None:
+        await connection.execute(delete(audit_heads).where(audit_heads.c.writer == writer))
+    return cut, len(rows)
+
 
 async def note_changes(connection: AsyncConnection, changes: Sequence[Change], version: int, author: Author) -> None:
     """The line of a change, in its transaction, which has the directory for itself: so its chain has no forks."""
-    last = select(audit.c.seq, audit.c.hash).where(audit.c.writer == DIRECTORY).order_by(audit.c.seq.desc()).limit(1)
+    await _append(connection, DIRECTORY, changes_body(changes, version, author), version)
+
+
+async def _append(connection: AsyncConnection, writer: str, body: bytes, seq: int | None = None) -> None:
+    """The next line of a writer that has no process of its own; of this number, or the next one."""
+    last = select(audit.c.seq, audit.c.hash).where(audit.c.writer == writer).order_by(audit.c.seq.desc()).limit(1)
     row = (await connection.execute(last)).one_or_none()
-    head = None if row is None else Head(DIRECTORY, row.seq, bytes(row.hash))
-    line = Chain(DIRECTORY, head).append(changes_body(changes, version, author), version)
-    await _keep(connection, [Kept(line, columns_of(line.body))], version)
+    head = None if row is None else Head(writer, row.seq, bytes(row.hash))
+    line = Chain(writer, head).append(body, seq)
+    await _keep(connection, [Kept(line, columns_of(line.body))], line.seq)
 
 
 async def _keep(connection: AsyncConnection, lines: Sequence[Kept], facts: int) -> None:
@@ -81,22 +148,6 @@ async def _keep(connection: AsyncConnection, lines: Sequence[Kept], facts: int) 
     await connection.execute(delete(audit_heads).where(audit_heads.c.writer == last.line.writer))
     head = {"writer": last.line.writer, "seq": last.line.seq, "hash": last.line.hash, "at_us": last.columns.at_us}
     await connection.execute(insert(audit_heads).values(facts=facts, **head))
-
-
-def _conditions(query: AuditQuery) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [audit.c.at_us >= query.since_us]
-    asked = {"who": query.who, "device": query.device, "tenant": query.tenant}
-    found += [audit.c[name] == value for name, value in asked.items() if value is not None]
-    if query.before is not None:
-        at, writer, seq = audit.c.at_us, audit.c.writer, audit.c.seq
-        before = query.before
-        found.append(
-            or_(
-                at < before.at_us,
-                and_(at == before.at_us, or_(writer < before.writer, and_(writer == before.writer, seq < before.seq))),
-            )
-        )
-    return found
 
 
 def _kept(row: Row[Any]) -> Kept:
