@@ -432,7 +432,10 @@ class Settings(BaseSettings):
     """Refuse commands while they cannot be put on record."""
     audit_dir: OptionalFile = None
     """Where lines wait while their database is away, of this node and of those that are gone; in memory when None."""
-    audit_keep: Annotated[_Duration | None, BeforeValidator(_empty_is_none), Field(ge=timedelta(days=1))] = None
+    audit_keep: Annotated[
+        Annotated[_Duration, Field(ge=timedelta(days=1), le=timedelta(days=36_500))] | None,
+        BeforeValidator(_empty_is_none),
+    ] = None
     """How long lines are kept; None: for ever."""
     mqtt: MqttSettings = MqttSettings()
     api: ApiSettings = ApiSettings()

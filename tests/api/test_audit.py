@@ -16,6 +16,7 @@ from app.core.access.changes import Put
 from app.core.access.model import Role
 from app.core.errors import DirectoryUnavailableError
 from app.observers import audit as writing
+from app.observers import audit_writer
 from app.store.audit import AuditQuery, Kept
 from tests.api.rig import Rig, until
 from tests.api.test_access import OTHER, OWN, Site, guarded
@@ -44,7 +45,7 @@ async def ask(site: Site, who: str, path: str = "") -> httpx.Response:
 async def told(site: Site, *kinds: str) -> list[dict[str, Any]]:
     """What is on record, the oldest first, when all of it is; outcomes as if each had a line of its own."""
     audit: Any = site.rig.application.ports.audit
-    await until(lambda: audit.queues()["audit"].size == 0 and written(site) >= int(audit._chain.head.seq))
+    await until(lambda: audit.queues()["audit"].size == 0 and written(site) >= int(audit._writer._chain.head.seq))
     found = (await ask(site, "boss", "?limit=200")).json()["lines"]
     lines = [part for one in reversed(found) for part in apart(one["line"])]
     return [one for one in sorted(lines, key=lambda line: line["at"]) if not kinds or one["kind"] in kinds]
@@ -217,7 +218,7 @@ async def test_what_there_is_no_room_for_is_counted_and_told(site: Site, monkeyp
     database = Away(site, monkeypatch)
     database.away = True
     with monkeypatch.context() as full:
-        full.setattr(writing, "MOST_LINES", 2)
+        full.setattr(audit_writer, "MOST_LINES", 2)
         for _ in range(8):
             await site.send("viewer")
     assert site.rig.counters["audit.dropped"] == 6
