@@ -11,6 +11,7 @@ from app.callbacks.adopter import Adopter
 from app.callbacks.answers import Answers
 from app.callbacks.canary import Canary
 from app.callbacks.dispatcher import Dispatcher
+from app.callbacks.echoes import Echoes
 from app.callbacks.observer import Observer, Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.replier import Replier
@@ -214,6 +215,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
     )
     invoker = Invoker(
         store=store,
+        echoes=Echoes(store.states, profiles),
         publisher=publisher,
         open_commands=open_commands,
         waiters=waiters,
@@ -225,6 +227,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
     )
     answers = Answers(
         store=store,
+        echoes=Echoes(store.states, profiles),
         open_commands=open_commands,
         node_id=info.node_id,
         clock=clock,

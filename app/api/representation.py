@@ -60,6 +60,7 @@ def _members(command: Command) -> dict[str, Any]:
         "finished_at": None if command.finished_at is None else instant(command.finished_at),
         "home_node": command.home_node,
         "received_by": command.received_by,
+        "matched_by": command.matched_by,
         "forwarded": command.forwarded,
         "late": None if command.late is None else orjson.Fragment(_RECEIVED_AT.sub(_readable, command.late)),
         "progress": None if command.state.final else json_or_none(command.progress),

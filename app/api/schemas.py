@@ -13,6 +13,7 @@ from pydantic.json_schema import SkipJsonSchema, models_json_schema
 
 from app.core import identifiers
 from app.core.command import CommandState, IfOffline
+from app.core.correlation import Correlation
 from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
 from app.core.verdict import Verdict
@@ -180,6 +181,16 @@ class Command(_Model):
     finished_at: Instant | None
     home_node: Annotated[str, Field(description="The node that sent it.")]
     received_by: Annotated[str | None, Field(description="The node to which the broker gave the response.")]
+    matched_by: Annotated[
+        Correlation | None,
+        Field(
+            description=(
+                "How the response named the command: `id` is certain, `value` as certain as what was sent is unique, "
+                "`echo` a state that the command asked for, within the time that its profile states, `order` the only "
+                "command that waited. null where no response made the outcome."
+            )
+        ),
+    ]
     forwarded: Annotated[bool, Field(description="Whether the response came in on another node than the home node.")]
     late: LateResponse | None
     progress: Annotated[
@@ -205,6 +216,7 @@ class Command(_Model):
                     "finished_at": "2026-03-01T08:00:00.120Z",
                     "home_node": "node-a",
                     "received_by": "node-b",
+                    "matched_by": "id",
                     "forwarded": True,
                     "late": None,
                     "progress": None,

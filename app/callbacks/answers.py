@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from app.callbacks.echoes import Echoes
 from app.callbacks.floods import Floods
 from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
-from app.core.callback import Answer, Correlation
+from app.core.callback import Answer
 from app.core.clock import Clock
+from app.core.correlation import Correlation
 from app.core.errors import InvalidInputError, StoreRefusedError, StoreUnavailableError
 from app.core.identifiers import validate_command_id, validate_device_id
 from app.core.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, Verdict, route
@@ -28,6 +30,7 @@ class Answers:
         self,
         *,
         store: CommandWriter,
+        echoes: Echoes,
         open_commands: OpenCommands,
         node_id: str,
         clock: Clock,
@@ -36,6 +39,7 @@ class Answers:
     ) -> None:
         """With a `store_clock` responses are recorded with their reception, see app/core/reception.py."""
         self._store = store
+        self._echoes = echoes
         self._open_commands = open_commands
         self._node_id = node_id
         self._clock = clock
@@ -60,7 +64,8 @@ class Answers:
             arrival.settle()
             return
         if self._store_clock is not None:
-            answer.received_at, answer.size = self._store_clock.store_time(arrival.at), len(arrival.message.payload)
+            answer.received_at = self._store_clock.store_time(arrival.at)
+        answer.size = len(arrival.message.payload)
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         task = self._loop.create_task(self._settle(arrival, answer))
@@ -69,7 +74,7 @@ class Answers:
 
     async def _settle(self, arrival: Arrival, answer: Answer) -> None:
         try:
-            recorded = await self._store.respond(answer, self._node_id)
+            recorded, answer = await self._respond(answer)
             if recorded.verdict in _NOT_ITS:
                 recorded, answer = await self._read_by_its_own(recorded, answer)
             now = self._clock.monotonic()
@@ -100,10 +105,18 @@ class Answers:
             if recorded.verdict not in _NOT_ITS:
                 break
             other.received_at, other.size = first.received_at, first.size
-            further = await self._store.respond(other, self._node_id)
+            further, read_so = await self._respond(other)
             if further.verdict is not Verdict.UNKNOWN or recorded.verdict is Verdict.UNKNOWN:
-                recorded, answer = further, other
+                recorded, answer = further, read_so
         return recorded, answer
+
+    async def _respond(self, answer: Answer) -> tuple[Recorded, Answer]:
+        if answer.correlation is not Correlation.ECHO:
+            return await self._store.respond(answer, self._node_id), answer
+        named = await self._echoes.named(answer)
+        if named is None:
+            return Recorded(Verdict.UNKNOWN), answer
+        return await self._store.respond(named, self._node_id), named
 
     def _act(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
         match route(recorded, self._node_id):

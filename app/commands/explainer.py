@@ -10,12 +10,12 @@ import orjson
 
 from app.cluster.cluster import Cluster
 from app.commands.asking import Asking
-from app.commands.publisher import facts_of
 from app.core.command import Command
 from app.core.errors import InvalidInputError
 from app.core.misses import Near, Target, compare, plain
 from app.core.profile import DeviceProfile
 from app.core.reach import Reach
+from app.core.templating import facts_of
 from app.core.verdict import Case, Heard, Hop, Judgement, Told, judge
 
 ROOM_US: Final = 60_000_000

@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from app.callbacks.echoes import Echoes
 from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
@@ -109,6 +110,7 @@ class Invoker:
         self,
         *,
         store: CommandWriter,
+        echoes: Echoes,
         publisher: Publisher,
         open_commands: OpenCommands,
         waiters: Waiters,
@@ -119,6 +121,7 @@ class Invoker:
         observers: Observers,
     ) -> None:
         self._store = store
+        self._echoes = echoes
         self._publisher = publisher
         self._open_commands = open_commands
         self._waiters = waiters
@@ -232,6 +235,8 @@ class Invoker:
             raise UnpublishableError(error.field, error.reason) from error
         puback.add_done_callback(partial(self._after_puback, pending, publication.topic))
         self._open_commands.published(pending, len(publication.payload), puback)
+        if self._echoes.may_be_before(command):
+            self._later(self._end_when_nothing_is_to_do(command, puback))
 
     def _after_puback(self, pending: Pending, topic: str, puback: asyncio.Future[Receipt]) -> None:
         if puback.cancelled():  # the command is closed
@@ -251,6 +256,19 @@ class Invoker:
             case error:
                 self._tell_unsent(identity, error)
                 self._later(self._expirer.end(identity, CommandState.UNSENT, not_sent(error)))
+
+    async def _end_when_nothing_is_to_do(self, command: Command, puback: asyncio.Future[Receipt]) -> None:
+        """A device whose state is as wanted may say nothing: what it told before is the answer, once this was sent."""
+        try:
+            receipt = await asyncio.shield(puback)
+        except (asyncio.CancelledError, HomingError):
+            return
+        answer = None if receipt is Receipt.UNMATCHED else await self._echoes.before(command)
+        if answer is None or command.id not in self._open_commands:
+            return
+        recorded = await self._store.respond(answer, self._node_id)
+        if recorded.outcome is not None:
+            self._open_commands.complete(recorded.outcome)
 
     def _after_no_subscriber(self, pending: Pending, topic: str) -> None:
         """Nobody got it. A device that the broker does not count may have it nevertheless: its answer comes first."""
@@ -338,4 +356,5 @@ def with_outcome(command: Command, outcome: Outcome) -> Command:
         received_by=outcome.received_by,
         result=outcome.result,
         error=outcome.error,
+        matched_by=None if outcome.reception is None else outcome.reception.correlation,
     )

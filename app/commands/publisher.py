@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, Protocol
 
-import orjson
-
 from app.callbacks.observer import Observers
 from app.commands.absence import Absence
 from app.core.command import Command
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
 from app.core.profile import DeviceProfile
-from app.core.templating import CommandFacts
+from app.core.templating import facts_of
 from app.mqtt.base import MqttClient, Puback
 
 
@@ -80,15 +78,3 @@ def compose(
     if left is not None:
         publication.message_expiry = left
     return publication
-
-
-def facts_of(command: Command) -> CommandFacts:
-    """What templates may use of it."""
-    return CommandFacts(
-        command.id,
-        command.device_id,
-        command.method,
-        orjson.loads(command.params),
-        command.created_at,
-        command.deadline,
-    )

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import StrEnum
 
 from app.core.command import Command, CommandState, IfOffline
-
-
-class Correlation(StrEnum):
-    """How a response names its command."""
-
-    ID = "id"
-    """It carries our command id, from which every key can be derived."""
-    VALUE = "value"
-    """It carries something else that we know at registration, such as a flight id out of the params."""
-    ORDER = "order"
-    """It carries nothing: one command at a time waits on the topic."""
+from app.core.correlation import Correlation
+from app.core.echoes import HeardState
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,8 @@ class Answer:
     """A response as its profile reads it: where it came from, which command it names, what it says.
 
     `state` is RUNNING for progress, else SUCCEEDED or FAILED. `result` and `error` are JSON texts; for progress,
-    `result` is the progress report. `value` is the command id for Correlation.ID and empty for Correlation.ORDER.
+    `result` is the progress report. `value` is the command id for Correlation.ID and empty for Correlation.ORDER; for
+    Correlation.ECHO it is empty until a command was found that `heard` is an echo of, and then its id.
     `received_at` (microseconds on the store's clock) is None where nobody wants to know; `size` is the payload's.
     `trace` is the context that the device echoed. `profile` is the one that reads it so: it answers commands of that
     profile only ('' is any). `others` are the readings of further profiles that have the same topic.
@@ -97,6 +88,7 @@ class Answer:
     size: int = 0
     trace: str | None = None
     profile: str = ""
+    heard: HeardState | None = field(default=None, compare=False, repr=False)
     further: Iterator[Answer] | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from app.core.correlation import Correlation
 from app.core.errors import IllegalTransitionError
 
 
@@ -121,6 +122,8 @@ class Command:
     if_offline: IfOffline = IfOffline.SEND
     notify: tuple[str, ...] = ()
     """The webhook endpoints that are told of its outcome and late answer."""
+    matched_by: Correlation | None = None
+    """How the response that made the outcome named it; None without one, and where a node of 0.1.0 did not note it."""
 
     @property
     def forwarded(self) -> bool:

@@ -11,6 +11,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:due:{p}` | sorted set | ids of open commands by deadline (µs) | with its last record |
 | `mqtt:list:{p}` | sorted set | `<command id>:<device id>` by registration (µs) | with its last record |
 | `mqtt:history:{p}:<command id>` | sorted set | `<number> <at µs> <JSON text>` by number | with its record |
+| `mqtt:state:{p}:<hash of topic>` | string | what a device told of its state (JSON) | as its profile says |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
 | `mqtt:outbox:{p}` | sorted set | `<command id> outcome` or `… late`, to be told, by instant (µs) | as its records |
 | `mqtt:webhooks` | hash | endpoint id → endpoint | never |
@@ -65,6 +66,11 @@ def topic(partition: int, topic_name: str) -> str:
 def correlation(partition: int, topic_name: str, value: str) -> str:
     """Which command a foreign correlation value on a topic means."""
     return f"mqtt:correlation:{_TAGS[partition]}:{_digest(topic_name, value)}"
+
+
+def state(partition: int, topic_name: str) -> str:
+    """The state that was told last on a topic."""
+    return f"mqtt:state:{_TAGS[partition]}:{_digest(topic_name)}"
 
 
 def history(partition: int, command_id: str) -> str:

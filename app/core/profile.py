@@ -7,15 +7,17 @@ reads them. The files under `app/profiles/` are the source; `app/profiles/loader
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from app.core.callback import Correlation, Expectation
+from app.core.callback import Expectation
 from app.core.catalogue import Catalogue, no_method
 from app.core.conditions import Condition, Rule
+from app.core.correlation import Correlation
 from app.core.device_events import EventSpec, PresenceSpec
+from app.core.echoes import Echo
 from app.core.errors import InvalidInputError
 from app.core.messages import Publication
 from app.core.paths import Path, first
@@ -69,13 +71,15 @@ class ResponseSpec:
     but_not: frozenset[str] = frozenset()
     texts: Mapping[str, str] = field(default_factory=dict)
     """What error codes mean."""
+    echo: Echo | None = None
+    """What makes a message an answer under Correlation.ECHO."""
     encode: Callable[[JsonValue], bytes] = to_json
     """What `decode` reads; nodes never need it, and who plays the device does."""
 
     @property
     def suffix(self) -> str:
-        """Set apart in the store what only some methods expect on a topic: `#` is in no topic that a device has."""
-        return "" if self.methods is None else f"#{self.name}"
+        """Sets apart in the store what not all commands expect on a topic: `#` is in no topic that a device has."""
+        return "" if self.methods is None and self.echo is None else f"#{self.name}"
 
     def answers(self, method: str) -> bool:
         """Whether commands of this method expect it."""
@@ -128,6 +132,11 @@ class DeviceProfile:
     presence: tuple[PresenceSpec, ...] = ()
     catalogue: Catalogue = field(default_factory=Catalogue)
     replies: tuple[ReplySpec, ...] = ()
+
+    @property
+    def has_no_ops(self) -> bool:
+        """Whether there are commands that a state answers which was told before."""
+        return any(one.echo is not None and one.echo.no_op is not None for one in self.responses)
 
     @property
     def repeatable(self) -> frozenset[str]:
@@ -187,7 +196,7 @@ class DeviceProfile:
             if (spec.methods is not None or spec.but_not) and not spec.answers(facts.method):
                 continue
             value = "" if not spec.value else _expected_value(spec.value, facts)
-            if value is None:
+            if value is None or (spec.echo is not None and not spec.echo.expected(facts)):
                 continue
             if spec.device is not None and spec.device.fixed not in (None, facts.device_id):
                 raise InvalidInputError("device_id", f"profile {self.name!r} speaks to {spec.device.fixed} alone")
@@ -195,6 +204,18 @@ class DeviceProfile:
             if one not in found:
                 found.append(one)
         return tuple(found)
+
+    def no_ops(self, facts: CommandFacts) -> Iterator[tuple[str, ResponseSpec]]:
+        """Kinds of response that a state answers which the device has told before the command, with their topics."""
+        facts = self._with_parts(facts)
+        for spec in self.responses:
+            if (
+                spec.echo is not None
+                and spec.echo.no_op is not None
+                and spec.answers(facts.method)
+                and spec.echo.expected(facts)
+            ):
+                yield _filled(spec.topic, facts, spec.captures) + spec.suffix, spec
 
     def _request(self, method: str) -> RequestSpec:
         for request in self.requests:

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from app.core.callback import Answer, Correlation
+from app.core.callback import Answer, Expectation
 from app.core.command import CommandState
 from app.core.conditions import all_hold
+from app.core.correlation import Correlation
+from app.core.echoes import HeardState
 from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.paths import first
 from app.core.payload import MISSING, JsonValue, Missing
 from app.core.profile import DeviceProfile, Part, ResponseSpec, correlation_text, to_json
 from app.core.sources import Decode
-from app.core.templating import scalar_text
+from app.core.templating import CommandFacts, scalar_text
 from app.core.topictree import TopicTree
 
 MAX_KEYS: Final = 8
 """How many keys of an object are looked up as correlations of one message."""
+
+
+_NAMELESS: Final = (Correlation.ORDER, Correlation.ECHO)
 
 
 class Kind:
@@ -115,7 +120,7 @@ def answers_of(kind: Kind, message: ReceivedMessage, values: Mapping[str, str], 
     UndecodableMessageError with the reason for which it says nothing.
     """
     spec = kind.spec
-    names = [""] if spec.correlation is Correlation.ORDER else _correlations(spec, message, values, document)
+    names = [""] if spec.correlation in _NAMELESS else _correlations(spec, message, values, document)
     state = next((rule.state for rule in spec.rules if all_hold(rule.when, document)), None)
     if state is None:
         raise UndecodableMessageError("no_rule_holds")
@@ -123,18 +128,33 @@ def answers_of(kind: Kind, message: ReceivedMessage, values: Mapping[str, str], 
     topic = message.topic if not spec.captures else spec.topic.rejoined({**values, **spec.captures})
     return [
         Answer(
-            topic=topic if spec.methods is None else topic + spec.suffix,
+            topic=topic + spec.suffix,
             device_id=device_id,
             correlation=spec.correlation,
             value=value,
             state=state,
-            result=_part(document, spec.progress if state is CommandState.RUNNING else spec.result),
+            result=part_of(document, spec.progress if state is CommandState.RUNNING else spec.result),
             error=_error(spec, document) if state is CommandState.FAILED else None,
             trace=_trace(message) if message.user_properties else None,
             profile=kind.profile,
+            heard=None if spec.echo is None else HeardState(spec.echo, document),
         )
         for value in names
     ]
+
+
+def names(profile: DeviceProfile, facts: CommandFacts, answer: Answer) -> bool:
+    """Whether a store that holds this command alone would find that the answer is meant for it."""
+    return facts.device_id == answer.device_id and any(
+        (one.topic, one.correlation) == (answer.topic, answer.correlation) and _means(facts, one, answer)
+        for one in profile.expectations(facts)
+    )
+
+
+def _means(facts: CommandFacts, expected: Expectation, answer: Answer) -> bool:
+    if answer.heard is not None:
+        return answer.heard.echo.answers(answer.heard.state, facts)
+    return answer.value == (facts.command_id if expected.correlation is Correlation.ID else expected.value)
 
 
 def _trace(message: ReceivedMessage) -> str | None:
@@ -160,7 +180,8 @@ def _correlations(
     raise UndecodableMessageError("no_correlation")
 
 
-def _part(document: JsonValue, part: Part | None) -> bytes | None:
+def part_of(document: JsonValue, part: Part | None) -> bytes | None:
+    """What stands there as a JSON text; None where there is nothing."""
     if part is None:
         return None
     found = _found(document, part)

@@ -13,7 +13,7 @@ from app.core.reception import Reception
 class Outcome:
     """How a command ended. `finished_at` is in microseconds since the epoch on the store's clock; texts are JSON.
 
-    `reception` is known where a response made the outcome and the receiving node noted it. `trace` is that of the
+    `reception` is known where a response made the outcome. `trace` is that of the
     registration, in the wake-ups of responses only. `home_heard` is for the node that made the outcome: whether the
     home node, if it is another one, was listening when the store woke it. `token` is what a wake-up carried to be
     believed (app/core/wakekey.py).

@@ -6,6 +6,7 @@ in a longer string placeholders become text. `{params.a.b}` reaches into the par
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -15,6 +16,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
+from app.core.command import Command
 from app.core.errors import ConfigurationError
 from app.core.payload import MISSING, JsonValue, lookup
 
@@ -33,6 +35,18 @@ class CommandFacts:
     created_at: int
     deadline: int
     parts: Mapping[str, str] | None = None
+
+
+def facts_of(command: Command) -> CommandFacts:
+    """What templates may use of a command on record."""
+    return CommandFacts(
+        command.id,
+        command.device_id,
+        command.method,
+        json.loads(command.params),
+        command.created_at,
+        command.deadline,
+    )
 
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")

@@ -114,6 +114,7 @@ class Journal(Observer):
         return (
             outcome.received_by == self._node_id
             and reception is not None
+            and reception.received_at is not None
             and reception.received_at == answer.received_at
         )
 

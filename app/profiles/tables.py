@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from app.core import templating
-from app.core.callback import Correlation
 from app.core.command import CommandState
 from app.core.conditions import Rule
+from app.core.correlation import Correlation
+from app.core.echoes import Echo, Kind, Wish
 from app.core.paths import first, is_plain
 from app.core.profile import RequestSpec, ResponseSpec
 from app.profiles.codecs import CODECS
+from app.profiles.expressions import expression
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import Codec, Dotted, Methods, Table, Topic, Values, filled, filled_topic, template
+from app.profiles.fields import (
+    DURATION_SCHEMA,
+    Codec,
+    Dotted,
+    Methods,
+    Table,
+    Topic,
+    Values,
+    duration_between,
+    filled,
+    filled_topic,
+    template,
+)
 from app.profiles.heard import (
     ConditionTable,
+    ExpressionTable,
     HeardTable,
     Place,
     SourceTable,
@@ -41,11 +57,45 @@ class RuleTable(Table):
         return Rule(CommandState(self.state), tuple(one.build(wide=wide) for one in self.when))
 
 
+class WishTable(Table):
+    """`echo = [{ path = …, equals = … }]`."""
+
+    path: Dotted
+    equals: Annotated[str, AfterValidator(filled)] | None = None
+    type: Literal["json", "number", "boolean", "text"] = "json"
+    tolerance: Annotated[float, Field(ge=0)] = 0.0
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> WishTable:
+        if self.equals is None and (self.tolerance or self.type != "json"):
+            raise ValueError("type and tolerance go with equals")
+        if self.tolerance and self.type in ("boolean", "text"):
+            raise ValueError("a tolerance is for numbers")
+        return self
+
+    def build(self, *, wide: bool) -> Wish:
+        """The wish that the table describes."""
+        return Wish(parse_path(self.path).within(wide=wide), self.equals, Kind(self.type), self.tolerance)
+
+
+def _form(value: object) -> str:
+    return "<table>" if isinstance(value, dict | ExpressionTable) else "<list>"
+
+
+State = Annotated[
+    Annotated[list[WishTable], Field(min_length=1), Tag("<list>")] | Annotated[ExpressionTable, Tag("<table>")],
+    Discriminator(_form),
+]
+"""What makes a state an answer."""
+LONGEST: Final = timedelta(days=30)
+Lasting = Annotated[timedelta, BeforeValidator(duration_between(timedelta(seconds=1), LONGEST)), DURATION_SCHEMA]
+
+
 class ResponseTable(HeardTable):
     """`[[response]]`."""
 
     name: str
-    correlation: Literal["id", "value", "order"]
+    correlation: Literal["id", "value", "echo", "order"]
     sources: list[SourceTable] = Field(default_factory=list)
     rules: Annotated[list[RuleTable], Field(min_length=1)]
     confirm: list[Dotted] = Field(default_factory=list)
@@ -56,6 +106,9 @@ class ResponseTable(HeardTable):
     error_message: Place | None = None
     methods: Annotated[Methods, Field(min_length=1)] | None = None
     not_methods: Methods = Field(default_factory=list)
+    echo: State | None = None
+    within: Lasting | None = None
+    no_op: Lasting | None = None
 
     @model_validator(mode="after")
     def _makes_sense(self) -> ResponseTable:
@@ -65,8 +118,10 @@ class ResponseTable(HeardTable):
     def _faults(self) -> Iterator[Fault]:
         yield from self.common_faults()
         names = template(self.topic).names
-        if (self.correlation == "order") == bool(self.sources):
-            yield Fault((), "correlation 'order' has no sources, every other one needs at least one")
+        if (self.correlation in ("order", "echo")) == bool(self.sources):
+            nameless = "echo" if self.correlation == "echo" else "order"
+            yield Fault((), f"correlation {nameless!r} has no sources, every other one needs at least one")
+        yield from self._echo_faults()
         if self.methods is not None and self.not_methods:
             yield Fault(("not_methods",), "goes without methods; allowed: one of both")
         if (self.correlation == "value") != (self.value is not None):
@@ -80,6 +135,16 @@ class ResponseTable(HeardTable):
         for index, earlier in unreachable([rule.build().when for rule in self.rules]):
             sentence = f"is never reached: rules.{earlier} before it holds whenever this one does"
             yield Fault(("rules", index), sentence)
+
+    def _echo_faults(self) -> Iterator[Fault]:
+        is_echo = self.correlation == "echo"
+        for key in ("echo", "within"):
+            if is_echo != (getattr(self, key) is not None):
+                yield Fault((key,) if not is_echo else (), f"{key} goes with correlation 'echo', and only with it")
+        if self.no_op is not None and not is_echo:
+            yield Fault(("no_op",), "goes with correlation 'echo', and only with it")
+        if isinstance(self.echo, ExpressionTable) and self.captures_used:
+            yield Fault(("echo",), "is an expression, of the message alone; allowed: no path to a placeholder besides")
 
     def _source_faults(
         self, place: tuple[str | int, ...], source: SourceTable, names: Sequence[str]
@@ -105,6 +170,8 @@ class ResponseTable(HeardTable):
         for rule in self.rules:
             yield from (one.path for one in rule.when)
         yield from self.confirm
+        if isinstance(self.echo, list):
+            yield from (wish.path for wish in self.echo)
         for source in self.sources:
             yield from (leaf.path for leaf in source.leaves() if leaf.path is not None)
         one_each = (self.result, self.progress, self.error_code, self.error_message)
@@ -141,7 +208,15 @@ class ResponseTable(HeardTable):
             methods=None if self.methods is None else frozenset(self.methods),
             but_not=but_not.union(self.not_methods) if self.methods is None else frozenset(),
             texts=texts,
+            echo=self._echo(wide=wide),
         )
+
+    def _echo(self, *, wide: bool) -> Echo | None:
+        if self.echo is None or self.within is None:
+            return None
+        if isinstance(self.echo, ExpressionTable):
+            return Echo((), self.within, expression(self.echo.jmespath), self.no_op)
+        return Echo(tuple(wish.build(wide=wide) for wish in self.echo), self.within, no_op=self.no_op)
 
 
 class RequestTable(Table):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from app.core.callback import Answer, Correlation
+from app.core.callback import Answer
 from app.core.command import Command, CommandState
 from app.core.conditions import Condition, all_hold
+from app.core.correlation import Correlation
 from app.core.device_events import DeviceEvent, Presence
 from app.core.durations import format_duration
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
@@ -15,7 +16,7 @@ from app.core.listening import EventReader, ReplyReader
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profile import DeviceProfile, to_json
-from app.core.reading import ResponseReader, answers_of
+from app.core.reading import ResponseReader, answers_of, names
 from app.core.sources import BETWEEN
 from app.core.templating import FACTS, IDS, CommandFacts
 from app.profiles.paths import shown
@@ -53,7 +54,11 @@ def published(profile: DeviceProfile, facts: CommandFacts) -> Iterator[str]:
         yield "expects no response that it could recognise: it is refused with 422, unless it is one-way"
     for one in expectations:
         place = one.topic.partition("#")[0]
-        named = {Correlation.ID: "by its id", Correlation.ORDER: "by order alone"}
+        named = {
+            Correlation.ID: "by its id",
+            Correlation.ORDER: "by order alone",
+            Correlation.ECHO: "by a state that it asks for",
+        }
         yield f"expects responses at {place}, {named.get(one.correlation, f'by the value {value_of(one.value)}')}"
     if facts.method in profile.repeatable:
         yield "may be repeated when its node dies over it"
@@ -204,7 +209,7 @@ def _readings(
             with suppress(UndecodableMessageError):
                 number = next(n for n, rule in enumerate(kind.spec.rules) if all_hold(rule.when, document))
                 for answer in answers_of(kind, message, values, document):
-                    named = _names_it(profile, facts, answer)
+                    named = names(profile, facts, answer)
                     found.append(
                         (
                             answer.state if named else None,
@@ -216,16 +221,14 @@ def _readings(
     return lines, of_this[0][0] if of_this else None
 
 
-def _names_it(profile: DeviceProfile, facts: CommandFacts, answer: Answer) -> bool:
-    return any(
-        (one.topic, one.correlation, facts.device_id) == (answer.topic, answer.correlation, answer.device_id)
-        and answer.value == (facts.command_id if one.correlation is Correlation.ID else one.value)
-        for one in profile.expectations(facts)
-    )
-
-
 def _told(rule: str, message: ReceivedMessage, answer: Answer, *, names_it: bool) -> list[str]:
-    whose = "this command" if names_it else f"another command ({answer.value!a})"
+    whose = (
+        "this command"
+        if names_it
+        else f"another command ({answer.value!a})"
+        if answer.heard is None
+        else "no command like this"
+    )
     parts = (("result", answer.result), ("error", answer.error))
     return [
         f"at {message.topic}: {rule}: {answer.state}, of {whose}",

@@ -19,7 +19,7 @@ from app.profiles.loops import endless, own_command_faults
 from app.profiles.methods import MethodTable, catalogue_faults, catalogue_of
 from app.profiles.replying import LastTable, ReplyTable, reply_faults
 from app.profiles.rules import unreachable
-from app.profiles.tables import RequestTable, ResponseTable, RuleTable
+from app.profiles.tables import RequestTable, ResponseTable, RuleTable, WishTable
 from app.profiles.unasked import EventTable, PresenceTable
 
 MAX_EXPECTATIONS: Final = 4
@@ -257,6 +257,7 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "last": LastTable,
         "presence": PresenceTable,
         "sources": SourceTable,
+        "echo": WishTable,
         "id": SourceTable,
         "all": PartTable,
         "device": DeviceTable,

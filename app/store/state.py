@@ -7,6 +7,7 @@ from typing import Protocol
 from app.observability import Fill
 from app.store.commands import CommandStore
 from app.store.history import CommandHistory
+from app.store.states import States
 from app.store.webhooks import Webhooks
 
 
@@ -28,6 +29,10 @@ class Lifetime(Protocol):
 
 class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
     """All that an engine offers for commands: what a node is put together with."""
+
+    @property
+    def states(self) -> States:
+        """What devices tell of their states, on the same connections."""
 
     @property
     def webhooks(self) -> Webhooks:

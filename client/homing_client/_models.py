@@ -96,6 +96,7 @@ class Command:
     deadline: datetime | None = None
     home_node: str | None = None
     received_by: str | None = None
+    matched_by: str | None = None
     forwarded: bool = False
     late: Late | None = None
     progress: Any = None
@@ -130,6 +131,7 @@ class Command:
             deadline=instant(body.get("deadline")),
             home_node=_text(body.get("home_node")),
             received_by=_text(body.get("received_by")),
+            matched_by=_text(body.get("matched_by")),
             forwarded=body.get("forwarded") is True,
             late=Late.of(body.get("late")),
             progress=body.get("progress"),

@@ -193,7 +193,7 @@ def _send(books: _Books, device: str, headers: Mapping[str, str], body: object) 
 
 def _new(number: int, device: str, body: Mapping[str, Any]) -> dict[str, Any]:
     now = _now()
-    empty = ("result", "error", "finished_at", "received_by", "late", "progress", "last_progress")
+    empty = ("result", "error", "finished_at", "received_by", "matched_by", "late", "progress", "last_progress")
     return {
         **dict.fromkeys(empty),
         "id": f"000-01J{number:023}",

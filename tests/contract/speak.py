@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from redis.asyncio import Redis
 
 from app import system
-from app.core.callback import Answer, Correlation, Expectation, Registration
+from app.core.callback import Answer, Correlation, Expectation, Registration  # type: ignore[attr-defined]  # 0.1.0 has it
 from app.core.command import CommandState
 from app.core.identifiers import command_id
 from app.core.wakeup import decode_wake_up

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from redis.asyncio import Redis
 
-from app.core.callback import Answer, Correlation, Expectation, Registration
+from app.core.callback import Answer, Expectation, Registration
 from app.core.command import CommandState, IfOffline
+from app.core.correlation import Correlation
 from app.core.identifiers import command_id
 from app.core.routing import Outcome
 from app.core.wakeup import WATCHED, decode_wake_up
@@ -219,7 +220,12 @@ def answer(
 ) -> Answer:
     """What the device answers to the command on one of its topics."""
     place = registered.expectations[expectation]
-    named = {Correlation.ID: registered.command_id, Correlation.VALUE: place.value, Correlation.ORDER: ""}
+    named = {
+        Correlation.ID: registered.command_id,
+        Correlation.VALUE: place.value,
+        Correlation.ECHO: registered.command_id,
+        Correlation.ORDER: "",
+    }
     return Answer(
         topic=topic or place.topic,
         device_id=device or registered.device_id,

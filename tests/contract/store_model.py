@@ -9,8 +9,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.callback import Answer, Correlation, Registration
+from app.core.callback import Answer, Registration
 from app.core.command import OPEN_STATES, Command, CommandState
+from app.core.correlation import Correlation
 from app.core.reception import Reception, reception_of
 from app.core.routing import Outcome, Recorded
 from app.store.commands import Finished, Joined, Registered

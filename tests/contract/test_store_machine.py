@@ -22,8 +22,9 @@ from hypothesis.stateful import (
 from redis.asyncio import Redis
 
 from app.core import keys
-from app.core.callback import Answer, Correlation, Expectation, Registration
+from app.core.callback import Answer, Expectation, Registration
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.errors import HomingError
 from app.core.identifiers import partition_of, partition_of_command
 from app.store.commands import Query

@@ -9,8 +9,9 @@ from collections.abc import Awaitable
 
 import pytest
 
-from app.core.callback import Correlation, Expectation
+from app.core.callback import Expectation
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.errors import (
     DeviceBusyError,
 )
@@ -45,8 +46,14 @@ class TestRespond:
         outcome = recorded.outcome
         assert outcome is not None
         assert outcome == Outcome(
-            wanted.command_id, CommandState.SUCCEEDED, outcome.finished_at, "node-b", b'{"code":0}', None
+            wanted.command_id,
+            CommandState.SUCCEEDED,
+            outcome.finished_at,
+            "node-b",
+            b'{"code":0}',
+            reception=Reception(None, wanted.expectations[0].correlation, 0),
         )
+        assert command.matched_by is wanted.expectations[0].correlation
         assert command.finished_at == outcome.finished_at >= command.created_at
         assert (command.state, command.received_by, command.result) == (
             CommandState.SUCCEEDED,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.core.callback import Correlation, Expectation
+from app.core.callback import Expectation
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.routing import Verdict
 from app.store.state import StateStore
 from tests.contract.store_backends import Backend, answer, by_order, by_value, registration, topic_of

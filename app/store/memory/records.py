@@ -6,9 +6,10 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.core.callback import Answer, Correlation, Expectation, Registration
+from app.core.callback import Answer, Expectation, Registration
 from app.core.clock import Clock
 from app.core.command import Command
+from app.core.correlation import Correlation
 from app.core.errors import IllegalTransitionError
 from app.core.history import Report
 from app.core.reception import Reception

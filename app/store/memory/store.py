@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.core.clock import Clock
 from app.core.wakekey import WakeKey
 from app.observability import Fill
 from app.store.memory.history import MemoryCommandHistory
 from app.store.memory.reader import MemoryCommandReader
 from app.store.memory.records import Table
+from app.store.memory.states import MemoryStates
 from app.store.memory.writer import MemoryCommandWriter, Tell, Wake
 
 
@@ -31,6 +34,7 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
         MemoryCommandReader.__init__(self, table)
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)
+        self.states: Final = MemoryStates(table)
 
     @property
     def size(self) -> int:

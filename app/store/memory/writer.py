@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from app.core.callback import Answer, Correlation, Registration
+from app.core.callback import Answer, Registration
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.errors import (
     CapacityError,
     CommandNotFoundError,
@@ -80,7 +81,7 @@ class MemoryCommandWriter:
         if record is None:
             return Recorded(Verdict.UNKNOWN)
         if not record.expects(answer):
-            by_id = answer.correlation is Correlation.ID
+            by_id = answer.correlation in (Correlation.ID, Correlation.ECHO)
             return Recorded(Verdict.MISMATCH, command_id) if by_id else Recorded(Verdict.UNKNOWN)
         if record.open and answer.state is CommandState.RUNNING:
             if note_report(record, answer.result, now):
@@ -179,7 +180,7 @@ class MemoryCommandWriter:
         return None
 
     def _named_by(self, answer: Answer, now: int) -> str | None:
-        if answer.correlation is Correlation.ID:
+        if answer.correlation in (Correlation.ID, Correlation.ECHO):
             return answer.value
         if answer.correlation is Correlation.VALUE:
             return self._table.indexes.values.get((answer.topic, answer.value))
@@ -210,7 +211,13 @@ class MemoryCommandWriter:
         now = self._table.now()
         registration = record.registration
         record.command = replace(
-            record.command, state=state, finished_at=now, received_by=received_by, result=result, error=error
+            record.command,
+            state=state,
+            finished_at=now,
+            received_by=received_by,
+            result=result,
+            error=error,
+            matched_by=None if record.reception is None else record.reception.correlation,
         )
         quarantine = registration.quarantine if state in (CommandState.TIMED_OUT, CommandState.CANCELLED) else None
         if quarantine:

@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Final
 
 from app.core import keys
-from app.core.callback import Answer, Correlation, Registration
+from app.core.callback import Answer, Registration
 from app.core.command import Command, CommandState, IfOffline
+from app.core.correlation import Correlation
 from app.core.errors import UnreadableRecordError
 from app.core.reception import decode_receiver, reception_of
 from app.core.routing import Outcome, Recorded, Verdict
@@ -32,7 +33,7 @@ _LAST_INSTANT: Final = 253_402_300_799_999_999
 
 NO_EXPECTATIONS: Final = b"-"
 
-_KINDS: Final = {Correlation.ID: "i", Correlation.VALUE: "v", Correlation.ORDER: "o"}
+_KINDS: Final = {Correlation.ID: "i", Correlation.VALUE: "v", Correlation.ECHO: "e", Correlation.ORDER: "o"}
 
 
 def expected_keys(partition: int, registration: Registration) -> tuple[list[str], int, list[str]]:
@@ -105,7 +106,8 @@ def _command(command_id: str, fields: Fields) -> Command:
     created_at, deadline, *_, expectations, home_node, device_id = head.split(b" ")
     if not device_id:
         raise ValueError("there is no device")
-    finished_at, received_by = fields.get("finished"), fields.get("by")
+    finished_at = fields.get("finished")
+    received_by, reception = decode_receiver(fields.get("by") or b"")
     return Command(
         id=command_id,
         device_id=device_id.decode(),
@@ -117,7 +119,7 @@ def _command(command_id: str, fields: Fields) -> Command:
         created_at=_instant(created_at),
         deadline=_instant(deadline),
         finished_at=_instant(finished_at) if finished_at else None,
-        received_by=decode_receiver(received_by)[0] if received_by else None,
+        received_by=received_by,
         result=fields.get("result"),
         error=fields.get("error"),
         progress=fields.get("progress"),
@@ -125,6 +127,7 @@ def _command(command_id: str, fields: Fields) -> Command:
         one_way=expectations == NO_EXPECTATIONS,
         if_offline=_if_offline(fields.get(VERSION_FIELD)),
         notify=tuple((fields.get("notify") or b"").decode().split()),
+        matched_by=None if reception is None else reception.correlation,
     )
 
 

@@ -56,7 +56,7 @@ arguments wrong, which it does after it has looked at the rights."""
 
 KEYS: Final = (
     *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "list", "idempotency", "history")),
-    *(f"mqtt:{kind}:*" for kind in ("outbox", "webhook")),
+    *(f"mqtt:{kind}:*" for kind in ("state", "outbox", "webhook")),
     *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption", "limits")),
     *(f"mqtt:{kind}:*" for kind in ("slab", "shard", "cuts", "latest", "topics", "done", "structures", "database")),
     *(f"mqtt:{kind}:*" for kind in ("role", "epoch")),

@@ -15,6 +15,7 @@ from app.store.redis.combiner import CombinerOptions
 from app.store.redis.history import RedisCommandHistory
 from app.store.redis.lanes import Lanes
 from app.store.redis.reader import RedisCommandReader
+from app.store.redis.states import RedisStates
 from app.store.redis.unreadable import Unreadable
 from app.store.redis.webhooks import RedisWebhooks
 from app.store.redis.writer import RedisCommandWriter
@@ -55,6 +56,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
             attempts_of=new_secret(),
         )
         RedisCommandHistory.__init__(self, lanes, unreadable)
+        self.states: Final = RedisStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
 
     @property

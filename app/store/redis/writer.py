@@ -12,9 +12,10 @@ from typing import Final
 import structlog
 
 from app.core import keys
-from app.core.callback import Answer, Correlation, Registration
+from app.core.callback import Answer, Registration
 from app.core.clock import Clock
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.errors import (
     CommandNotFoundError,
     DeviceBusyError,
@@ -115,8 +116,8 @@ class RedisCommandWriter:
         reply = await self._lanes.run(
             RESPOND,
             script_keys,
-            answer.correlation.value,
-            answer.value if answer.correlation is Correlation.ID else "",
+            Correlation.ID.value if _has_id(answer) else answer.correlation.value,
+            answer.value if _has_id(answer) else "",
             records.topic_digest(answer.topic),
             answer.device_id,
             answer.state.value,
@@ -201,7 +202,7 @@ class RedisCommandWriter:
 
     def _named_by(self, answer: Answer) -> list[str]:
         """The keys that the response names; InvalidInputError when its command id is none."""
-        if answer.correlation is Correlation.ID:
+        if _has_id(answer):
             return _fixed_keys(partition_of_command(answer.value), answer.value)
         partition = partition_of(answer.device_id)
         indexes = [keys.due(partition), keys.listing(partition)]
@@ -209,6 +210,11 @@ class RedisCommandWriter:
             return [keys.correlation(partition, answer.topic, answer.value), *indexes]
         attempt = f"attempt {self._attempts_of} {next(self._attempts)}"
         return [keys.topic(partition, answer.topic), *indexes, keys.correlation(partition, answer.topic, attempt)]
+
+
+def _has_id(answer: Answer) -> bool:
+    """An echo has it by now: who found that it holds for a command has put it there."""
+    return answer.correlation in (Correlation.ID, Correlation.ECHO)
 
 
 def _fixed_keys(partition: int, command_id: str) -> list[str]:

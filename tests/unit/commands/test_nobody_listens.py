@@ -13,8 +13,9 @@ import pytest
 
 from app.commands.absence import Absence
 from app.commands.invoker import Invocation, may_be_sent_again, unsent_code
-from app.core.callback import Answer, Correlation
+from app.core.callback import Answer
 from app.core.command import Command, CommandState, IfOffline
+from app.core.correlation import Correlation
 from app.core.identifiers import CANARY
 from app.core.messages import ReceivedMessage
 from app.mqtt.base import Subscription

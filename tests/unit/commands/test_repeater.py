@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from app.commands.repeater import Repeater
-from app.core.callback import Correlation, Expectation, Registration
+from app.core.callback import Expectation, Registration
 from app.core.command import Command, CommandState
+from app.core.correlation import Correlation
 from app.core.errors import BrokerUnavailableError, StoreUnavailableError
 from app.core.identifiers import command_id
 from app.core.messages import Publication

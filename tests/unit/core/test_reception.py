@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.callback import Answer, Correlation
+from app.core.callback import Answer
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.reception import Reception, decode_receiver, encode_reception, reception_of
 from app.core.wakeup import decode_wake_up
 
@@ -14,9 +15,18 @@ def test_what_is_encoded_is_decoded(correlation: Correlation) -> None:
     assert decode_receiver(b"node-1.a_b" + encode_reception(reception).encode()) == ("node-1.a_b", reception)
 
 
-def test_nothing_follows_the_name_where_nobody_wants_to_know() -> None:
-    answer = Answer("t", "d", Correlation.ID, "x", CommandState.SUCCEEDED)
-    assert reception_of(answer) is None
+def test_how_it_was_matched_follows_the_name_also_where_nobody_notes_when_it_came() -> None:
+    answer = Answer("t", "d", Correlation.VALUE, "x", CommandState.SUCCEEDED, size=7)
+    encoded = encode_reception(reception_of(answer))
+    assert encoded == " 0 v 7"
+    assert decode_receiver(b"n1" + encoded.encode()) == ("n1", Reception(None, Correlation.VALUE, 7))
+
+
+def test_an_echo_is_written_so_that_0_1_0_can_read_it() -> None:
+    assert encode_reception(Reception(5, Correlation.ECHO, 7)) == " 5 v +7"
+
+
+def test_nothing_follows_the_name_where_no_response_came() -> None:
     assert encode_reception(None) == ""
     assert decode_receiver(b"n1") == ("n1", None)
     assert decode_receiver(b"") == (None, None)

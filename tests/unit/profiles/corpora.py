@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.core.callback import Answer, Correlation
 from app.core.messages import ReceivedMessage
 from app.core.profile import DeviceProfile
 from app.core.templating import FACTS, IDS, CommandFacts
@@ -86,15 +85,6 @@ def filled(text: str, ids: Mapping[str, str] | None = None) -> str:
     for name, value in (ids_of(ID) if ids is None else ids).items():
         text = text.replace(f"{{{name}}}", value)
     return text
-
-
-def names(profile: DeviceProfile, facts: CommandFacts, answer: Answer) -> bool:
-    """Whether a store that holds this command alone would find it: by topic, correlation, value and device."""
-    return facts.device_id == answer.device_id and any(
-        (one.topic, one.correlation) == (answer.topic, answer.correlation)
-        and answer.value == (facts.command_id if one.correlation is Correlation.ID else one.value)
-        for one in profile.expectations(facts)
-    )
 
 
 CORPORA = [read_corpus(file) for file in sorted(FOLDER.glob("*.toml"))]

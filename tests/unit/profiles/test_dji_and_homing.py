@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.core.callback import Correlation, Expectation
+from app.core.callback import Expectation
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.reading import ResponseReader

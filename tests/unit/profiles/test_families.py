@@ -7,8 +7,8 @@ import json
 import pytest
 
 from app.core.errors import UndecodableMessageError
-from app.core.reading import ResponseReader
-from tests.unit.profiles.corpora import CORPORA, PROFILES, Command, Corpus, Frame, filled, names
+from app.core.reading import ResponseReader, names
+from tests.unit.profiles.corpora import CORPORA, PROFILES, Command, Corpus, Frame, filled
 
 ALL = ResponseReader(PROFILES.values())
 """One node that speaks all of them."""

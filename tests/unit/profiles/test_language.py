@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.core.callback import Answer, Correlation, Expectation
+from app.core.callback import Answer, Expectation
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue
@@ -457,3 +458,33 @@ def test_what_can_never_work_is_refused(request_: str, response: str, head: str,
     with pytest.raises(ConfigurationError) as caught:
         profile(request_, response, head)
     assert said in str(caught.value)
+
+
+ECHO = 'topic = "r/{device_id}"\ncorrelation = "echo"\n'
+
+
+@pytest.mark.parametrize(
+    ("response", "sentence"),
+    [
+        ('within = "5s"', "echo goes with correlation 'echo', and only with it"),
+        ('echo = [{ path = "x" }]', "within goes with correlation 'echo', and only with it"),
+        ('echo = []\nwithin = "5s"', "echo: "),
+        ('echo = [{ path = "x" }]\nwithin = "5s"\nsources = [{ path = "x" }]', "'echo' has no sources"),
+        ('echo = [{ path = "x" }]\nwithin = "0s"', "out of range"),
+        ('echo = [{ path = "x", equals = "{parms.x}" }]\nwithin = "5s"', "{parms.x} is unknown"),
+        ('echo = [{ path = "x", tolerance = 2.0 }]\nwithin = "5s"', "go with equals"),
+        ('echo = [{ path = "x", equals = "{method}", type = "text", tolerance = 2.0 }]\nwithin = "5s"', "for numbers"),
+        ('echo = { jmespath = "a b" }\nwithin = "5s"', "no JMESPath"),
+    ],
+)
+def test_an_echo_that_says_too_little_or_nonsense_is_refused(response: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        profile(WITH_ID, ECHO + response)
+    assert sentence in str(error.value)
+
+
+def test_a_command_that_asks_for_no_state_expects_no_echo() -> None:
+    one = profile(WITH_ID, ECHO + 'echo = [{ path = "on", equals = "{params.on}" }]\nwithin = "5s"')
+    assert one.expectations(facts({"other": 1})) == ()
+    (expected,) = one.expectations(facts({"on": True}))
+    assert expected.correlation is Correlation.ECHO

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.callback import Correlation
+from app.core.correlation import Correlation
 from app.core.errors import ConfigurationError
 from app.core.templating import CommandFacts
 from app.profiles.loader import load_profiles, parse_profile
@@ -104,7 +104,7 @@ def refused(text: str) -> list[str]:
         ('"lamps/{device_id}/done"', '"lamps/all"', "10: response.0.topic: needs a level {device_id}"),
         ("/done", "/set", "10: response.0.topic: is the topic of the request as well, so that each command"),
         ("/done", "/{method}", "10: response.0.topic: is the topic of the request as well, so that each command"),
-        ('"id"', '"luck"', "11: response.0.correlation: is 'luck'; allowed: 'id', 'value' or 'order'"),
+        ('"id"', '"luck"', "11: response.0.correlation: is 'luck'; allowed: 'id', 'value', 'echo' or 'order'"),
         ('"id"', '"order"', "8: response.0: correlation 'order' has no sources, every other one needs at least one"),
         ('"id"', '"value"', "8: response.0: value goes with correlation 'value', and only with it"),
         (

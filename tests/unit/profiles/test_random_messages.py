@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.callback import Answer, Correlation
+from app.core.callback import Answer
+from app.core.correlation import Correlation
 from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue

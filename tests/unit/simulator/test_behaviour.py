@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.core.callback import Answer, Correlation
+from app.core.callback import Answer
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.errors import UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.reading import ResponseReader

@@ -4,7 +4,7 @@
 --   state         as in app/core/command.py
 --   about         "<created µs> <deadline µs> <retention ms> <quarantine µs> <idempotency digest or -> <expectations>
 --                 <home node> <device>" NUL method NUL profile NUL params. Expectations, with a comma between, are
---                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order) or v<value digest>; - is none
+--                 <topic digest>.<kind>.<kind>…; a kind is i (by id), o (by order), e (by echo) or v<value digest>; - is none
 --   joined        further waiting nodes, with a blank before each
 --   watch         nodes that are told of progress as well, with a blank before each; they are waiting nodes, too
 --   seq           how many reports of progress there were; app/core/history.py

@@ -1,0 +1,18 @@
+"""How a response names its command."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Correlation(StrEnum):
+    """How a response names its command, from the surest to the least sure; on record it is `matched_by`."""
+
+    ID = "id"
+    """It carries our command id, from which every key can be derived."""
+    VALUE = "value"
+    """It carries something else that we know at registration, such as a flight id out of the params."""
+    ECHO = "echo"
+    """It carries nothing, and tells a state that the command asked for, within the time that the profile states."""
+    ORDER = "order"
+    """It carries nothing: one command at a time waits on the topic."""
