@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from app.core.callback import Answer, Correlation
+from app.core.callback import Answer
 from app.core.conditions import all_hold
+from app.core.correlation import Correlation
 from app.core.errors import UndecodableMessageError
 from app.core.listening import EventReader, ReplyReader
 from app.core.messages import ReceivedMessage

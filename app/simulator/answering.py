@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Final
 
-from app.core.callback import Correlation
 from app.core.command import CommandState
 from app.core.conditions import Condition, all_hold
+from app.core.correlation import Correlation
+from app.core.echoes import Echo
 from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import EVERY, Path, first
@@ -111,9 +112,16 @@ def correlation_of(spec: ResponseSpec, known: Known) -> str | None:
             return known.text("id")
         case Correlation.ORDER:
             return ""
+        case Correlation.ECHO:
+            return "" if spec.echo is not None and _can_be_told(spec.echo, known) else None
         case _:
             parts = [known.filled(one) for one in spec.value]
             return BETWEEN.join(part or "" for part in parts) if all(parts) else None
+
+
+def _can_be_told(echo: Echo, known: Known) -> bool:
+    """Whether the request says what state it asks for; no state can be made of a predicate."""
+    return any(wish.equals is None or known.filled(wish.equals) for wish in echo.wishes)
 
 
 def _wholes(result: JsonValue) -> Iterator[JsonValue]:
@@ -134,6 +142,7 @@ class _Made:
         self._payload: JsonValue | Missing = MISSING
         self._topic: dict[str, JsonValue] = {}
         self._name_command(value)
+        self._tell_state()
         if spec.device is not None and spec.device.path is not None:
             self._put(spec.device.path, device_id)
 
@@ -153,6 +162,13 @@ class _Made:
             for part, text, template in zip(parts, texts, templates, strict=True):
                 self._put_source(part, text, template)
             break
+
+    def _tell_state(self) -> None:
+        for wish in self._spec.echo.wishes if self._spec.echo is not None else ():
+            if wish.equals is None:
+                self._put(wish.path, "ON")
+            elif text := self._known.filled(wish.equals):
+                self._put(wish.path, self._typed(text, wish.equals))
 
     def _put_source(self, source: CorrelationSource, text: str, template: str) -> None:
         if source.property:

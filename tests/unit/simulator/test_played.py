@@ -12,13 +12,13 @@ from app.core.command import CommandState
 from app.core.errors import ConfigurationError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.profile import DeviceProfile
-from app.core.reading import ResponseReader
+from app.core.reading import ResponseReader, names
 from app.core.templating import CommandFacts
 from app.profiles.loader import parse_profile
 from app.simulator import FleetOptions
 from app.simulator.behaviour import Behaviour, Kind, Reaction
 from app.simulator.played import played
-from tests.unit.profiles.corpora import CORPORA, CREATED, ID, Command, Corpus, names
+from tests.unit.profiles.corpora import CORPORA, CREATED, ID, Command, Corpus
 
 NOW = CREATED / 1_000_000
 EACH = [
