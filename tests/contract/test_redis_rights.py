@@ -108,6 +108,7 @@ async def everything(url: str) -> None:
     await store.start()
     try:
         await of_commands(store)
+        await store.states.tell_state("dock-1", "state", b"{}", MINUTE)
         await of_webhooks(store)
     finally:
         await store.close()
