@@ -43,7 +43,7 @@ SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
-    "store": {"audit", "commands", "directory", "eventlog", "history", "roles", "rules", "state", "webhooks"},
+    "store": {"audit", "commands", "directory", "eventlog", "history", "roles", "rules", "state", "states", "webhooks"},
     "cluster": {"cluster", "directory", "membership", "orphans", "shares", "wakeups"},
     "mqtt": {"base", "inbox"},
 }
