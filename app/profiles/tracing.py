@@ -135,5 +135,5 @@ def _answer(kind: Kind, document: JsonValue, answer: Answer) -> str:
     spec = kind.spec
     number = next(n for n, rule in enumerate(spec.rules) if all_hold(rule.when, document))
     names = {Correlation.ID: f"command {answer.value!a}", Correlation.VALUE: f"who sent {value_of(answer.value)}"}
-    whom = names.get(answer.correlation, "who waits")
+    whom = names.get(answer.correlation, "who asked for this state" if spec.echo is not None else "who waits")
     return f"{spec.name}, rules.{number}: {answer.state} for {whom} at {answer.device_id}"
