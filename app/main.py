@@ -287,6 +287,7 @@ def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> Event
         lease=settings.cluster.lease,
         name=settings.mqtt.share_group,
         node_id=settings.node.id or "",
+        cold=settings.events.cold,
     )
 
 
@@ -300,6 +301,8 @@ def _events(settings: Settings, adapters: Adapters, profiles: Mapping[str, Devic
         profiles=profiles.values(),
         open_store=engine.open_log,
         role=engine.role,
+        archive=engine.archive,
+        cooling=engine.cooling,
         open_mqtt=lambda: open_intake(engine.role),
         clock=adapters.clock,
         counters=adapters.counters,

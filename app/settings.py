@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from app.core.addresses import check_access_url, check_store_url, engine_kind, events_kind, split_address
+from app.core.addresses import EventsKind, check_access_url, check_store_url, engine_kind, events_kind, split_address
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.eventlog.event import MAX_ENTRIES
@@ -324,6 +324,11 @@ class EventsSettings(_Part):
     """How much all events may take, as they were said."""
     discard: Literal["new", "old"] = "new"
     """What happens then: `new` events are refused and wait at the broker, or the `old` generations go."""
+    cold: str = ""
+    """Where sealed generations go as Parquet files: a folder, or a URL such as `s3://bucket/events`; nowhere when
+    empty."""
+    hot: Annotated[_Duration, Field(ge=timedelta(0), le=timedelta(days=365))] = timedelta(hours=1)
+    """How long events stay in the log itself before that."""
 
     @property
     def kept(self) -> tuple[Kept, ...]:
@@ -462,6 +467,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 "HOMING_EVENTS_URL is the log of one node, and HOMING_STORE_URL is of a cluster; "
                 "allowed with a cluster: redis://, rediss://"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _cold_needs_a_catalogue(self) -> Self:
+        if self.events.cold and (not self.events.url or events_kind(self.events.url) is EventsKind.MEMORY):
+            raise ValueError(
+                "HOMING_EVENTS_COLD needs a HOMING_EVENTS_URL that outlives the node, as it knows what is there; "
+                "allowed: redis://, rediss://, rocks://"
             )
         return self
 

@@ -99,11 +99,13 @@ class Generation(_Model):
     """A part of a database, which is dropped whole."""
 
     number: int
-    state: Literal["current", "sealed", "damaged"]
+    state: Literal["current", "sealed", "cold", "damaged"]
     first: AwareDatetime | None
     last: AwareDatetime | None
     events: int
     bytes: Annotated[int, Field(description="As quotas count them: what was said, and what is kept beside it.")]
+    files: Annotated[int, Field(description="Of the cold tier.")]
+    file_bytes: Annotated[int, Field(description="What these files take there.")]
     note: str | None
 
 

@@ -33,6 +33,7 @@ class Keeper:
         discard: Literal["new", "old"],
         clock: Clock,
         counters: Counters,
+        hourly: bool = False,
     ) -> None:
         self._generations = generations
         self._kept = kept
@@ -41,8 +42,10 @@ class Keeper:
         self._discard = discard
         self._clock = clock
         self._counters = counters
+        self._hourly = hourly
+        """Whether generations end with the hour, as files of the cold tier do."""
         self.size = 0
-        """Bytes of all databases, as quotas count them."""
+        """Bytes of all databases, as quotas count them; what is in the cold tier does not count."""
         self.full = False
         """Whether nothing is taken any more."""
 
@@ -72,15 +75,15 @@ class Keeper:
             # First what makes room: where there is none at all, a new generation cannot begin.
             for number in over(found, now, one.retention_us):
                 await self._drop(one.name, number, "retention")
-            if is_full(found[-1], now, one.retention_us, self._generation_bytes):
+            if is_full(found[-1], now, one.retention_us, self._generation_bytes, hourly=self._hourly):
                 await self._generations.rotate(one.name, found[-1].number)
             there[one.name] = await self._generations.generations(one.name)
         await self._keep_quota(there)
 
     async def _keep_quota(self, there: dict[str, Sequence[Generation]]) -> None:
-        self.size = sum(one.size for found in there.values() for one in found)
+        self.size = sum(one.hot_size for found in there.values() for one in found)
         if self.size > self._quota_bytes and self._discard == "old":
-            filled = [(name, one) for name, found in there.items() for one in found if one.count]
+            filled = [(name, one) for name, found in there.items() for one in found if one.hot_size]
             if filled:
                 name, one = min(filled, key=lambda each: each[1].last)
                 if one.state is GenerationState.CURRENT:

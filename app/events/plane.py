@@ -19,6 +19,7 @@ from app.core.eventlog.reading import Cursor
 from app.core.eventlog.transaction import Condition, Transaction
 from app.core.listening import EventReader
 from app.core.profile import DeviceProfile
+from app.events.cooler import Cooler
 from app.events.intake import Intake, OpenMqtt
 from app.events.keeper import Keeper
 from app.events.presence import PresenceKeeper
@@ -28,6 +29,7 @@ from app.events.writer import EventWriter
 from app.observability import Counters, Fill
 from app.services import Service
 from app.settings import EventsSettings
+from app.store.archive import Archive
 from app.store.eventlog import EventStore
 from app.store.roles import Role
 
@@ -44,7 +46,14 @@ class EventPlane:
     """Calls raise StoreUnavailableError before the log is open, and DatabaseNotFoundError."""
 
     def __init__(
-        self, store: EventStore, plan: Plan, reader: EventsReader, intake: Intake, keeper: Keeper, tails: Tails
+        self,
+        store: EventStore,
+        plan: Plan,
+        reader: EventsReader,
+        intake: Intake,
+        keeper: Keeper,
+        tails: Tails,
+        cooler: Cooler | None = None,
     ) -> None:
         self.plan: Final = plan
         self._store = store
@@ -52,6 +61,7 @@ class EventPlane:
         self._intake = intake
         self._keeper = keeper
         self._tails = tails
+        self._cooler = cooler
         self._open = False
         self._tried = False
 
@@ -173,6 +183,8 @@ class EventPlane:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keeper.run(), name="events keeper")
             group.create_task(self._intake.run(), name="events intake")
+            if self._cooler is not None:
+                group.create_task(self._cooler.run(), name="events cooler")
 
     async def _start(self) -> None:
         """Open the log, as soon as it can be; ConfigurationError when that will never be."""
@@ -190,6 +202,8 @@ class EventPlane:
         self._open = False
         await self._tails.close()
         await self._intake.close()
+        if self._cooler is not None:
+            await self._cooler.close()
         await self._store.close()
 
     def _health(self) -> str:
@@ -233,6 +247,8 @@ def open_plane(
     open_mqtt: OpenMqtt,
     clock: Clock,
     counters: Counters,
+    archive: Archive | None = None,
+    cooling: Role | None = None,
 ) -> EventPlane:
     """The event plane as the settings say; nothing is open yet."""
     plan = Plan(settings.kept, profiles, settings.shards)
@@ -245,6 +261,7 @@ def open_plane(
         discard=settings.discard,
         clock=clock,
         counters=counters,
+        hourly=archive is not None,
     )
     writer = EventWriter(
         store,
@@ -265,4 +282,16 @@ def open_plane(
         presence=PresenceKeeper(store, plan, clock, counters),
     )
     events = EventsReader(store, plan)
-    return EventPlane(store, plan, events, intake, keeper, Tails(store, events, counters))
+    cooler = None
+    if archive is not None and cooling is not None:
+        cooler = Cooler(
+            store,
+            archive,
+            plan.kept,
+            cooling,
+            hot=settings.hot,
+            quota_bytes=settings.quota_bytes,
+            clock=clock,
+            counters=counters,
+        )
+    return EventPlane(store, plan, events, intake, keeper, Tails(store, events, counters), cooler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -67,7 +68,12 @@ class EventsReader:
 
     async def heads(self, database: str) -> Cursor:
         """Where the database ends now."""
-        ends = await asyncio.gather(*(self._end(shard) for shard in self.database(database).all_shards()))
+        cold: Counter[int] = Counter()
+        for one in await self._store.generations(database):
+            for file in one.files:
+                cold[file.shard] = max(cold[file.shard], file.last)  # nobody has to look for the end before that
+        shards = self.database(database).all_shards()
+        ends = await asyncio.gather(*(self._end(shard, cold[shard.number]) for shard in shards))
         return Cursor(tuple(ends))
 
     async def gap(self, database: str, cursor: Cursor) -> Position | None:
@@ -75,14 +81,21 @@ class EventsReader:
         generations = await self._store.generations(database)
         read = max(cursor.positions)  # shards are read together: what is before this position was read in all of them
         gone = [one.last for one in generations if one.state is GenerationState.DAMAGED and one.last > read]
-        oldest = generations[0]
-        if oldest.number > 1 and oldest.first > read + 1:
-            gone.append(oldest.first - 1)
+        gone += [
+            file.last
+            for one in generations
+            for file in one.files
+            if file.note and file.last > cursor.positions[file.shard]
+        ]
+        known = 0
+        for one in generations:
+            if one.number > known + 1 and one.first > read + 1:
+                gone.append(one.first - 1)
+            known = one.number
         return max(gone, default=None)
 
-    async def _end(self, shard: Shard) -> Position:
-        at = BEGINNING
-        reading = Reading(NOTHING)
+    async def _end(self, shard: Shard, at: Position) -> Position:
+        reading = Reading(NOTHING, after=at)
         while True:
             part = await self._store.read(shard, reading, 1)
             at = part.position

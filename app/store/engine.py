@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +17,14 @@ from app.core.eventlog.event import Database
 from app.core.wakekey import WakeKey
 from app.measures import StoreMeasures
 from app.observability import BurstLog
+from app.store.archive import Archive
 from app.store.directory import AccessDirectory
 from app.store.eventlog import EventStore
 from app.store.memory.eventlog import MemoryEventLog
 from app.store.memory.store import MemoryStateStore
 from app.store.roles import OnlyOne, Role
 from app.store.state import StateStore
+from app.store.tiered import TieredEventLog
 
 if TYPE_CHECKING:
     from app.store.redis.doctor import RedisFacts
@@ -99,10 +101,13 @@ def open_directory(
 
 @dataclass(frozen=True, slots=True)
 class EventEngine:
-    """What the URL of an event log offers: the log, and the role of who brings events in."""
+    """What the URL of an event log offers: the log, and the roles of who brings events in and who archives them."""
 
     open_log: Callable[[Sequence[Database]], EventStore]
     role: Role
+    cooling: Role
+    archive: Archive | None = None
+    """The cold tier, where there is one; `open_log` knows of it then."""
 
 
 def open_events(
@@ -114,30 +119,66 @@ def open_events(
     lease: timedelta = timedelta(seconds=5),
     name: str = "homing",
     node_id: str = "",
+    cold: str = "",
 ) -> EventEngine:
     """The event log of this URL, not started yet; ConfigurationError when the URL cannot be used.
 
-    `lease` is how long a node that died keeps the role, `name` tells this cluster's intake from others, and `node_id`
-    tells people who has it.
+    `lease` is how long a node that died keeps a role, `name` tells this cluster's roles from others, and `node_id`
+    tells people who has them. `cold` is where the cold tier is; there is none when it is empty.
     """
     try:
         kind = events_kind(url)
     except ValueError as error:
         raise ConfigurationError(f"HOMING_EVENTS_URL {error}") from None
     if kind is EventsKind.MEMORY:
-        return EventEngine(lambda databases: MemoryEventLog(databases, clock), OnlyOne())
-    if kind is EventsKind.ROCKS:
-        return EventEngine(_rocks(Path(unquote(split_address(url).path)), clock), OnlyOne())
+        engine = EventEngine(lambda databases: MemoryEventLog(databases, clock), OnlyOne(), OnlyOne())
+    elif kind is EventsKind.ROCKS:
+        engine = EventEngine(_rocks(Path(unquote(split_address(url).path)), clock), OnlyOne(), OnlyOne())
+    else:
+        engine = _redis_events(url, f"{node_id or 'node'} {new_secret()}", name, lease, clock, counters, new_secret)
+    if not cold:
+        return engine
+    archive = _archive(cold, clock, new_secret)
+    return replace(
+        engine,
+        open_log=lambda databases: TieredEventLog(engine.open_log(databases), archive, counters),
+        archive=archive,
+    )
+
+
+def _redis_events(
+    url: str,
+    holder: str,
+    name: str,
+    lease: timedelta,
+    clock: Clock,
+    counters: Counter[str],
+    new_secret: Callable[[], str],
+) -> EventEngine:
     from app.store.redis.eventlog import RedisEventLog  # noqa: PLC0415 - see above
     from app.store.redis.role import RedisRole  # noqa: PLC0415 - see above
 
     drops = BurstLog(counters, clock)
+
+    def role(what: str) -> Role:
+        return RedisRole(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters)
+
     return EventEngine(
         lambda databases: RedisEventLog(url, databases, counters=counters, drops=drops, new_secret=new_secret),
-        RedisRole(
-            url, f"{name}-intake", f"{node_id or 'node'} {new_secret()}", lease=lease, clock=clock, counters=counters
-        ),
+        role("intake"),
+        role("cooler"),
     )
+
+
+def _archive(url: str, clock: Clock, new_secret: Callable[[], str]) -> Archive:
+    try:
+        from app.store.parquet.archive import ParquetArchive  # noqa: PLC0415 - an extra
+        from app.store.parquet.place import Place  # noqa: PLC0415 - likewise
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"HOMING_EVENTS_COLD: {error.name} is not installed; the cold tier needs the extra homing[latency]"
+        ) from None
+    return ParquetArchive(Place(url, clock, new_secret))
 
 
 def _rocks(folder: Path, clock: Clock) -> Callable[[Sequence[Database]], EventStore]:

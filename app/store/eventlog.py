@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from app.core.errors import EventLogError
 from app.core.eventlog.event import Database, Entry, Event, Position, Shard
-from app.core.eventlog.generation import Generation
+from app.core.eventlog.generation import ColdFile, Generation
 from app.core.eventlog.reading import Reading, Slice
 from app.core.eventlog.transaction import Transaction
 from app.observability import Fill
+
+
+class ArchivedError(EventLogError):
+    """What is to be read is in the cold tier, at least up to this position of the shard, or was dropped."""
+
+    def __init__(self, until: Position) -> None:
+        super().__init__(f"the events up to position {until} are in the cold tier")
+        self.until = until
 
 
 class EventLog(Protocol):
@@ -41,7 +50,10 @@ class EventLog(Protocol):
         """`append` if all conditions hold, else ValueChangedError and nothing is written."""
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
-        """At most `limit` events that are durable, in order. What is in a damaged generation is left out."""
+        """At most `limit` events that are durable, in order. What is in a damaged generation is left out.
+
+        ArchivedError where some of what is asked for, or all of the generation that is named, is not here any more.
+        """
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
         """Return when a shard has something durable after its position, in the order of their numbers."""
@@ -64,6 +76,13 @@ class Generations(Protocol):
 
     async def rotate(self, database: str, expected: int) -> None:
         """Begin a new generation; nothing happens when `expected` is not the current one any more."""
+
+    async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
+        """From now on a sealed generation is in these files and nowhere else; its events are forgotten here.
+
+        For one that is cold already its files are replaced. Nothing happens when there is none, or it is current or
+        damaged. May be repeated after it failed: shards change one by one, and each of them at once.
+        """
 
     async def drop(self, database: str, number: int) -> None:
         """Forget a generation that is not current, with all its events; nothing happens when there is none.

@@ -93,10 +93,11 @@ class Stage:
         return self.runner.run(outcome())
 
 
-@pytest.fixture
+@pytest.fixture(params=["hot", "cold"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     with asyncio.Runner() as runner:
-        stage = Stage(runner, {name: place_of(name, tmp_path / name, request) for name in ENGINES})
+        names = [name for name in ENGINES if name.endswith("+cold") == (request.param == "cold")]
+        stage = Stage(runner, {name: place_of(name, tmp_path / name, request) for name in names})
         yield stage
         for place in stage.places.values():
             runner.run(place.close())

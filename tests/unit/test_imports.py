@@ -43,7 +43,19 @@ SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
-    "store": {"audit", "commands", "directory", "eventlog", "history", "roles", "rules", "state", "states", "webhooks"},
+    "store": {
+        "archive",
+        "audit",
+        "commands",
+        "directory",
+        "eventlog",
+        "history",
+        "roles",
+        "rules",
+        "state",
+        "states",
+        "webhooks",
+    },
     "cluster": {"cluster", "directory", "membership", "orphans", "shares", "wakeups"},
     "mqtt": {"base", "inbox"},
 }
@@ -58,6 +70,7 @@ ENGINES = {
         *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
         *("app/cli/diagnosis.py", "app/rig/rights.py"),  # what is seen of a Redis, and the rights it has to give
     ),
+    "app.store.parquet": ("app/store/parquet/*", "app/store/engine.py"),
     "app.store.rocks": ("app/store/rocks/*", "app/store/engine.py"),
     "app.store.sql": ("app/store/sql/*", "app/store/engine.py"),
     "app.cluster.local": ("app/cluster/engine.py",),
@@ -83,7 +96,7 @@ DRIVERS = {
     "psycopg": SQL,
     "psutil": (*CLI, "app/rig/*"),
     "pwdlib": ("app/access/passwords.py",),
-    "fsspec": ("app/latency/*", "app/analysis/*"),
+    "fsspec": ("app/latency/*", "app/analysis/*", "app/store/parquet/*"),
     "msgpack": ("app/profiles/codecs.py",),
     "jinja2": ("app/analysis/*",),
     "jmespath": ("app/profiles/expressions.py",),
@@ -91,7 +104,7 @@ DRIVERS = {
     "joserfc": ("app/access/*",),
     "opentelemetry": ("app/tracing.py",),
     "prometheus_client": ("app/metrics.py", "app/api/*"),
-    "pyarrow": ("app/latency/*", "app/analysis/*"),
+    "pyarrow": ("app/latency/*", "app/analysis/*", "app/store/parquet/*"),
     "pydantic_settings": ("app/settings.py",),
     "pyspark": ("app/analysis/*",),
     "redis": ("app/store/redis/*", "app/rig/chaos/*"),

@@ -268,5 +268,7 @@ def _generation(one: Generation) -> dict[str, object]:
         "last": instant(one.last) if one.count else None,
         "events": one.count,
         "bytes": one.size,
-        "note": one.note or None,
+        "files": len(one.files),
+        "file_bytes": sum(file.size for file in one.files),
+        "note": one.note or next((file.note for file in one.files if file.note), None),
     }

@@ -3,8 +3,9 @@
 | key | type | content | ends |
 |---|---|---|---|
 | `mqtt:slab:{t}:<generation>` | stream | blocks; the id is the position of the last event | with its generation |
-| `mqtt:shard:{t}` | hash | head, generation, epoch | never |
+| `mqtt:shard:{t}` | hash | head, generation, epoch; up to where it is cold, and a version of that | never |
 | `mqtt:cuts:{t}` | hash | generation → first, last, count and size of what is in it | never |
+| `mqtt:cold:{t}` | hash | generation → the same, and its files in the cold tier | with its generation |
 | `mqtt:latest:{t}` | hash | topic → position and record of its last value | never |
 | `mqtt:topics:{t}` | sorted set | topics that have a last value, by their bytes | never |
 | `mqtt:done:{t}:<call>` | string | the position that a call was given, so that it happens once | a minute |
@@ -32,6 +33,11 @@ def state(shard: Shard) -> str:
 def cuts(shard: Shard) -> str:
     """Its generations."""
     return f"mqtt:cuts:{{{shard}}}"
+
+
+def cold(shard: Shard) -> str:
+    """Those in the cold tier."""
+    return f"mqtt:cold:{{{shard}}}"
 
 
 def latest(shard: Shard) -> str:

@@ -28,11 +28,15 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is read of one shard: events that fit the filter, after one position and up to another one, both known."""
+    """What is read of one shard: events that fit the filter, after one position and up to another one, both known.
+
+    With `generation`, only those of this one are.
+    """
 
     topic_filter: str = "#"
     after: Position = BEGINNING
     until: Position = END
+    generation: int | None = None
 
     def fits(self, topic: str) -> bool:
         """Whether events of the topic are read."""

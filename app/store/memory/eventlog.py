@@ -6,24 +6,26 @@ import asyncio
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Final
 
 from app.core.clock import Clock
 from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailableError, ValueChangedError
-from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
-from app.core.eventlog.generation import Generation, GenerationState
+from app.core.eventlog.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
+from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
 from app.core.eventlog.structures import Structures
 from app.core.eventlog.transaction import Transaction
 from app.core.topics import matches
 from app.observability import Fill
+from app.store.eventlog import ArchivedError
 
 
 @dataclass(slots=True)
 class _ShardState:
     events: list[Event] = field(default_factory=list)
     head: Position = 0
+    cold: Position = 0
+    """Up to here nothing is here."""
     epoch: int = 0
     values: dict[str, Event] = field(default_factory=dict)
     topics: list[str] = field(default_factory=list)
@@ -38,6 +40,21 @@ class _DatabaseState:
         self.begins: Final = {1: [BEGINNING] * database.shards}
         """By generation, the heads of the shards when it began: the clock may be set back, so instants do not tell."""
         self.changed = asyncio.Event()
+
+    def within(self, shard: int, reading: Reading) -> Reading:
+        """Bounded to its generation; ArchivedError when that is not here any more."""
+        for one in self.generations:
+            if one.number == reading.generation and one.state is not GenerationState.COLD:
+                begin = max(reading.after, self.begins[one.number][shard])
+                end = self.begins.get(one.number + 1)
+                return replace(reading, after=begin, until=max(begin, min(reading.until, end[shard] if end else END)))
+        raise ArchivedError(self.shards[shard].cold)
+
+    def forget(self, number: int) -> None:
+        """The events of a generation that is not current."""
+        begins, ends = self.begins[number], self.begins[number + 1]
+        for shard, begin, end in zip(self.shards, begins, ends, strict=True):
+            shard.events = [event for event in shard.events if not begin < event.position <= end]
 
 
 class MemoryEventLog:
@@ -78,7 +95,11 @@ class MemoryEventLog:
         return self._put(database, state, transaction.shard.number, transaction.entries)
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
-        _, state = self._of(shard)
+        database, state = self._of(shard)
+        if reading.generation is not None:
+            reading = database.within(shard.number, reading)
+        elif reading.after < min(state.cold, reading.until):
+            raise ArchivedError(state.cold)
         events = state.events
         start = bisect_right(events, reading.after, key=_position)
         end = bisect_right(events, reading.until, lo=start, key=_position)
@@ -121,14 +142,22 @@ class MemoryEventLog:
             generations.append(Generation(expected + 1, GenerationState.CURRENT))
             self._database(database).begins[expected + 1] = [one.head for one in self._database(database).shards]
 
+    async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
+        state = self._database(database)
+        for place, one in enumerate(state.generations):
+            if one.number == number and one.state in (GenerationState.SEALED, GenerationState.COLD):
+                state.generations[place] = replace(one, state=GenerationState.COLD, files=tuple(files))
+                state.forget(number)
+                for shard in state.shards:
+                    ends = [file.last for file in files if state.shards[file.shard] is shard]
+                    shard.cold = max(shard.cold, *ends, 0)
+
     async def drop(self, database: str, number: int) -> None:
         state = self._database(database)
-        for one, following in pairwise(tuple(state.generations)):
+        for one in state.generations[:-1]:
             if one.number == number:
+                state.forget(number)
                 state.generations.remove(one)
-                begins, ends = state.begins.pop(number), state.begins[following.number]
-                for shard, begin, end in zip(state.shards, begins, ends, strict=True):
-                    shard.events = [event for event in shard.events if not begin < event.position <= end]
 
     def _put(self, database: _DatabaseState, state: _ShardState, number: int, entries: Sequence[Entry]) -> Position:
         position = max(state.head, round(self._clock.wall() * 1_000_000) - 1)

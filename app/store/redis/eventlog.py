@@ -21,16 +21,17 @@ from app.core.errors import (
 )
 from app.core.eventlog import keys
 from app.core.eventlog.block import count_of, pack_block, unpack_block
-from app.core.eventlog.event import Database, Entry, Event, Position, Shard, size_of
-from app.core.eventlog.generation import Generation, GenerationState
+from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
+from app.core.eventlog.generation import ColdFile, Generation, GenerationState, pack_files, unpack_files
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
 from app.core.eventlog.record import pack_entry, unpack_entry
 from app.core.eventlog.structures import Structures
 from app.core.eventlog.transaction import Condition, Transaction
 from app.core.topics import matches
 from app.observability import BurstLog, Fill
+from app.store.eventlog import ArchivedError
 from app.store.redis.combiner import Argument, Combiner, CombinerOptions
-from app.store.redis.scripts import APPEND_EVENTS, DROP_EVENTS, EVENT_SCRIPTS, ROTATE_EVENTS
+from app.store.redis.scripts import APPEND_EVENTS, COOL_EVENTS, DROP_EVENTS, EVENT_SCRIPTS, ROTATE_EVENTS
 from app.store.redis.server import check_server, connector, parse_info
 
 POLL_SECONDS: Final = 0.02
@@ -39,6 +40,9 @@ FETCHED: Final = 64
 """Blocks of one round trip."""
 TOPICS: Final = 512
 """Topics of one."""
+
+_Colds = dict[int, tuple[list[int], list[ColdFile]]]
+"""Generation -> first, last, count and size of what is in it, and its files."""
 
 
 class RedisEventLog:
@@ -62,6 +66,7 @@ class RedisEventLog:
         self._new_secret = new_secret
         self._by_name: Mapping[str, Database] = {one.name: one for one in databases}
         self._structures = {one.name: Structures(one.taught) for one in databases}
+        self._cold: dict[Shard, tuple[bytes, _Colds]] = {}
         self._closed = False
 
     async def start(self) -> None:
@@ -93,11 +98,16 @@ class RedisEventLog:
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         self._database(shard.database)
-        head, cuts = await self._call_many([("HGET", keys.state(shard), "head"), ("HGETALL", keys.cuts(shard))])
+        (head, cold), cuts = await self._call_many(
+            [("HMGET", keys.state(shard), "head", "cold"), ("HGETALL", keys.cuts(shard))]
+        )
         until = min(reading.until, int(head or 0))
         if until <= reading.after:
             return Slice([], reading.after, more=False)
-        return await self._scan(shard, reading, until, limit, _numbers(cuts, reading.after, until))
+        if reading.generation is None:
+            _check_here(reading, cold)
+        numbers = [one for one in _numbers(cuts, reading.after, until) if reading.generation in (None, one)]
+        return await self._scan(shard, reading, until, limit, numbers)
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
         shards = self._database(database).all_shards()
@@ -136,12 +146,13 @@ class RedisEventLog:
         return sorted({one.decode() for one in known[::2]} | set(self._structures[database]))
 
     async def generations(self, database: str) -> Sequence[Generation]:
-        currents, cuts = await self._catalogue(database)
-        numbers = sorted({number for one in cuts for number in one} | {max(currents)})
-        return [_generation(number, currents, cuts) for number in numbers]
+        currents, cuts, colds = await self._catalogue(database)
+        known = {number for one in cuts for number in one} | {number for other in colds for number in other}
+        numbers = sorted(known | {max(currents)})
+        return [_generation(number, currents, cuts, colds) for number in numbers]
 
     async def rotate(self, database: str, expected: int) -> None:
-        currents, _ = await self._catalogue(database)
+        currents, _, _ = await self._catalogue(database)
         latest = max(currents)
         if latest == expected or (
             latest == expected + 1 and min(currents) < latest
@@ -149,14 +160,22 @@ class RedisEventLog:
             for shard in self._database(database).all_shards():
                 await self._run_rotate(shard, expected + 1)
 
+    async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
+        for shard in self._database(database).all_shards():
+            own = [file for file in files if file.shard == shard.number]
+            names = [keys.state(shard), keys.cuts(shard), keys.cold(shard), f"{keys.slabs(shard)}{number}"]
+            last = max((file.last for file in own), default=BEGINNING)
+            arguments: list[Argument] = [number, pack_files(own), last, self._new_secret()]
+            await self._redis.run_script(COOL_EVENTS, names, arguments, self._budget)
+
     async def drop(self, database: str, number: int) -> None:
-        currents, _ = await self._catalogue(database)
+        currents, _, _ = await self._catalogue(database)
         if number >= min(currents):
             return
         for shard in self._database(database).all_shards():
-            # Both at once: blocks that no catalogue has would stay for ever where a node dies in between.
-            names = [keys.cuts(shard), f"{keys.slabs(shard)}{number}"]
-            await self._redis.run_script(DROP_EVENTS, names, [number], self._budget)
+            # All at once: blocks that no catalogue has would stay for ever where a node dies in between.
+            names = [keys.cuts(shard), f"{keys.slabs(shard)}{number}", keys.cold(shard), keys.state(shard)]
+            await self._redis.run_script(DROP_EVENTS, names, [number, self._new_secret()], self._budget)
 
     async def _append(
         self, shard: Shard, entries: Sequence[Entry], epoch: int | None, conditions: Sequence[Condition], *, once: bool
@@ -192,7 +211,17 @@ class RedisEventLog:
             start = reading.after + 1
             while True:
                 slab = f"{keys.slabs(shard)}{number}"
-                blocks = await self._call("XRANGE", slab, f"{start}-0", "+", "COUNT", str(FETCHED))
+                commands: list[tuple[Argument, ...]] = [
+                    ("XRANGE", slab, f"{start}-0", "+", "COUNT", str(FETCHED)),
+                    # Asked behind it: whether the slab was still there.
+                    ("HGET", keys.state(shard), "cold"),
+                    ("HGET", keys.cuts(shard), str(number)),
+                ]
+                blocks, cold, cut = await self._call_many(commands)
+                if reading.generation is None:
+                    _check_here(reading, cold)
+                elif cut is None:
+                    raise ArchivedError(int(cold or 0))
                 for identity, fields in blocks:
                     last = int(identity.partition(b"-")[0])
                     events, count = self._open_block(shard, last, fields[1], reading)
@@ -226,14 +255,26 @@ class RedisEventLog:
             fields = [part for one in sorted(new) for part in (one, "")]
             await self._call("HSET", keys.structures(database), *fields)
 
-    async def _catalogue(self, database: str) -> tuple[list[int], list[dict[int, list[int]]]]:
-        """The current generation of each shard, and what is in each generation: first, last, count, size."""
+    async def _catalogue(self, database: str) -> tuple[list[int], list[dict[int, list[int]]], list[_Colds]]:
+        """The current generation of each shard; what is in each generation: first, last, count, size; those cold."""
         shards = self._database(database).all_shards()
-        commands: list[tuple[Argument, ...]] = [("HGET", keys.state(one), "generation") for one in shards]
-        commands += [("HGETALL", keys.cuts(one)) for one in shards]
+        # In this order: one that becomes cold meanwhile is in both, never in none.
+        commands: list[tuple[Argument, ...]] = [("HGETALL", keys.cuts(one)) for one in shards]
+        commands += [("HMGET", keys.state(one), "generation", "colds") for one in shards]
         replies = await self._call_many(commands)
-        currents = [int(one or 1) for one in replies[: len(shards)]]
-        return currents, [_cuts(one) for one in replies[len(shards) :]]
+        states = replies[len(shards) :]
+        colds = [await self._colds(shard, state[1]) for shard, state in zip(shards, states, strict=True)]
+        return [int(state[0] or 1) for state in states], [_cuts(one) for one in replies[: len(shards)]], colds
+
+    async def _colds(self, shard: Shard, version: bytes | None) -> _Colds:
+        """The generations of a shard that are cold; there are many, and they seldom change."""
+        if version is None:
+            return {}
+        known = self._cold.get(shard)
+        if known is None or known[0] != version:
+            found = _colds(shard, await self._call("HGETALL", keys.cold(shard)))
+            known = self._cold[shard] = (version, found)
+        return known[1]
 
     async def _run_rotate(self, shard: Shard, number: int) -> None:
         await self._redis.run_script(ROTATE_EVENTS, [keys.state(shard), keys.cuts(shard)], [number], self._budget)
@@ -274,9 +315,28 @@ def _numbers(reply: Sequence[bytes], after: Position, until: Position) -> list[i
     return [number for number, (first, last, count, _) in cuts if count and last > after and first <= until]
 
 
-def _generation(number: int, currents: Sequence[int], cuts: Sequence[Mapping[int, Sequence[int]]]) -> Generation:
-    there = [one[number] for one in cuts if number in one]
+def _colds(shard: Shard, reply: Sequence[bytes]) -> _Colds:
+    found: _Colds = {}
+    for name, text in zip(reply[::2], reply[1::2], strict=True):
+        *cut, files = text.decode().split(" ", 4)
+        found[int(name)] = [int(part) for part in cut], unpack_files(shard.number, files)
+    return found
+
+
+def _check_here(reading: Reading, cold: bytes | None) -> None:
+    if reading.after < int(cold or 0):
+        raise ArchivedError(int(cold or 0))
+
+
+def _generation(
+    number: int, currents: Sequence[int], cuts: Sequence[Mapping[int, Sequence[int]]], colds: Sequence[_Colds]
+) -> Generation:
+    cold = [one[number] for one in colds if number in one]
+    there = [one[number] for one, other in zip(cuts, colds, strict=True) if number in one and number not in other]
     state = GenerationState.SEALED if number < min(currents) else GenerationState.CURRENT
+    if cold and not any(count for _, _, count, _ in there):
+        state = GenerationState.COLD
+    there += [cut for cut, _ in cold]
     return Generation(
         number,
         state,
@@ -284,6 +344,7 @@ def _generation(number: int, currents: Sequence[int], cuts: Sequence[Mapping[int
         max((last for _, last, _, _ in there), default=0),
         sum(count for _, _, count, _ in there),
         sum(size for _, _, _, size in there),
+        files=tuple(file for _, files in cold for file in files),
     )
 
 

@@ -26,9 +26,10 @@ def _alone(name: str) -> Script:
     return Script.of((files("app.store.redis") / "lua" / f"{name}.lua").read_text())
 
 
-APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS = EVENT_SCRIPTS = (
+APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS = EVENT_SCRIPTS = (
     _alone("events_append"),
     _alone("events_rotate"),
     _alone("events_drop"),
+    _alone("events_cool"),
 )
 ROLE: Script = _alone("role")

@@ -17,15 +17,16 @@ from rocksdict import Rdict
 
 from app.core.clock import Clock
 from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
-from app.core.eventlog.event import Database, Entry, Event, Position, Shard
-from app.core.eventlog.generation import Generation, GenerationState
+from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard
+from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.reading import Reading, Slice
 from app.core.eventlog.transaction import Transaction
 from app.observability import Fill
+from app.store.eventlog import ArchivedError
 from app.store.rocks import keys
 from app.store.rocks.groups import GroupCommit
 from app.store.rocks.scanning import DamagedGenerationError, last_values, scan, value_of
-from app.store.rocks.state import Shelf
+from app.store.rocks.state import Book, Shelf
 from app.store.rocks.writing import Addition, Pen
 
 READERS: Final = 2
@@ -81,8 +82,15 @@ class RocksEventLog:
             return Slice([], reading.after, more=False)
         bounded = replace(reading, until=until)
         while True:
-            cuts = [book.cuts[number] for number in sorted(book.cuts)]
-            tables = [(cut.about.number, cut.table) for cut in cuts if _may_have(cut.about, reading.after, until)]
+            cuts = [book.cuts[number] for number in sorted(book.cuts) if reading.generation in (None, number)]
+            tables = [
+                (cut.about.number, cut.table)
+                for cut in cuts
+                if cut.table is not None and _may_have(cut.about, reading.after, until)
+            ]
+            cold = book.cold.get(shard.number, BEGINNING)
+            if reading.after < min(cold, until) if reading.generation is None else _is_elsewhere(book, reading):
+                raise ArchivedError(cold)
             try:
                 return await self._ask(partial(scan, shard, tables, book.structures, bounded, limit))
             except DamagedGenerationError as error:
@@ -119,6 +127,10 @@ class RocksEventLog:
         self._shelf.book(database)
         await self._group.alone(lambda: self._pen.rotate(database, expected))
 
+    async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
+        self._shelf.book(database)
+        await self._group.alone(lambda: self._pen.cool(database, number, files))
+
     async def drop(self, database: str, number: int) -> None:
         self._shelf.book(database)
         await self._group.alone(lambda: self._pen.drop(database, number))
@@ -148,6 +160,12 @@ class RocksEventLog:
             raise
         except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
             raise DamagedEventsError(f"the event log cannot be read: {error}") from None
+
+
+def _is_elsewhere(book: Book, reading: Reading) -> bool:
+    """Whether the generation that is to be read is not here any more."""
+    cut = book.cuts.get(reading.generation or 0)
+    return cut is None or cut.table is None
 
 
 def _may_have(about: Generation, after: Position, until: Position) -> bool:

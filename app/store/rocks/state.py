@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from rocksdict import ColumnFamily, DBCompressionType, Options, Rdict
 
 from app.core.errors import ConfigurationError, DatabaseNotFoundError
-from app.core.eventlog.event import Database, Position
-from app.core.eventlog.generation import Generation, GenerationState
+from app.core.eventlog.event import BEGINNING, Database, Position
+from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.structures import Structures
 from app.store.rocks import keys
 from app.store.rocks.rows import keys_from
@@ -35,11 +35,11 @@ class Head:
 
 @dataclass(slots=True)
 class Cut:
-    """A generation, and where it lies."""
+    """A generation, and where it lies; nowhere here when it is cold."""
 
     about: Generation
-    table: Rdict
-    handle: ColumnFamily
+    table: Rdict | None
+    handle: ColumnFamily | None
 
 
 @dataclass(slots=True)
@@ -52,11 +52,18 @@ class Book:
     cuts: dict[int, Cut] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
     """Structures that were learned and are in no batch yet."""
+    cold: dict[int, Position] = field(default_factory=dict)
+    """By shard, up to where it is in the cold tier."""
 
     @property
     def current(self) -> Cut:
         """The generation that is appended to."""
         return self.cuts[max(self.cuts)]
+
+    def cooled(self, files: Sequence[ColdFile]) -> None:
+        """Know of files in the cold tier."""
+        for file in files:
+            self.cold[file.shard] = max(self.cold.get(file.shard, BEGINNING), file.last)
 
 
 def options() -> Options:
@@ -79,6 +86,7 @@ class Shelf:
         self.values = self.database.get_column_family(keys.VALUES)
         self.values_handle = self.database.get_column_family_handle(keys.VALUES)
         self.books: Final = {one.name: self._book(one) for one in databases}
+        self._sweep(Rdict.list_cf(str(folder), options()))
 
     def book(self, name: str) -> Book:
         """The book of a database; DatabaseNotFoundError."""
@@ -95,13 +103,18 @@ class Shelf:
                 cut.about = self._generation(book.database.name, cut.about.number)
 
     def begin(self, book: Book, number: int) -> Cut:
-        """A generation with its table, which may be there already."""
+        """A generation with its table, which may be there already; one that is cold has none."""
         name = keys.family(book.database.name, number)
+        about = self._generation(book.database.name, number)
+        if about.state is GenerationState.COLD:
+            book.cuts[number] = Cut(about, None, None)
+            book.cooled(about.files)
+            return book.cuts[number]
         try:
             table = self.database.get_column_family(name)
         except Exception:  # noqa: BLE001 - rocksdict has no error of its own
             table = self.database.create_column_family(name, options())
-        cut = Cut(self._generation(book.database.name, number), table, self.database.get_column_family_handle(name))
+        cut = Cut(about, table, self.database.get_column_family_handle(name))
         book.cuts[number] = cut
         return cut
 
@@ -109,12 +122,21 @@ class Shelf:
         """Let go of the files; nothing may use it any more."""
         for book in self.books.values():
             for cut in book.cuts.values():
-                cut.table.close()
+                if cut.table is not None:
+                    cut.table.close()
             book.cuts.clear()
         self.values.close()
         self.database.close()
         # RocksDB lets go of its lock when nobody has a handle any more.
         del self.values_handle, self.values, self.database
+
+    def _sweep(self, families: Sequence[str]) -> None:
+        """Drop tables of generations that the catalogue has no more, or has elsewhere: a process died in between."""
+        for name in families:
+            database, colon, number = name.rpartition(":")
+            book = self.books.get(database)
+            if colon and book is not None and (int(number) not in book.cuts or book.cuts[int(number)].table is None):
+                self.database.drop_column_family(name)
 
     def _book(self, database: Database) -> Book:
         self._check_shards(database)
@@ -145,7 +167,8 @@ class Shelf:
         if found is None:
             return Generation(number, GenerationState.CURRENT)
         facts = json.loads(found)
-        return Generation(**(facts | {"state": GenerationState(facts["state"])}))
+        files = tuple(ColdFile(*one) for one in facts.get("files", ()))
+        return Generation(**(facts | {"state": GenerationState(facts["state"]), "files": files}))
 
     def _keys(self, prefix: bytes) -> list[bytes]:
         return list(takewhile(lambda key: key.startswith(prefix), keys_from(self.database, prefix)))

@@ -12,7 +12,7 @@ from rocksdict import Rdict, WriteBatch
 from app.core.clock import Clock
 from app.core.errors import FencedError, HomingError, StoreUnavailableError, ValueChangedError
 from app.core.eventlog.event import Entry, Position, Shard, size_of
-from app.core.eventlog.generation import GenerationState
+from app.core.eventlog.generation import ColdFile, GenerationState
 from app.core.eventlog.record import pack_entry
 from app.core.eventlog.structures import stream_id
 from app.core.eventlog.transaction import Condition
@@ -82,7 +82,8 @@ class Pen:
         for cut in (old, new):
             batch.rows.put(keys.of_generation(database, cut.about.number), written(cut.about))
         self._commit(batch)
-        old.table.flush(wait=False)
+        if old.table is not None:
+            old.table.flush(wait=False)
 
     def drop(self, database: str, number: int) -> None:
         """Forget a generation that is not current. The catalogue says so first: a table without entry is nobody's."""
@@ -92,8 +93,24 @@ class Pen:
         batch = _Batch()
         batch.rows.delete(keys.of_generation(database, number))
         self._commit(batch)
-        del book.cuts[number]
-        self._shelf.database.drop_column_family(keys.family(database, number))
+        if book.cuts.pop(number).table is not None:
+            self._shelf.database.drop_column_family(keys.family(database, number))
+
+    def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
+        """A generation is in these files from now on. The catalogue says so before its table is dropped."""
+        cut = self._shelf.book(database).cuts.get(number)
+        if cut is None or cut.about.state not in (GenerationState.SEALED, GenerationState.COLD):
+            return
+        about = replace(cut.about, state=GenerationState.COLD, files=tuple(files))
+        batch = _Batch()
+        batch.rows.put(keys.of_generation(database, number), written(about))
+        self._commit(batch)
+        # Readers list tables first, and look then up to where the shard is cold.
+        self._shelf.book(database).cooled(files)
+        cut.about = about
+        if cut.table is not None:
+            cut.table = cut.handle = None
+            self._shelf.database.drop_column_family(keys.family(database, number))
 
     def quarantine(self, database: str, number: int, note: str) -> None:
         """Leave a generation out from now on; when it is the current one, another one begins."""

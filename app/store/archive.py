@@ -1,0 +1,46 @@
+"""The port of the cold tier: files of events that were sealed, in a place that many can read.
+
+What exists is said by the catalogue (`Generations`), never by what lies there. Calls raise StoreUnavailableError when
+the place does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Protocol
+
+from app.core.eventlog.event import Event, Position, Shard
+from app.core.eventlog.generation import ColdFile
+from app.core.eventlog.reading import Reading, Slice
+from app.observability import Fill
+
+
+class Archive(Protocol):
+    """Keeps files and reads them. One object serves all databases."""
+
+    async def start(self) -> None:
+        """Begin; nothing is asked of the place yet."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+    def queues(self) -> dict[str, Fill]:
+        """How full its own queues are."""
+
+    async def put(self, shard: Shard, generation: int, events: AsyncIterator[Sequence[Event]]) -> Sequence[ColdFile]:
+        """Write all of them, in the order of their positions, read it again and compare; DamagedEventsError.
+
+        The same events get the same files, so it may be repeated.
+        """
+
+    async def read(self, database: str, generation: int, file: ColdFile, reading: Reading, limit: int) -> Slice:
+        """At most `limit` events of a file, in order; `more` is about the file. DamagedEventsError says what is wrong.
+
+        What is in the file behind `reading.until` is not read.
+        """
+
+    async def sweep(self, database: str, before: Position, named: Collection[tuple[int, ColdFile]]) -> int:
+        """Delete files of hours that ended before this position, and that nobody names; and what was left half written.
+
+        `named` are the generations and files of the catalogue. Returns how many files went.
+        """
