@@ -30,6 +30,8 @@ class Kind(StrEnum):
     """What is on and what is off, in the words of `_TRUTHS`."""
     TEXT = "text"
     """Text, without regard to upper and lower case."""
+    CONTAINS = "contains"
+    """An object with at least these members, a list with at least such elements, at any depth; numbers by tolerance."""
 
 
 _TRUTHS: Final = {
@@ -67,8 +69,25 @@ class Wish:
                 return _truth(found) is not None and _truth(found) == _truth(wanted)
             case Kind.TEXT:
                 return isinstance(found, str) and isinstance(wanted, str) and found.casefold() == wanted.casefold()
+            case Kind.CONTAINS:
+                return self._contains(found, wanted)
             case Kind.NUMBER:
                 return self._near(_number(found), _number(wanted))
+            case _ if _is_number(found) and _is_number(wanted):
+                return self._near(_number(found), _number(wanted))
+            case _:
+                return type(found) is type(wanted) and found == wanted
+
+    def _contains(self, found: JsonValue, wanted: JsonValue) -> bool:
+        match wanted:
+            case dict():
+                return isinstance(found, dict) and all(
+                    key in found and self._contains(found[key], one) for key, one in wanted.items()
+                )
+            case list():
+                return isinstance(found, list) and all(
+                    any(self._contains(element, one) for element in found) for one in wanted
+                )
             case _ if _is_number(found) and _is_number(wanted):
                 return self._near(_number(found), _number(wanted))
             case _:

@@ -15,11 +15,11 @@ from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import MAX_BYTES, MISSING, JsonValue, decode_json
 from app.core.sources import Decode, DeviceSource
-from app.core.templating import scalar_text
+from app.core.templating import rfc3339, scalar_text
 from app.core.topics import TopicTemplate
 
 Document = dict[str, JsonValue]
-"""What a reply may speak of: `message`, `topic`, `device_id`, `now_ms`, `now_s`, `values`, and perhaps `command`."""
+"""What a reply may speak of: `message`, `topic`, `device_id`, `now`, `now_ms`, `now_s`, `values`, perhaps `command`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,7 @@ def candidate(
         "message": payload,
         "topic": topic,
         "device_id": device_id,
+        "now": rfc3339(now_ms * 1000),
         "now_ms": now_ms,
         "now_s": now_ms // 1000,
         "values": dict(spec.values),

@@ -55,7 +55,8 @@ _LOOKS_LIKE_ONE: Final = re.compile(r"\{[^{}\"':,]*[A-Za-z_][^{}\"':,]*\}")
 """What stands in braces and is no JSON: a placeholder, or one that was misspelt."""
 
 
-def _rfc3339(microseconds: int) -> str:
+def rfc3339(microseconds: int) -> str:
+    """Microseconds since the epoch as RFC 3339 in UTC, to the millisecond."""
     instant = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -71,7 +72,7 @@ FACTS: Final[dict[str, Callable[[CommandFacts], JsonValue]]] = {
     "params": lambda facts: facts.params,
     "created_ms": lambda facts: facts.created_at // 1000,
     "deadline_ms": lambda facts: facts.deadline // 1000,
-    "deadline": lambda facts: _rfc3339(facts.deadline),
+    "deadline": lambda facts: rfc3339(facts.deadline),
     "timeout_ms": lambda facts: (facts.deadline - facts.created_at) // 1000,
     "created_s": lambda facts: facts.created_at // 1_000_000,
     "deadline_s": lambda facts: facts.deadline // 1_000_000,

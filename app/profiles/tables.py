@@ -62,7 +62,7 @@ class WishTable(Table):
 
     path: Dotted
     equals: Annotated[str, AfterValidator(filled)] | None = None
-    type: Literal["json", "number", "boolean", "text"] = "json"
+    type: Literal["json", "number", "boolean", "text", "contains"] = "json"
     tolerance: Annotated[float, Field(ge=0)] = 0.0
 
     @model_validator(mode="after")

@@ -121,7 +121,15 @@ def correlation_of(spec: ResponseSpec, known: Known) -> str | None:
 
 def _can_be_told(echo: Echo, known: Known) -> bool:
     """Whether the request says what state it asks for; no state can be made of a predicate."""
-    return any(wish.equals is None or known.filled(wish.equals) for wish in echo.wishes)
+    return any(wish.equals is None or _wanted(wish.equals, known) is not None for wish in echo.wishes)
+
+
+def _wanted(template: str, known: Known) -> JsonValue:
+    """What a wish is for; None when the request does not say it."""
+    if template.startswith("{") and template.endswith("}") and template.count("{") == 1:
+        found = known.fact(template[1:-1])
+        return None if isinstance(found, Missing) else found
+    return known.filled(template)
 
 
 def _wholes(result: JsonValue) -> Iterator[JsonValue]:
@@ -167,8 +175,8 @@ class _Made:
         for wish in self._spec.echo.wishes if self._spec.echo is not None else ():
             if wish.equals is None:
                 self._put(wish.path, "ON")
-            elif text := self._known.filled(wish.equals):
-                self._put(wish.path, self._typed(text, wish.equals))
+            elif (wanted := _wanted(wish.equals, self._known)) is not None:
+                self._put(wish.path, wanted)
 
     def _put_source(self, source: CorrelationSource, text: str, template: str) -> None:
         if source.property:

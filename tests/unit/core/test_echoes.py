@@ -40,6 +40,11 @@ def facts(params: JsonValue) -> CommandFacts:
         (Kind.BOOLEAN, 0, "maybe", "maybe", False),
         (Kind.TEXT, 0, "Heat", "HEAT", True),
         (Kind.TEXT, 0, 1, "1", False),
+        (Kind.CONTAINS, 0, {"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, True),
+        (Kind.CONTAINS, 0, {"a": {"b": 1}}, {"a": {"b": True}}, False),
+        (Kind.CONTAINS, 0, {"a": 1}, {"a": {"b": 1}}, False),
+        (Kind.CONTAINS, 0.1, [{"n": "x", "v": 1.05}, 3], [{"n": "x", "v": 1}], True),
+        (Kind.CONTAINS, 0, [{"n": "x", "v": 2}, {"n": "y", "v": 1}], [{"n": "x", "v": 1}], False),
     ],
 )
 def test_a_wish_is_granted_as_its_type_compares(
