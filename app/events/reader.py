@@ -21,11 +21,15 @@ MAX_PAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Events by position, and where to read on. `more` when there may be some right now."""
+    """Events by position, and where to read on. `more` when there may be some right now.
+
+    Up to `lost` something was left out that cannot be read any more; 0: nothing was.
+    """
 
     events: Sequence[Event]
     cursor: Cursor
     more: bool
+    lost: Position = BEGINNING
 
 
 class EventsReader:
@@ -64,7 +68,8 @@ class EventsReader:
             )
         )
         events, places, more = merged(dict(enumerate(slices)), limit)
-        return EventPage(events, Cursor(tuple(places[number] for number in range(len(shards)))), more)
+        lost = max(one.lost for one in slices)
+        return EventPage(events, Cursor(tuple(places[number] for number in range(len(shards)))), more, lost)
 
     async def heads(self, database: str) -> Cursor:
         """Where the database ends now."""
@@ -81,12 +86,6 @@ class EventsReader:
         generations = await self._store.generations(database)
         read = max(cursor.positions)  # shards are read together: what is before this position was read in all of them
         gone = [one.last for one in generations if one.state is GenerationState.DAMAGED and one.last > read]
-        gone += [
-            file.last
-            for one in generations
-            for file in one.files
-            if file.note and file.last > cursor.positions[file.shard]
-        ]
         known = 0
         for one in generations:
             if one.number > known + 1 and one.first > read + 1:

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 from app.core.errors import CapacityError
-from app.core.eventlog.event import Event, Position, size_of
+from app.core.eventlog.event import BEGINNING, Event, Position, size_of
 from app.core.eventlog.reading import EVERYTHING, Cursor, Reading
 from app.core.topics import matches
 from app.events.reader import EventsReader
@@ -29,10 +29,11 @@ AGAIN_SECONDS: Final = 0.5
 
 
 class Batch(NamedTuple):
-    """Events in order, and the cursor behind them."""
+    """Events in order, and the cursor behind them. Up to `lost` something cannot be read any more; 0: all can."""
 
     events: Sequence[Event]
     cursor: Cursor
+    lost: Position = BEGINNING
 
 
 class Tails:
@@ -59,7 +60,7 @@ class Tails:
         try:
             while True:
                 page = await self._reader.page(database, topic_filter, cursor, STEP)
-                yield Batch(page.events, page.cursor)
+                yield Batch(page.events, page.cursor, page.lost)
                 cursor = page.cursor
                 if page.more:
                     continue
@@ -69,8 +70,8 @@ class Tails:
                 while behind:
                     page = await self._reader.page(database, topic_filter, cursor, STEP)
                     cursor, behind = page.cursor, page.more
-                    if page.events:
-                        yield Batch(page.events, cursor)
+                    if page.events or page.lost:
+                        yield Batch(page.events, cursor, page.lost)
                 async for batch in follower.batches(cursor):
                     cursor = batch.cursor
                     yield batch

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import DamagedEventsError
-from app.core.eventlog.event import Database, Entry, Event, Position, Shard
+from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.reading import Reading, Slice
 from app.core.eventlog.transaction import Transaction
@@ -59,14 +59,14 @@ class TieredEventLog:
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         """See EventLog. What is in a damaged file is left out, as what is in a damaged generation is."""
         found: list[Event] = []
-        after, more = reading.after, True
+        after, more, lost = reading.after, True, BEGINNING
         for _ in range(MOST_PIECES):
             part = await self._part(shard, replace(reading, after=after), limit - len(found))
             found += part.events
-            after, more = part.position, part.more
+            after, more, lost = part.position, part.more, max(lost, part.lost)
             if not more or len(found) == limit:
                 break
-        return Slice(found, after, more)
+        return Slice(found, after, more, lost)
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
         """See EventLog."""
@@ -106,23 +106,23 @@ class TieredEventLog:
             return await self._hot.read(shard, reading, limit)
         except ArchivedError as error:
             border = min(error.until, reading.until)
-        looked = 0
+        looked, lost = 0, BEGINNING
         for one in await self._hot.generations(shard.database):
             if one.state is GenerationState.CURRENT or one.last <= reading.after:
                 continue
             if one.state is GenerationState.SEALED and not any(file.shard == shard.number for file in one.files):
                 part = await self._left_hot(shard, one, replace(reading, until=border), limit)
                 if part.events or part.more:
-                    return Slice(part.events, part.position if part.more else part.events[-1].position, more=True)
+                    return Slice(part.events, part.position if part.more else part.events[-1].position, True, lost)
             for file in _own(one, shard, reading, border):
                 until = min(border, file.last)
                 part = await self._of_file(shard, one, file, replace(reading, until=until), limit)
-                looked += 1
+                looked, lost = looked + 1, max(lost, part.lost)
                 if part.more:
-                    return part
+                    return part._replace(lost=lost)
                 if part.events or looked == MOST_FILES:
-                    return Slice(part.events, until, more=until < reading.until)
-        return Slice([], border, more=border < reading.until)
+                    return Slice(part.events, until, until < reading.until, lost)
+        return Slice([], border, border < reading.until, lost)
 
     async def _left_hot(self, shard: Shard, one: Generation, reading: Reading, limit: int) -> Slice:
         """What a generation has that could not become cold, while later ones are."""
@@ -133,14 +133,14 @@ class TieredEventLog:
 
     async def _of_file(self, shard: Shard, one: Generation, file: ColdFile, reading: Reading, limit: int) -> Slice:
         if file.note:
-            return Slice([], reading.until, more=False)
+            return Slice([], reading.until, more=False, lost=file.last)
         try:
             return await self._archive.read(shard.database, one.number, file, reading, limit)
         except DamagedEventsError as error:
-            await self._quarantine(shard.database, one.number, file, str(error))
-            return Slice([], reading.until, more=False)
+            known = await self._quarantine(shard.database, one.number, file, str(error))
+            return Slice([], reading.until, more=False, lost=file.last if known else BEGINNING)
 
-    async def _quarantine(self, database: str, number: int, file: ColdFile, reason: str) -> None:
+    async def _quarantine(self, database: str, number: int, file: ColdFile, reason: str) -> bool:
         """Leave a file out from now on, if the catalogue has it still: it may have been dropped meanwhile."""
         for one in await self._hot.generations(database):
             if one.number == number and file in one.files:
@@ -148,6 +148,8 @@ class TieredEventLog:
                 await self._hot.cool(database, number, marked)
                 self._counters["events.damaged_files"] += 1
                 _log.error("events_damaged", database=database, generation=number, reason=reason)
+                return True
+        return False
 
 
 def _own(one: Generation, shard: Shard, reading: Reading, border: Position) -> Iterator[ColdFile]:

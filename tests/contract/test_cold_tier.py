@@ -24,6 +24,7 @@ from app.core.eventlog.generation import HOUR_US, Generation, GenerationState
 from app.core.eventlog.plan import Kept, Plan
 from app.core.eventlog.reading import Cursor, Reading
 from app.events.reader import EventsReader
+from app.events.tail import Tails
 from app.store.engine import open_events
 from app.store.eventlog import EventStore
 from app.store.parquet.archive import ParquetArchive
@@ -161,8 +162,13 @@ async def test_damaged_and_missing_files_are_named_and_the_rest_is_served(url: s
         assert [len(one) for one in notes] == [1, 1, 1, 0]
         assert await all_of(log) == found, "once is enough to know it"
         reader = EventsReader(log, Plan([Kept("events", timedelta(days=1))], [], 2))
-        assert await reader.gap("events", Cursor((1, 1))) == of_shard[2].last
-        assert await reader.gap("events", Cursor((of_shard[2].last, 1))) is None
+        page = await reader.page("events", "#", Cursor((of_shard[1].last, of_shard[1].last)), 10)
+        assert page.lost == of_shard[2].last, "whoever passes the place is told"
+        assert (await reader.page("events", "#", Cursor((of_shard[2].last, 1)), 10)).lost == 0
+        following = Tails(log, reader, Counter()).follow("events", "#", Cursor((1, 1)))
+        batch = await anext(following)
+        await following.aclose()
+        assert batch.lost >= of_shard[0].last
         assert (await reader.heads("events")).positions == (fourth.files[0].last, fourth.files[1].last)
 
 

@@ -100,7 +100,7 @@ class _Follow:
 
     def written(self, batch: Batch, asker: Asker) -> bytes:
         """The events of a batch that they may read, each with the cursor behind it."""
-        parts = []
+        parts = [] if not batch.lost else [_gap(batch.lost)]
         for event in batch.events:
             places = list(self.cursor.positions)
             places[event.shard] = event.position
@@ -115,7 +115,7 @@ async def _feed(follow: _Follow, asker: Asker, gone: int | None, stream: sse.Str
     if begins_now:  # so that who loses the connection before the first event misses nothing
         await stream.write(follow.bookmark())
     if gone is not None:
-        await stream.write(sse.event("gap", orjson.dumps({"until": instant(gone)})))
+        await stream.write(_gap(gone))
     changed = asyncio.Event()
     try:
         while True:
@@ -125,6 +125,10 @@ async def _feed(follow: _Follow, asker: Asker, gone: int | None, stream: sse.Str
                 await stream.write(data)
     finally:
         await follow.batches.aclose()
+
+
+def _gap(until: int) -> bytes:
+    return sse.event("gap", orjson.dumps({"until": instant(until)}))
 
 
 async def _next(follow: _Follow, changed: asyncio.Event, stream: sse.Stream) -> Batch:

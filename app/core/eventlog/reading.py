@@ -44,11 +44,15 @@ class Reading:
 
 
 class Slice(NamedTuple):
-    """Events of one shard in their order, and up to where the shard has been looked at; `more` when not to its end."""
+    """Events of one shard in their order, and up to where the shard has been looked at; `more` when not to its end.
+
+    Up to `lost` something was left out that cannot be read any more; 0: nothing was.
+    """
 
     events: Sequence[Event]
     position: Position
     more: bool
+    lost: Position = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
