@@ -11,12 +11,14 @@ from fastapi import FastAPI
 
 from app.access.administration import Administration
 from app.access.audit_reader import AuditReader
-from app.access.authority import Authority, Everybody
+from app.access.authority import Authority
 from app.access.bootstrap import prepare
 from app.access.devices import Devices
+from app.access.following import Following
 from app.access.keys import Keys
 from app.access.logins import Logins
 from app.access.people import People
+from app.access.ports import Everybody
 from app.access.retention import Retention
 from app.access.sharing import Sharing
 from app.api.application import Application
@@ -151,15 +153,19 @@ class Homing:
 
             tokens, keys = open_issuer(settings.oidc, clock, adapters.counters)
             services.append(Service("issuer", keys.run, close=keys.close))
-        authority = Authority(
+        following = Following(
             directory,
-            adapters.clock,
+            clock,
             prepare=_preparation(settings, directory, adapters.clock),
             interval=settings.access.refresh.total_seconds(),
-            stale=settings.access.stale.total_seconds(),
-            nodes=lambda: len(self.parts.membership.cluster.leased or ()),
             changed=self._recheck,
             agreed=self._agreed,
+        )
+        authority = Authority(
+            following,
+            clock,
+            stale=settings.access.stale.total_seconds(),
+            nodes=lambda: len(self.parts.membership.cluster.leased or ()),
             counters=adapters.counters,
             tokens=tokens,
         )
@@ -169,7 +175,7 @@ class Homing:
         services.append(Service("logins", close=logins.close))
         if settings.audit_keep is not None:
             services.append(Service("audit retention", Retention(directory.audit, clock, settings.audit_keep).run))
-        services.append(Service("access", authority.run, close=authority.close, check=lambda: authority.health))
+        services.append(Service("access", following.run, close=following.close, check=lambda: authority.health))
         on_record = Directory(
             devices=Devices(authority, administration, clock, settings.profile),
             keys=Keys(administration, lambda: make_key(random_bytes)),

@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Final
 
 from app.access.asking import ASKING, Asking
-from app.access.authority import Authority, View
+from app.access.authority import Authority
+from app.access.following import View
 from app.core.access.admins import check_admins
 from app.core.access.callers import GROUP, Caller, Standing
 from app.core.access.changes import Change, Entry, Put, Remove, Revoke, identity_of

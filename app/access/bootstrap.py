@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import structlog
 
+from app.core.access.admins import ADMIN, admins
 from app.core.access.changes import Put
 from app.core.access.keys import Key
-from app.core.access.model import Binding, Credential, Document, Kind, Principal, Scheme
+from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
 from app.core.audit import Author
 from app.core.errors import VersionConflictError
 from app.store.directory import AccessDirectory
 
-ADMIN = "admin"
-"""Id of the principal that a bootstrap key belongs to, and the role that it has."""
-
 
 async def prepare(directory: AccessDirectory, *, migrate: bool, key: Key | None, now_us: int) -> None:
-    """Make the tables where that is meant, and put the bootstrap key on record where nobody is an administrator yet.
+    """Make the tables where that is meant, and put the bootstrap key on record where nobody may administer (any more).
 
     May be done again, and by several nodes at once.
     """
@@ -25,8 +23,11 @@ async def prepare(directory: AccessDirectory, *, migrate: bool, key: Key | None,
     await directory.start()
     while key is not None:
         document = await directory.read()
-        if _has_admin(document):
+        if admins(document, now_us):
             return
+        if any(one.id == key.id for one in document.credentials):
+            structlog.get_logger().warning("access_not_bootstrapped", key=key.id)
+            return  # it was revoked, or has expired, and does not come back
         try:
             author = Author(principal="bootstrap", key=key.id, via="bootstrap", at_us=now_us)
             await directory.apply(_first_admin(key, now_us), expected_version=document.version, author=author)
@@ -36,11 +37,8 @@ async def prepare(directory: AccessDirectory, *, migrate: bool, key: Key | None,
         return
 
 
-def _has_admin(document: Document) -> bool:
-    return any(one.role == ADMIN and one.tenant_id is None for one in document.bindings)
-
-
 def _first_admin(key: Key, now_us: int) -> list[Put]:
+    """The principal, the key and the binding, all of the id of the role."""
     principal = Principal(id=ADMIN, tenant_id=None, kind=Kind.SERVICE, name="bootstrap", created_us=now_us)
     credential = Credential(
         id=key.id, principal_id=ADMIN, scheme=Scheme.KEY, name="bootstrap", digest=key.digest, created_us=now_us

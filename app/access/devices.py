@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Final
 
 from app.access.administration import Administration
-from app.access.authority import Authority, View
+from app.access.authority import Authority
 from app.access.conditions import ANY, Condition, tag_of
+from app.access.following import View
 from app.core.access.callers import Caller
 from app.core.access.changes import Change, Put, Remove
 from app.core.access.decide import readable

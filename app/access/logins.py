@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Final, Protocol
 
 from app.access.administration import Administration
-from app.access.authority import Authority, View
+from app.access.authority import Authority
+from app.access.following import View
 from app.core.access.callers import EVER, Caller
 from app.core.access.changes import Change, Put, Remove, Revoke
 from app.core.access.keys import Key, RandomBytes, make_key

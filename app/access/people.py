@@ -26,8 +26,8 @@ from app.access.access_file import (
     wanted,
 )
 from app.access.administration import Administration
-from app.access.authority import View
 from app.access.conditions import Condition, tag_of
+from app.access.following import View
 from app.core.access.callers import EVER, GROUP, Caller
 from app.core.access.changes import Change, Put, Remove
 from app.core.access.explain import explain

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Protocol
 from fastapi import Depends, Request
 
 from app.access.asking import ASKING
-from app.access.authority import Access, Identity
+from app.access.ports import Access, Identity
 from app.api.hot import HotRoute
 from app.api.http import asking, headers_of
 from app.api.ports import Directory, Ports

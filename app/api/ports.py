@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from app.access.audit_reader import AuditReader
-from app.access.authority import Access
 from app.access.devices import Devices
 from app.access.keys import Keys
 from app.access.logins import Logins
 from app.access.people import People
+from app.access.ports import Access
 from app.cluster.directory import NodeInfo
 from app.commands.explainer import Explainer
 from app.commands.invoker import Invoker

@@ -1,0 +1,103 @@
+"""What the API asks before it does anything for anybody, and the answer of a node that asks nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.core.access.callers import Caller
+from app.core.access.rules import Action
+
+
+class Access(Protocol):
+    """What the API asks before it does anything for anybody."""
+
+    def caller(self, authorization: bytes | None) -> Caller | None:
+        """Who sends this header; None where nobody is asked. UnauthenticatedError says why it counts for nothing."""
+
+    def check(
+        self,
+        caller: Caller | None,
+        action: Action,
+        device: str = "",
+        profile: str = "",
+        method: str = "",
+        tenant_id: str | None = None,
+    ) -> None:
+        """Return when the caller may. `tenant_id` counts where there is no device: None is Homing itself.
+
+        UnauthenticatedError when the credential has lost its worth meanwhile, DeviceNotFoundError when the caller may
+        not even know of the device, ForbiddenError otherwise; UnavailableError when the rules are too old to act on.
+        """
+
+    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
+        """`check`, and count it: RateLimitError when the caller has done so as often as the rules allow."""
+
+    def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
+        """Whether the caller may know of this command."""
+
+    def identity(self, caller: Caller | None) -> Identity | None:
+        """Who the caller is; None where nobody is asked. UnauthenticatedError."""
+
+    def profile_of(self, device: str) -> str | None:
+        """The profile that is on record for a device, where one is."""
+
+    def tenant_of(self, device: str) -> str:
+        """To whom the device belongs; "" where nobody is asked, or nobody owns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A caller, as they may know themselves."""
+
+    principal: str
+    tenant: str | None
+    """None: who operates Homing itself."""
+    key: str | None
+    """The public id of the key."""
+    expires_us: int | None
+    """Microseconds since 1970, UTC; None: never."""
+    roles: tuple[str, ...]
+
+
+class Everybody:
+    """Asks nobody."""
+
+    def caller(self, authorization: bytes | None) -> Caller | None:
+        """None: nobody is asked."""
+        del authorization
+        return None
+
+    def check(
+        self,
+        caller: Caller | None,
+        action: Action,
+        device: str = "",
+        profile: str = "",
+        method: str = "",
+        tenant_id: str | None = None,
+    ) -> None:
+        """Return."""
+
+    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
+        """Return."""
+
+    def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
+        """True."""
+        del caller, device, profile, method
+        return True
+
+    def identity(self, caller: Caller | None) -> Identity | None:
+        """None."""
+        del caller
+        return None
+
+    def profile_of(self, device: str) -> str | None:
+        """None: nothing is on record."""
+        del device
+        return None
+
+    def tenant_of(self, device: str) -> str:
+        """Nobody: there are no tenants."""
+        del device
+        return ""

@@ -1,0 +1,133 @@
+"""What is on record of commands whose nodes, or whose database, are killed; docs/performance.md has what came out.
+
+python -m tests.cluster.audit_figures --commands 100000 --every 5     one of three nodes is killed every 5 s
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import cycle
+
+import aiohttp
+
+from app.access.verification import all_lines, verify
+from app.core.access.keys import Key
+from app.store.audit import AuditStore
+from app.store.engine import open_directory
+from app.system import new_secret
+from tests.cluster.access_figures import add, bearer, say, site
+from tests.cluster.harness import Cluster
+
+WINDOW = 1.0
+"""Seconds before a kill in which lines may be lost: half a second of gathering them, and the time of the call."""
+
+
+@dataclass
+class Run:
+    """What was accepted, and when nodes were killed."""
+
+    accepted: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """By command, the node and the time of its answer."""
+    failed: Counter[str] = field(default_factory=Counter)
+    kills: list[tuple[str, float]] = field(default_factory=list)
+
+
+async def send(session: aiohttp.ClientSession, cluster: Cluster, key: Key, number: int, run: Run) -> None:
+    node = cluster.nodes[number % len(cluster.nodes)]
+    body = {"method": "cover_open", "timeout": "5s", "if_offline": "send", "profile": "dji"}
+    target, headers = f"{node.url}/v1/devices/dock-{number % 500}/commands", {**bearer(key), "Prefer": "respond-async"}
+    try:
+        async with session.post(target, json=body, headers=headers) as response:
+            told = await response.json()
+    except (aiohttp.ClientError, OSError) as error:
+        run.failed[type(error).__name__] += 1
+        await asyncio.sleep(0.05)  # a node that is dead refuses at once
+        return
+    if response.status == 202:
+        run.accepted[told["id"]] = node.node_id, time.time()
+    else:
+        run.failed[str(response.status)] += 1
+
+
+async def kill(cluster: Cluster, every: float, run: Run) -> None:
+    """Kill one node after the other, and start it again."""
+    for node in cycle(cluster.nodes):
+        await asyncio.sleep(every)
+        run.kills.append((node.node_id, time.time()))
+        await asyncio.to_thread(node.kill)
+        await asyncio.to_thread(node.start)
+
+
+async def on_record(audit: AuditStore) -> Counter[str]:
+    """How often each command is."""
+    found: Counter[str] = Counter()
+    async for kept in all_lines(audit):
+        told = json.loads(kept.line.body)
+        found.update(one["command"] for one in (told if isinstance(told, list) else [told]) if one["kind"] == "command")
+    return found
+
+
+async def audit(commands: int, every: float, in_flight: int) -> None:
+    with site() as (cluster, _, url, _):
+        directory = open_directory(url, new_cluster_id=new_secret)
+        key = await add(directory, 0)
+        run, numbers = Run(), iter(range(10**9))
+        timeout = aiohttp.ClientTimeout(total=30)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
+            await until_known(session, cluster, key)
+
+            async def worker() -> None:
+                while len(run.accepted) < commands:
+                    await send(session, cluster, key, next(numbers), run)
+
+            killer = asyncio.create_task(kill(cluster, every, run))
+            began = time.perf_counter()
+            await asyncio.gather(*[worker() for _ in range(in_flight)])
+            seconds = time.perf_counter() - began
+            killer.cancel()
+            await asyncio.wait({killer})
+        await asyncio.sleep(15)  # the last lines are written, and heads are told
+        found = await on_record(directory.audit)
+        missing = [one for one in run.accepted if not found[one]]
+        lost = [one for one in missing if not explained(run, *run.accepted[one])]
+        twice = sum(found[one] > 1 for one in run.accepted)
+        judged = await verify(directory.audit)
+        await directory.close()
+    say(f"{len(run.accepted)} accepted in {seconds:.0f} s, {len(run.kills)} kills, not accepted: {dict(run.failed)}")
+    say(f"  on record once: {len(run.accepted) - len(missing) - twice}, twice: {twice}, missing: {len(missing)}")
+    say(f"  of the missing, answered by a node more than {WINDOW:g} s before it was killed: {len(lost)}")
+    say(f"  on record, and nobody got an answer: {len(found.keys() - run.accepted.keys())}")
+    say(f"  {judged.lines} lines of {judged.writers} writers, {judged.heads} heads, {len(judged.faults)} faults")
+
+
+def explained(run: Run, node_id: str, at: float) -> bool:
+    """Whether that node was killed so soon afterwards that the line may have been lost."""
+    return any(node_id == killed and at <= when + WINDOW and when - at <= WINDOW for killed, when in run.kills)
+
+
+async def until_known(session: aiohttp.ClientSession, cluster: Cluster, key: Key) -> None:
+    """Return when all nodes know the key."""
+    for node in cluster.nodes:
+        while True:
+            async with session.get(f"{node.url}/v1/me", headers=bearer(key)) as response:
+                if response.status == 200:
+                    break
+            await asyncio.sleep(0.1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commands", type=int, default=100_000)
+    parser.add_argument("--every", type=float, default=5.0)
+    parser.add_argument("--in-flight", type=int, default=16)
+    options = parser.parse_args()
+    asyncio.run(audit(options.commands, options.every, options.in_flight))
+
+
+if __name__ == "__main__":
+    main()
