@@ -101,7 +101,7 @@ class Site:
     @property
     def version(self) -> int:
         authority: Any = self.rig.application.ports.access
-        return 0 if authority._view is None else int(authority._view.document.version)
+        return int(authority.view.document.version) if authority.following.known else 0
 
     def headers(self, who: str | None) -> dict[str, str]:
         return {} if who is None else {"Authorization": f"Bearer {self.keys[who].text}"}

@@ -22,8 +22,9 @@ async def test_ten_thousand_commands_make_no_statement(tmp_path: Path, audit: st
         await site.change(Put(Role(name="many", tenant_id="air", rules=(*rules, "limit send *:* on * 999999/s"))))
         await site.add("busy", "operator", "many")
         authority: Any = site.rig.application.ports.access
-        authority._interval, before = 3_600.0, authority._heard_at
-        await until(lambda: bool(authority._heard_at > before))  # the last look for an hour
+        following = authority.following
+        following._interval, before = 3_600.0, following._heard_at
+        await until(lambda: bool(following._heard_at > before))  # the last look for an hour
         directory: Any = site.directory
         statements: list[str] = []
 

@@ -17,14 +17,12 @@ from tests.cluster.access_figures import add
 from tests.cluster.audit_figures import on_record, until_known
 from tests.cluster.harness import Cluster, cluster_of
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 
 async def until_all_are_kept(folder: Path, count: int) -> None:
     """So many lines of commands wait on the disk."""
-    async with asyncio.timeout(PATIENCE):
-        while sum(path.read_bytes().count(b'"kind":"command"') for path in folder.iterdir()) < count:
-            await asyncio.sleep(0.05)
+    await eventually(lambda: sum(path.read_bytes().count(b'"kind":"command"') for path in folder.iterdir()) >= count)
 
 
 async def send(session: aiohttp.ClientSession, cluster: Cluster, key: Key, count: int) -> list[str]:
@@ -40,7 +38,7 @@ async def send(session: aiohttp.ClientSession, cluster: Cluster, key: Key, count
     return found
 
 
-async def test_A4_nothing_is_missing_after_a_stop_of_the_database_and_the_death_of_a_node(
+async def test_nothing_is_missing_after_a_stop_of_the_database_and_the_death_of_a_node(
     redis_server: RedisProcess, mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
     with PostgresProcess() as postgresql:

@@ -91,7 +91,7 @@ def mended(document: Document, sentence: str, asked: Question) -> Document:
     return replace(document, roles=roles, bindings=(*document.bindings, *[replace(held[0], id="m", role="mended")]))
 
 
-def test_A10_questions_at_random() -> None:
+def test_500_questions_are_explained() -> None:
     rng, counted = Random(10), Counter[str]()
     caller = Caller.of_key(KEY.id)
     while counted["decided"] < 500 or counted["near"] < 500:
