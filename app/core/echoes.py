@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from app.core.errors import InvalidInputError
 from app.core.paths import Path, first
 from app.core.payload import MISSING, JsonValue
-from app.core.templating import CommandFacts, any_absent, render
+from app.core.templating import CommandFacts, any_absent, render_present
 
 
 class Kind(StrEnum):
@@ -48,20 +48,20 @@ class Wish:
     """
 
     path: Path
-    equals: str | None = None
+    equals: JsonValue = None
     kind: Kind = Kind.JSON
     tolerance: float = 0.0
 
     def concerns(self, facts: CommandFacts) -> bool:
         """Whether the command wishes for it."""
-        return self.equals is None or not any_absent(self.equals, facts)
+        return not isinstance(self.equals, str) or not any_absent(self.equals, facts)
 
     def granted(self, state: JsonValue, facts: CommandFacts) -> bool:
         """Whether the state has it."""
         found = first(state, self.path)
         if found is MISSING:
             return False
-        return self.equals is None or self._same(found, render(self.equals, facts))
+        return self.equals is None or self._same(found, render_present(self.equals, facts))
 
     def _same(self, found: JsonValue, wanted: JsonValue) -> bool:
         match self.kind:

@@ -209,7 +209,7 @@ _FROM_MISSES: Final = (Verdict.ANSWERED_ELSEWHERE, Verdict.ID_CHANGED, Verdict.U
 
 _BROKEN: Final = frozenset(
     (
-        *("not_json", "not_utf8", "not_cbor", "not_msgpack", "not_empty", "no_json_value", "empty"),
+        *("not_json", "not_utf8", "not_cbor", "not_msgpack", "not_protobuf", "not_empty", "no_json_value", "empty"),
         *("too_deep", "too_large", "duplicate_key", "lone_surrogate", "not_a_number", "number_out_of_range"),
         *("no_correlation", "no_rule_holds", "correlation_contradicts", "no_device"),
     )

@@ -6,14 +6,29 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 from app.core import templating
 from app.core.durations import DURATION, format_duration, parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_method
+from app.core.sources import Decode
 from app.core.topics import TopicTemplate
+from app.profiles.codecs import CODECS, Encode
 from app.profiles.paths import parse_path
+from app.profiles.protobufs import protobuf
 
 T = TypeVar("T")
 
@@ -124,5 +139,54 @@ Values = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": f"^{DURATION}$"})
-Codec = Literal["json", "text", "empty", "cbor", "msgpack", "raw"]
+
+
+class ProtobufTable(Table):
+    """`codec = { protobuf = "package.Message", descriptor = "file.desc" }`."""
+
+    protobuf: Annotated[str, Field(min_length=1, max_length=256)]
+    descriptor: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
+    _pair: tuple[Encode, Decode] | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _reads_its_file(self, info: ValidationInfo) -> ProtobufTable:
+        read: ReadFile = (info.context or {}).get("read_file", no_files)
+        try:
+            self._pair = protobuf(read(self.descriptor), self.protobuf)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def pair(self) -> tuple[Encode, Decode]:
+        """How it is written and read."""
+        if self._pair is None:
+            raise ConfigurationError(f"{self.descriptor} was not read")
+        return self._pair
+
+
+ReadFile = Callable[[str], bytes]
+"""Reads a file that stands beside the profile; ConfigurationError."""
+
+
+def no_files(name: str) -> bytes:
+    """For profiles that are no files."""
+    raise ConfigurationError(f"{name}: cannot be read: the profile is no file")
+
+
+def _kind_of_codec(value: object) -> str:
+    return "<table>" if isinstance(value, dict | ProtobufTable) else "<name>"
+
+
+Codec = Annotated[
+    Annotated[Literal["json", "text", "empty", "cbor", "msgpack", "raw"], Tag("<name>")]
+    | Annotated[ProtobufTable, Tag("<table>")],
+    Discriminator(_kind_of_codec),
+]
+
+
+def pair_of(codec: str | ProtobufTable) -> tuple[Encode, Decode]:
+    """How the codec of a table writes and reads."""
+    return codec.pair() if isinstance(codec, ProtobufTable) else CODECS[codec]
+
+
 Scalar = str | int | float | bool | None

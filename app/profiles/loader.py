@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from app.core.errors import ConfigurationError
 from app.core.profile import DeviceProfile
 from app.profiles.faults import faults_of, listed
+from app.profiles.fields import ReadFile, no_files
 from app.profiles.positions import lines_of
 from app.profiles.values import Values, read_values, with_values
 from app.profiles.whole import TABLES, checked
@@ -24,13 +25,15 @@ BY_DEFAULT: Final = ("homing", "dji")
 EVERY: Final = "all"
 
 
-def parse_profile(text: str, source: str, values: Values | None = None) -> DeviceProfile:
+def parse_profile(
+    text: str, source: str, values: Values | None = None, read_file: ReadFile = no_files
+) -> DeviceProfile:
     """Build the profile from TOML text.
 
     ConfigurationError has a line for each fault: `source`, line, key, what is wrong with it, and what is allowed.
     """
     try:
-        return checked(with_values(tomllib.loads(text), values or {})).build()
+        return checked(with_values(tomllib.loads(text), values or {}), read_file).build()
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{source}: not TOML: {error}") from None
     except ValidationError as error:
@@ -53,7 +56,8 @@ def load_profiles(
         raise ConfigurationError(f"{VARIABLE}: {', '.join(strangers)}: no such profile is shipped; allowed: {known}")
     chosen = sorted(files) if EVERY in shipped else sorted(set(shipped))
     given = read_values(values)
-    found = {name: parse_profile(files[name].read_text("utf-8"), f"{name}.toml", given) for name in chosen}
+    beside = _beside(_FOLDER)
+    found = {name: parse_profile(files[name].read_text("utf-8"), f"{name}.toml", given, beside) for name in chosen}
     found |= _own_profiles(folder, given)
     if given.keys() - found.keys():
         unknown = ", ".join(sorted(given.keys() - found.keys()))
@@ -61,8 +65,21 @@ def load_profiles(
     return found
 
 
+def _beside(folder: Traversable) -> ReadFile:
+    def read(name: str) -> bytes:
+        try:
+            return (folder / name).read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"{name}: cannot be read: {error.strerror or error}") from None
+
+    return read
+
+
+_FOLDER: Final[Traversable] = resources.files("app.profiles")
+
+
 def _shipped() -> Iterable[Traversable]:
-    return (entry for entry in resources.files("app.profiles").iterdir() if entry.name.endswith(".toml"))
+    return (entry for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
 
 
 def _own_profiles(folder: FilePath | None, values: Values) -> dict[str, DeviceProfile]:
@@ -89,7 +106,7 @@ def _own_profiles(folder: FilePath | None, values: Values) -> dict[str, DevicePr
 def read_profile(file: FilePath, values: Values | None = None) -> DeviceProfile:
     """The profile of one file; ConfigurationError as from `parse_profile`, or when it cannot be read."""
     try:
-        return parse_profile(file.read_text("utf-8"), str(file), values)
+        return parse_profile(file.read_text("utf-8"), str(file), values, _beside(file.parent))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
 

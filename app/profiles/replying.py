@@ -8,10 +8,9 @@ from typing import Annotated
 from pydantic import Field, JsonValue, model_validator
 
 from app.core.replies import LastCommand, ReplySpec
-from app.profiles.codecs import CODECS
 from app.profiles.expressions import FACTS, expressions_in, faults_in, maker, names_in, path_of_fact
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import Codec, Dotted, Methods, Table, Topic, template
+from app.profiles.fields import Codec, Dotted, Methods, Table, Topic, pair_of, template
 from app.profiles.heard import HeardTable
 from app.profiles.paths import parse_path
 from app.profiles.rules import hears
@@ -82,13 +81,13 @@ class ReplyTable(HeardTable):
             topic=template(self.topic),
             to=template(self.to),
             render=maker(self.payload),
-            encode=CODECS[self.reply_codec or self.codec][0],
+            encode=pair_of(self.reply_codec or self.codec)[0],
             match=tuple(one.build(wide=wide) for one in self.match),
             needs=tuple(path_of_fact(one) for one in self.needs),
             last=None if self.last is None else self.last.build(),
             values=values,
             qos=self.qos,
-            decode=CODECS[self.codec][1],
+            decode=pair_of(self.codec)[1],
             device=self.source_of_device(form, wide=wide),
             wide=wide,
         )

@@ -16,7 +16,6 @@ from app.core.correlation import Correlation
 from app.core.echoes import Echo, Kind, Wish
 from app.core.paths import first, is_plain
 from app.core.profile import RequestSpec, ResponseSpec
-from app.profiles.codecs import CODECS
 from app.profiles.expressions import expression
 from app.profiles.faults import Fault, refuse
 from app.profiles.fields import (
@@ -30,6 +29,7 @@ from app.profiles.fields import (
     duration_between,
     filled,
     filled_topic,
+    pair_of,
     template,
 )
 from app.profiles.heard import (
@@ -61,7 +61,7 @@ class WishTable(Table):
     """`echo = [{ path = …, equals = … }]`."""
 
     path: Dotted
-    equals: Annotated[str, AfterValidator(filled)] | None = None
+    equals: Annotated[JsonValue, AfterValidator(filled)] = None
     type: Literal["json", "number", "boolean", "text", "contains"] = "json"
     tolerance: Annotated[float, Field(ge=0)] = 0.0
 
@@ -200,8 +200,8 @@ class ResponseTable(HeardTable):
             progress=at(self.progress),
             error_code=at(self.error_code),
             error_message=at(self.error_message),
-            decode=CODECS[self.codec][1],
-            encode=CODECS[self.codec][0],
+            decode=pair_of(self.codec)[1],
+            encode=pair_of(self.codec)[0],
             device=self.source_of_device(form, wide=wide),
             captures={name: f"{{{name}}}" for name in self.captures(() if form is None else template(form).names)},
             wide=wide,
@@ -272,8 +272,8 @@ class RequestTable(Table):
             traceparent=path_of(self.traceparent),
             repeatable=frozenset(self.repeatable),
             methods=None if self.methods is None else frozenset(self.methods),
-            encode=CODECS[self.codec][0],
-            decode=CODECS[self.codec][1],
+            encode=pair_of(self.codec)[0],
+            decode=pair_of(self.codec)[1],
             merge_params=self.merge_params,
             omit_absent=self.omit_absent,
         )

@@ -9,9 +9,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from app.core.device_events import EventSpec, PresenceSpec
-from app.profiles.codecs import CODECS
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import DURATION_SCHEMA, Dotted, duration_between, template
+from app.profiles.fields import DURATION_SCHEMA, Dotted, duration_between, pair_of, template
 from app.profiles.heard import ConditionTable, HeardTable, SourceTable, path_of
 
 
@@ -63,7 +62,7 @@ class EventTable(HeardTable):
             type=path_of(self.type, wide=wide),
             sources=tuple(source.build(wide=wide) for source in self.id),
             database=self.database,
-            decode=CODECS[self.codec][1],
+            decode=pair_of(self.codec)[1],
             device=self.source_of_device(form, wide=wide),
             wide=wide,
         )
@@ -104,7 +103,7 @@ class PresenceTable(HeardTable):
             match=tuple(one.build(wide=wide) for one in self.match),
             offline=tuple(one.build(wide=wide) for one in self.offline),
             offline_after=self.offline_after,
-            decode=CODECS[self.codec][1],
+            decode=pair_of(self.codec)[1],
             device=self.source_of_device(form, wide=wide),
             wide=wide,
         )

@@ -13,7 +13,7 @@ from app.core import templating
 from app.core.errors import ConfigurationError
 from app.core.profile import DeviceProfile
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import Table, Topic, template
+from app.profiles.fields import ReadFile, Table, Topic, no_files, template
 from app.profiles.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
 from app.profiles.loops import endless, own_command_faults
 from app.profiles.methods import MethodTable, catalogue_faults, catalogue_of
@@ -212,10 +212,10 @@ class ManyRequestsTable(ProfileTable):
         return {("request", index): one for index, one in enumerate(self.request)}
 
 
-def checked(data: Mapping[str, Any]) -> ProfileTable:
+def checked(data: Mapping[str, Any], read_file: ReadFile = no_files) -> ProfileTable:
     """What a file says; ValidationError."""
     table = ManyRequestsTable if isinstance(data.get("request"), list) else ProfileTable
-    return table.model_validate(data, context={"parts": _parts(data.get("device_id"))})
+    return table.model_validate(data, context={"parts": _parts(data.get("device_id")), "read_file": read_file})
 
 
 def _parts(device_id: object) -> tuple[str, ...]:

@@ -124,8 +124,15 @@ def _can_be_told(echo: Echo, known: Known) -> bool:
     return any(wish.equals is None or _wanted(wish.equals, known) is not None for wish in echo.wishes)
 
 
-def _wanted(template: str, known: Known) -> JsonValue:
+def _wanted(template: JsonValue, known: Known) -> JsonValue:
     """What a wish is for; None when the request does not say it."""
+    if isinstance(template, dict):
+        members = {name: _wanted(one, known) for name, one in template.items()}
+        return {name: one for name, one in members.items() if one is not None} or None
+    if isinstance(template, list):
+        return [_wanted(one, known) for one in template]
+    if not isinstance(template, str):
+        return template
     if template.startswith("{") and template.endswith("}") and template.count("{") == 1:
         found = known.fact(template[1:-1])
         return None if isinstance(found, Missing) else found

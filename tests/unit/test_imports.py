@@ -89,6 +89,7 @@ DRIVERS = {
     "aiohttp": (*CLI, "app/access/jwks.py", "app/webhooks/sender.py", "app/rig/*", "app/simulator/*"),
     "amqtt": ("app/mqtt/embedded.py",),
     "cbor2": ("app/profiles/codecs.py",),
+    "google.protobuf": ("app/profiles/protobufs.py",),
     "fastapi": ("app/api/*", "app/main.py", "app/rig/bench/*"),
     "homing_client": CLI,
     "hiredis": ("app/store/redis/*",),

@@ -49,7 +49,7 @@ class Frame:
     def message(self, ids: Mapping[str, str] | None = None) -> ReceivedMessage:
         """As it is said to the command of these ids, by their names; else to the one that the corpus speaks of."""
         data = None if self.correlation_data is None else filled(self.correlation_data, ids).encode()
-        payload = filled(self.payload, ids).encode()
+        payload = bytes_of(filled(self.payload, ids))
         return ReceivedMessage(filled(self.topic, ids), payload, correlation_data=data)
 
 
@@ -66,6 +66,11 @@ class Corpus:
 
     def command(self, frame: Frame) -> CommandFacts:
         return self.commands[frame.command].facts(self.device)
+
+
+def bytes_of(text: str) -> bytes:
+    """Payloads that are no text stand in hexadecimal behind `hex:`."""
+    return bytes.fromhex(text.removeprefix("hex:")) if text.startswith("hex:") else text.encode()
 
 
 def read_corpus(file: Path) -> Corpus:

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.errors import UndecodableMessageError
 from app.core.reading import ResponseReader, names
-from tests.unit.profiles.corpora import CORPORA, PROFILES, Command, Corpus, Frame, filled
+from tests.unit.profiles.corpora import CORPORA, PROFILES, Command, Corpus, Frame, bytes_of, filled
 
 ALL = ResponseReader(PROFILES.values())
 """One node that speaks all of them."""
@@ -24,6 +24,9 @@ def test_each_shipped_profile_has_a_corpus() -> None:
 def test_a_command_is_published_as_the_documents_say(corpus: Corpus, command: Command) -> None:
     published = corpus.profile.compose(command.facts(corpus.device))
     assert published.topic == filled(command.topic)
+    if command.payload.startswith("hex:"):
+        assert published.payload == bytes_of(command.payload)
+        return
     said, wanted = published.payload.decode(), filled(command.payload).replace('"#"', filled("{id_number}"))
     assert said == wanted or json.loads(said) == json.loads(wanted)
 

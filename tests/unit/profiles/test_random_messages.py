@@ -20,7 +20,7 @@ from app.core.profile import DeviceProfile
 from app.core.reading import ResponseReader
 from app.core.sources import BETWEEN
 from app.core.topics import TopicTemplate
-from tests.unit.profiles.corpora import CORPORA, Corpus, filled
+from tests.unit.profiles.corpora import CORPORA, Corpus, bytes_of, filled
 
 MESSAGES: int = 10_000
 """For each profile."""
@@ -57,13 +57,13 @@ class Mutator:
             case 0:
                 return self._rng.randbytes(self._rng.randrange(20))
             case 1:
-                return text.encode()[: self._rng.randrange(len(text) + 1)]
+                return bytes_of(text)[: self._rng.randrange(len(text) + 1)]
             case 2:
-                return text.encode()
+                return bytes_of(text)
         try:
             return json.dumps(self._changed(json.loads(text))).encode()
         except ValueError:
-            return text.encode() + b"\x00"
+            return bytes_of(text) + b"\x00"
 
     def _changed(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
         if self._rng.random() < 0.2:
