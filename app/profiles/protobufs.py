@@ -11,11 +11,8 @@ import base64
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final
-
-from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError, Message
 
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.payload import MAX_BYTES, MAX_DEPTH, JsonValue
@@ -30,35 +27,45 @@ MOST_DESCRIPTOR: Final = 1_000_000
 def protobuf(descriptor: bytes, name: str) -> tuple[Encode, Decode]:
     """How messages of this full name are written and read; ConfigurationError when the descriptor has none."""
     made = _message_class(descriptor, name)
+    json_format, decode_error = _library("json_format"), _library("message").DecodeError
 
     def encode(value: JsonValue) -> bytes:
         try:
             fields: dict[str, Any] = {} if value is None else value  # type: ignore[assignment]  # ParseDict tells
-            return json_format.ParseDict(fields, made()).SerializeToString(deterministic=True)
+            written: bytes = json_format.ParseDict(fields, made()).SerializeToString(deterministic=True)
         except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:
             raise InvalidInputError("params", f"make no {name}: {str(error)[:200]}") from None
+        return written
 
     def decode(data: bytes) -> JsonValue:
         if len(data) > MAX_BYTES:
             raise UndecodableMessageError("too_large")
         try:
             return _plain(made.FromString(data), MAX_DEPTH)
-        except (DecodeError, UnicodeDecodeError):
+        except (decode_error, UnicodeDecodeError):
             raise UndecodableMessageError("not_protobuf") from None
 
     return encode, decode
 
 
-def _message_class(descriptor: bytes, name: str) -> type[Message]:
+def _library(part: str) -> Any:  # noqa: ANN401 - its types are no part of what is installed
+    """Loaded by the first profile that needs it: it is a part of the extra `tracing`, and of every image."""
+    try:
+        return import_module(f"google.protobuf.{part}")
+    except ModuleNotFoundError:
+        raise ConfigurationError("codec protobuf needs the package protobuf: pip install protobuf") from None
+
+
+def _message_class(descriptor: bytes, name: str) -> Any:  # noqa: ANN401
     if len(descriptor) > MOST_DESCRIPTOR:
         raise ConfigurationError(f"the descriptor has {len(descriptor)} bytes; allowed are {MOST_DESCRIPTOR}")
     try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(descriptor)
-        pool = descriptor_pool.DescriptorPool()
+        files = _library("descriptor_pb2").FileDescriptorSet.FromString(descriptor)
+        pool = _library("descriptor_pool").DescriptorPool()
         for file in files.file:
             pool.Add(file)
-        return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
-    except (DecodeError, TypeError) as error:
+        return _library("message_factory").GetMessageClass(pool.FindMessageTypeByName(name))
+    except (_library("message").DecodeError, TypeError) as error:
         raise ConfigurationError(f"the descriptor cannot be read: {str(error)[:200]}") from None
     except KeyError:
         known = sorted(f"{file.package}.{one.name}".lstrip(".") for file in files.file for one in file.message_type)
@@ -67,13 +74,13 @@ def _message_class(descriptor: bytes, name: str) -> type[Message]:
         ) from None
 
 
-def _plain(message: Message, depth: int) -> JsonValue:
+def _plain(message: Any, depth: int) -> JsonValue:  # noqa: ANN401
     if depth == 0:
         raise UndecodableMessageError("too_deep")
     return {field.name: _field(field, value, depth - 1) for field, value in message.ListFields()}
 
 
-def _field(field: FieldDescriptor, value: Any, depth: int) -> JsonValue:  # noqa: ANN401 - as the library has it
+def _field(field: Any, value: Any, depth: int) -> JsonValue:  # noqa: ANN401 - as the library has it
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         inner = kind.fields_by_name["value"]
@@ -83,8 +90,8 @@ def _field(field: FieldDescriptor, value: Any, depth: int) -> JsonValue:  # noqa
     return _single(field, value, depth)
 
 
-def _single(field: FieldDescriptor, value: Any, depth: int) -> JsonValue:  # noqa: ANN401
-    if isinstance(value, Message):
+def _single(field: Any, value: Any, depth: int) -> JsonValue:  # noqa: ANN401
+    if field.message_type is not None:
         return _plain(value, depth)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)

@@ -6,7 +6,6 @@ from contextlib import suppress
 from importlib import resources
 
 import pytest
-from google.protobuf import descriptor_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,7 +72,7 @@ def test_what_is_too_large_or_too_deep_is_not_read() -> None:
     [
         (TAHU, "Paylod", "allowed: org.eclipse.tahu.protobuf.Payload"),
         (b"\xff\xff", PAYLOAD, "cannot be read"),
-        (descriptor_pb2.FileDescriptorSet().SerializeToString(), PAYLOAD, "allowed: none"),
+        (b"", PAYLOAD, "allowed: none"),
     ],
 )
 def test_a_wrong_descriptor_is_refused_with_what_is_allowed(descriptor: bytes, name: str, sentence: str) -> None:
