@@ -218,6 +218,7 @@ class Homing:
             open_commands=parts.open_commands,
             waiters=parts.waiters,
             watches=parts.watches,
+            feed=parts.feed,
             explainer=parts.explainer,
             queues=queues,
             if_offline=parts.absence.defaults,

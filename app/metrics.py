@@ -108,6 +108,30 @@ _COUNTED: Final = (
         {"http.opened": ""},
     ),
     (
+        Family("homing_streams_opened", "counter", "Streams of events that were begun"),
+        {"stream.opened": ""},
+    ),
+    (
+        Family("homing_streams_refused", "counter", "Streams for which there was no place"),
+        {"stream.refused": ""},
+    ),
+    (
+        Family("homing_streams_ended", "counter", "Streams that ended before what they tell, by why", ("reason",)),
+        {f"stream.{why}": why for why in ("hung_up", "dismissed", "unwanted", "too_slow", "failed")},
+    ),
+    (
+        Family("homing_stream_gaps", "counter", "Streams of all commands that were told of a gap"),
+        {"happening.gaps": ""},
+    ),
+    (
+        Family("homing_happenings", "counter", "What this node read of all commands, while streams follow them"),
+        {"happening.read": ""},
+    ),
+    (
+        Family("homing_explanations_incomplete", "counter", "Explanations that a node did not answer for in time"),
+        {"explain.unanswered": ""},
+    ),
+    (
         Family("homing_logins", "counter", "Attempts to log in with a password, and logouts", ("result",)),
         {f"login.{result}": result for result in ("accepted", "refused", "limited", "ended")},
     ),
@@ -218,6 +242,7 @@ _HTTP_CLOSED: Final = Family(
     "homing_http_connections_closed", "counter", "Connections that this node closed or turned away, by why", ("reason",)
 )
 _LATENCY_LOG: Final = Family("homing_latency_log_events", "counter", "What happened to the latency log", ("event",))
+_EXPLAINED: Final = Family("homing_explanations", "counter", "Commands that were explained", ("verdict",))
 _WEBHOOKS: Final = Family("homing_webhook_events", "counter", "What happened to webhooks", ("event",))
 _EVENTS: Final = Family("homing_events", "counter", "Everything else that is counted, by name", ("event",))
 
@@ -228,6 +253,7 @@ _PREFIXES: Final = (
     ("http.closed.", _HTTP_CLOSED),
     ("latency.", _LATENCY_LOG),
     ("webhooks.", _WEBHOOKS),
+    ("explained.", _EXPLAINED),
 )
 _DROPPED_BY_THE_LINK: Final = ("undecodable_topic", "packet_too_large")
 _SHOWN_AT_ZERO: Final = (
@@ -296,7 +322,7 @@ FAMILIES: Final = (
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
     *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
     *(family for family, _ in _COUNTED),
-    *(_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _WEBHOOKS, _EVENTS),
+    *(_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _EXPLAINED, _WEBHOOKS, _EVENTS),
 )
 """Every metric of our own. Those of the process (`process_*`, `python_gc_*`) are the client library's."""
 

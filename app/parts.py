@@ -25,6 +25,7 @@ from app.commands.absence import Absence
 from app.commands.asking import Asking
 from app.commands.expirer import Expirer
 from app.commands.explainer import Explainer
+from app.commands.feed import Feed
 from app.commands.invoker import Invoker
 from app.commands.left import LeftCommands
 from app.commands.publisher import Publisher
@@ -108,6 +109,7 @@ class Parts:
     waiters: Waiters
     waker: Waker
     watches: Watches
+    feed: Feed
     explainer: Explainer
     invoker: Invoker
     profiles: Mapping[str, DeviceProfile]
@@ -157,7 +159,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
     journal = None if log is None else _journal(settings, adapters, info, log, gone)
     spans = None if tracing is None else _spans(tracing, clock)
     interval = settings.cluster.sweep_interval.total_seconds()
-    watches = Watches(store, info.node_id, interval=interval)
+    watches, feed = _followed(settings, adapters, info)
     notes = Notes(info.node_id, clock)
     observers = Observers(
         counters,
@@ -300,6 +302,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
         Service("expirer", expirer.run),
         Service("waker", waker.run),
         Service("watches", watches.run, queues=watches.queues),
+        Service("feed", feed.run),
         Service("sweeper", sweeper.run),
         Service("adopter", adopter.run),
         Service("canary", canary.run),
@@ -313,6 +316,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
         waiters=waiters,
         waker=waker,
         watches=watches,
+        feed=feed,
         explainer=explainer,
         invoker=invoker,
         profiles=profiles,
@@ -354,6 +358,16 @@ def _waking(watches: Watches, waker: Waker) -> WakeUpHandler:
         waker.wake(command_id, outcome)
 
     return wake
+
+
+def _followed(settings: Settings, adapters: Adapters, info: NodeInfo) -> tuple[Watches, Feed]:
+    """What follows single commands, and what follows them all."""
+    store, interval = adapters.store, settings.cluster.sweep_interval.total_seconds()
+    always = settings.command.events == "always"
+    return (
+        Watches(store, info.node_id, interval=interval),
+        Feed(store.happenings, store, adapters.counters, always=always),
+    )
 
 
 def _explainer(

@@ -258,6 +258,8 @@ class CommandSettings(_Part):
     """How many commands may be open with this node as their home."""
     max_waiters: Annotated[int, Field(ge=1)] = 5_000
     """How many callers may be parked on this node."""
+    events: Literal["watched", "always"] = "watched"
+    """When what happens to commands is written for streams of all of them: while there are some, or always."""
 
 
 class ClusterSettings(_Part):

@@ -30,6 +30,7 @@ from app.api.v1 import (
     devices,
     event_stream,
     events,
+    happenings,
     keys,
     login,
     me,
@@ -55,6 +56,7 @@ DESCRIPTION: Final = (
 
 DOCUMENT: Final = "/openapi.json"
 GUARDED: Final = (
+    happenings.router,  # /commands/events before /commands/{command_id}
     command_events.router,
     commands.router,
     devices.router,

@@ -60,7 +60,11 @@ class Asker:
 
     def may_read(self, command: Command) -> bool:
         """Whether they may know of the command."""
-        return self._access.may_read(self.caller, command.device_id, command.profile, command.method)
+        return self.may_know(command.device_id, command.profile, command.method)
+
+    def may_know(self, device: str, profile: str, method: str) -> bool:
+        """Whether they may know of a command that was such a one."""
+        return self._access.may_read(self.caller, device, profile, method)
 
 
 def _named(kind: str) -> tuple[str, str]:

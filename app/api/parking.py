@@ -31,6 +31,8 @@ class Ending(Enum):
     HUNG_UP = auto()
     DISMISSED = auto()
     UNWANTED = auto()
+    TOO_SLOW = auto()
+    """They do not read what is written."""
 
 
 class Place:

@@ -14,6 +14,7 @@ from app.access.people import People
 from app.access.ports import Access
 from app.cluster.directory import NodeInfo
 from app.commands.explainer import Explainer
+from app.commands.feed import Feed
 from app.commands.invoker import Invoker
 from app.commands.watches import Watches
 from app.core.command import IfOffline
@@ -89,6 +90,8 @@ class Ports:
     """Callers that are parked here."""
     watches: Watches
     """Commands that streams on this node follow."""
+    feed: Feed
+    """All commands, for streams that follow them together."""
     explainer: Explainer
     """Says what became of a command."""
     queues: Callable[[], Mapping[str, Fill]]

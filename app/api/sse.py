@@ -72,6 +72,10 @@ class Stream:
         """Write whole events. Returns once the peer has read most of what came before."""
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
+    def cut_off(self) -> None:
+        """End it at once: its caller does not read, and there is no room for what they leave."""
+        self._place.interrupt(Ending.TOO_SLOW)
+
     async def rest(self, changed: asyncio.Event, bookmark: Callable[[], bytes] = lambda: PING) -> None:
         """Return when there may be something new. A bookmark is written when that takes long.
 
@@ -162,6 +166,9 @@ class Streams:
                 raise
             if place.why is Ending.HUNG_UP:
                 self._counters["stream.hung_up"] += 1
+                return
+            if place.why is Ending.TOO_SLOW:
+                self._counters["stream.too_slow"] += 1
                 return
             last = self._last_word(place)
         except HomingError as error:

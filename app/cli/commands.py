@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +11,10 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import commands, devices
 from app.cli.outcome import follow, report
-from app.cli.output import Exit, Form, Stop, out, table, tell, written
+from app.cli.output import Exit, Form, Stop, complain, out, table, tell, written
 
 if TYPE_CHECKING:
-    from homing_client import Command
+    from homing_client import Command, Happening
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The command's id.", autocompletion=commands)]
 
@@ -28,17 +29,55 @@ def get(
     report(command, shown)
 
 
-def watch(
-    identity: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
+def watch(  # noqa: PLR0913 - one per option
+    identity: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="The command's id; all commands if absent.", autocompletion=commands),
+    ] = None,
+    *,
+    device: Annotated[str | None, typer.Option(help="Of all: only of devices that fit, such as dock-*.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Of all: only of this profile.")] = None,
+    method: Annotated[str | None, typer.Option(help="Of all: only of methods that fit, such as cover_*.")] = None,
+    state: Annotated[list[str] | None, typer.Option(help="Of all: only in this state; several times for more.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Of all: only progress, outcome or late; likewise.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Of all: end after so many.")] = None,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
 ) -> None:
-    """Wait for the outcome of a command. Exit code: as of send."""
+    """Wait for the outcome of a command; without ID, print what happens to all of them, until Ctrl-C.
+
+    Exit code: as of send; without ID 0 when there were as many as asked for.
+    """
     shown = form(output, as_json=as_json)
+    if identity is None:
+        with connected(url, context, shown) as homing:
+            told = homing.watch_all(device=device, profile=profile, method=method, states=state or (), kinds=kind or ())
+            for one in islice((one for one in told if one.kind != "bookmark"), count):
+                _happened(one, shown)
+        return
+    if any((device, profile, method, state, kind, count)):
+        raise Stop("ID and filters: give one of the two", Exit.USAGE)
     try:
         with connected(url, context, shown) as homing:
             command = follow(homing, homing.get(identity))
     except KeyboardInterrupt:
         raise Stop(f"{identity} goes on: homing watch {identity}", Exit.INTERRUPTED) from None
     report(command, shown)
+
+
+def _happened(one: Happening, shown: Form) -> None:
+    """A line: for people, or a JSON object."""
+    if shown is not Form.HUMAN:
+        tell(out, json.dumps({"kind": one.kind, "id": one.id, **one.raw}))
+    elif one.kind == "gap":
+        complain(f"some are missing: they were dropped before they were read; there are all since {one.raw['since']}")
+    else:
+        brought = one.progress if one.kind == "progress" else one.raw.get("error" if one.kind == "outcome" else "late")
+        said = "" if brought is None else f" {json.dumps(brought, ensure_ascii=False)}"
+        what = one.state if one.kind == "outcome" else one.kind
+        tell(out, f"{one.raw.get('at')} {one.command_id} {one.device_id} {one.method} {what}{said}")
 
 
 def cancel(

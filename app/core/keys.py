@@ -14,6 +14,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:state:{p}:<hash of topic>` | string | what a device told of its state (JSON) | as its profile says |
 | `mqtt:idempotency:{p}:<hash of device and key>` | string | command id | with its record |
 | `mqtt:outbox:{p}` | sorted set | `<command id> outcome` or `… late`, to be told, by instant (µs) | as its records |
+| `mqtt:happened:{p}` | stream | what happens to commands, while somebody follows all of them | 10 min after |
 | `mqtt:webhooks` | hash | endpoint id → endpoint | never |
 | `mqtt:webhook:{<endpoint id>}:due` | sorted set | event ids by the next attempt (µs) | a week after its last change |
 | `mqtt:webhook:{<endpoint id>}:ended` | sorted set | event ids by the instant (µs) when they ended | a week after |
@@ -99,6 +100,12 @@ def idempotency(partition: int, device_id: str, key: str) -> str:
 def outbox(partition: int) -> str:
     """What happened to commands that somebody is to be told of."""
     return f"mqtt:outbox:{_TAGS[partition]}"
+
+
+@lru_cache(maxsize=PARTITIONS)
+def happened(partition: int) -> str:
+    """What happened to commands, while somebody follows them all."""
+    return f"mqtt:happened:{_TAGS[partition]}"
 
 
 def webhook(endpoint_id: str) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from app.observability import Fill
 from app.store.commands import CommandStore
+from app.store.happenings import Happenings
 from app.store.history import CommandHistory
 from app.store.states import States
 from app.store.webhooks import Webhooks
@@ -37,3 +38,7 @@ class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
     @property
     def webhooks(self) -> Webhooks:
         """Who is told of outcomes, on the same connections."""
+
+    @property
+    def happenings(self) -> Happenings:
+        """What happens to all commands, on the same connections."""

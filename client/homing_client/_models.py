@@ -180,6 +180,50 @@ class LogEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that a stream of all commands told. `id` is for `after`.
+
+    `kind`: `progress`, `outcome`, `late`, each of the command `command_id`, with what it brought in `progress`, `error`
+    or `late`; `gap`: some are missing, and there are all since `at`; `bookmark`: nothing has come for a while, and this
+    `id` is a newer one.
+    """
+
+    kind: str
+    id: str
+    at: datetime | None = None
+    command_id: str | None = None
+    device_id: str | None = None
+    profile: str | None = None
+    method: str | None = None
+    state: str | None = None
+    number: int | None = None
+    progress: Any = None
+    error: Fault | None = None
+    late: Late | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, kind: str, identity: str, body: Mapping[str, Any]) -> Self:
+        """Read it from JSON."""
+        number = body.get("seq")
+        return cls(
+            kind,
+            identity,
+            instant(body.get("since" if kind == "gap" else "at")),
+            _text(body.get("command_id")),
+            _text(body.get("device_id")),
+            _text(body.get("profile")),
+            _text(body.get("method")),
+            _text(body.get("state")),
+            number if isinstance(number, int) else None,
+            body.get("progress"),
+            Fault.of(body.get("error")),
+            Late.of(body.get("late")),
+            body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A live node of the cluster. `is_self`: the one that answered."""
 

@@ -10,7 +10,18 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from homing_client._errors import UnexpectedAnswerError, error_of
-from homing_client._models import OUTCOMES, Cluster, Command, CommandEvent, DeviceRecord, Entry, LogEvent, Me, Readiness
+from homing_client._models import (
+    OUTCOMES,
+    Cluster,
+    Command,
+    CommandEvent,
+    DeviceRecord,
+    Entry,
+    Happening,
+    LogEvent,
+    Me,
+    Readiness,
+)
 from homing_client._retry import retry_after
 from homing_client._wire import Reply, Request, ServerEvent
 
@@ -199,6 +210,20 @@ def events_of(command_id: str, *, to_the_end: bool) -> Request:
     return Request("GET", "/v1/commands/{command_id}/events", path={"command_id": command_id}, query=query)
 
 
+def events_of_all(
+    device: str | None, profile: str | None, method: str | None, states: Sequence[str], kinds: Sequence[str]
+) -> Request:
+    """What happens to all commands."""
+    query = {
+        "device": device,
+        "profile": profile,
+        "method": method,
+        "state": ",".join(states) or None,
+        "kind": ",".join(kinds) or None,
+    }
+    return Request("GET", "/v1/commands/events", query=query)
+
+
 LOGOUT: Final = Request("DELETE", "/v1/login", repeatable=False)
 PROFILES: Final = Request("GET", "/v1/profiles")
 NODES: Final = Request("GET", "/v1/nodes")
@@ -256,6 +281,12 @@ def log_event_of(one: ServerEvent) -> LogEvent | None:
     """What a server-sent event tells of the event log; None for one that is for the connection alone."""
     body = _told(one)
     return None if body is None else LogEvent(one.event, one.id, body)
+
+
+def happening_of(one: ServerEvent) -> Happening | None:
+    """What a server-sent event tells of any command; None for one that is for the connection alone."""
+    body = _told(one)
+    return None if body is None else Happening.of(one.event, one.id, body)
 
 
 def _told(one: ServerEvent) -> JsonObject | None:

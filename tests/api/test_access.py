@@ -74,6 +74,7 @@ OF_EVENTS: Final = frozenset(
         *(
             "GET /v1/events",
             "GET /v1/events/stream",
+            "GET /v1/commands/events",
             "POST /v1/events",
             "GET /v1/topics",
             "GET /v1/streams",

@@ -59,6 +59,7 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         },
         "GET /v1/commands/{command_id}": {*guarded, "200", "404", "422", "503"},
         "GET /v1/commands/{command_id}/explain": {*guarded, "200", "404", "422", "429", "503"},
+        "GET /v1/commands/events": {*guarded, "200", "422", "429", "503"},
         "GET /v1/commands/{command_id}/events": {*guarded, "200", "204", "404", "422", "429", "503"},
         "GET /v1/commands": {*guarded, "200", "422", "503"},
         "GET /v1/devices/{device_id}/commands": {*guarded, "200", "422", "503"},

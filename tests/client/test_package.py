@@ -51,6 +51,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "PUT /v1/devices/{device_id}": lambda homing: done(homing.put_device, D),
     "DELETE /v1/devices/{device_id}": lambda homing: done(homing.remove_device, D),
     "GET /v1/commands/{command_id}/events": lambda homing: all_of(homing.watch, C),
+    "GET /v1/commands/events": lambda homing: all_of(homing.watch_all, device="dock-*"),
     "GET /v1/profiles": lambda homing: done(homing.profiles),
     "GET /v1/profiles/{name}/methods": lambda homing: done(homing.methods, "dji"),
     "POST /v1/login": lambda homing: done(homing.login, "ann", "secret"),

@@ -116,7 +116,9 @@ async def read(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply
 async def explain(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
     """All nodes are asked what they remember; one that does not answer within half a second is named in `gaps`."""
     command = await _known(command_id, ports, asker)
-    return BytesResponse(explanation_json(await ports.explainer.explain(command)))
+    explanation = await ports.explainer.explain(command)
+    ports.counters[f"explained.{explanation.judgement.code}"] += 1
+    return BytesResponse(explanation_json(explanation))
 
 
 async def _known(command_id: str, ports: Ports, asker: Asker) -> Command:

@@ -18,6 +18,7 @@ from app.core.errors import (
     IdempotencyMismatchError,
     IllegalTransitionError,
 )
+from app.core.happenings import HappeningKind
 from app.core.history import LATE_STATES
 from app.core.identifiers import partition_of_command
 from app.core.reception import reception_of
@@ -25,6 +26,7 @@ from app.core.routing import Outcome, Recorded, Verdict
 from app.core.wakekey import WakeKey
 from app.core.webhooks.deliveries import Notice
 from app.store.commands import Finished, Joined, Registered
+from app.store.memory.happenings import MemoryHappenings
 from app.store.memory.history import note_report
 from app.store.memory.records import Record, Table
 from app.store.memory.webhooks import MemoryWebhooks
@@ -53,6 +55,7 @@ class MemoryCommandWriter:
         self._table = table
         self._tell = tell
         self.webhooks: Final = MemoryWebhooks(table.now)
+        self.happenings: Final = MemoryHappenings(table.now)
         self._wake = wake
         self._wake_key = wake_key
 
@@ -84,9 +87,11 @@ class MemoryCommandWriter:
             by_id = answer.correlation in (Correlation.ID, Correlation.ECHO)
             return Recorded(Verdict.MISMATCH, command_id) if by_id else Recorded(Verdict.UNKNOWN)
         if record.open and answer.state is CommandState.RUNNING:
-            if note_report(record, answer.result, now):
-                self._tell_watching(record, receiver)
+            news = note_report(record, answer.result, now)
             record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
+            if news:
+                self.happenings.tell(HappeningKind.PROGRESS, record.command, record.report_count, answer.result)
+                self._tell_watching(record, receiver)
             return self._recorded(Verdict.PROGRESS, record)
         if record.open:
             record.reception = reception_of(answer)
@@ -197,6 +202,8 @@ class MemoryCommandWriter:
         record.command = replace(record.command, late=late_annex(answer.state, answer.result, answer.error, now))
         if record.registration.notify:
             self.webhooks.tell(Notice(record.command.id, late=True))
+        text = b'{"state":"%b","error":%b}' % (answer.state.value.encode(), answer.error or b"null")
+        self.happenings.tell(HappeningKind.LATE, record.command, record.report_count + 2, text)
         return Verdict.LATE
 
     def _settle(
@@ -228,6 +235,7 @@ class MemoryCommandWriter:
         self._table.expire(record, now)
         if registration.notify:
             self.webhooks.tell(Notice(registration.command_id, late=False))
+        self.happenings.tell(HappeningKind.OUTCOME, record.command, record.report_count + 1, error)
         if self._wake is not None:
             for node in record.waiting:
                 if node != settler:

@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "unlink": "UNLINK {key}",
         "xadd": "XADD {key} no-id f v",
         "xrange": "XRANGE {key} - + COUNT 1",
+        "xread": "XREAD COUNT 1 STREAMS {key} $",
         "zadd": "ZADD {key} no-number m",
         "zcard": "ZCARD {key}",
         "zrange": "ZRANGE {key} 0 0",
@@ -56,7 +57,7 @@ arguments wrong, which it does after it has looked at the rights."""
 
 KEYS: Final = (
     *(f"mqtt:{kind}:*" for kind in ("callback", "topic", "correlation", "due", "list", "idempotency", "history")),
-    *(f"mqtt:{kind}:*" for kind in ("state", "outbox", "webhook")),
+    *(f"mqtt:{kind}:*" for kind in ("state", "outbox", "webhook", "happened")),
     *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption", "limits")),
     *(f"mqtt:{kind}:*" for kind in ("slab", "shard", "cuts", "cold", "latest", "topics", "done")),
     *(f"mqtt:{kind}:*" for kind in ("structures", "database", "role", "epoch")),

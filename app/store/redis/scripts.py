@@ -13,8 +13,9 @@ def load_script(name: str) -> Script:
     return Script.of((folder / "common.lua").read_text() + (folder / f"{name}.lua").read_text())
 
 
-REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING, FOLLOW = _OF_COMMANDS = tuple(
-    load_script(name) for name in ("register", "respond", "finish", "mark", "sweep", "pending", "follow")
+REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING, FOLLOW, KEEP_HAPPENINGS = _OF_COMMANDS = tuple(
+    load_script(name)
+    for name in ("register", "respond", "finish", "mark", "sweep", "pending", "follow", "keep_happenings")
 )
 HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tuple(
     load_script(f"hook_{name}") for name in ("put", "enqueue", "claim", "settle", "again")

@@ -12,6 +12,7 @@ from app.core.wakekey import WakeKey
 from app.measures import StoreMeasures
 from app.observability import Fill
 from app.store.redis.combiner import CombinerOptions
+from app.store.redis.happenings import RedisHappenings
 from app.store.redis.history import RedisCommandHistory
 from app.store.redis.lanes import Lanes
 from app.store.redis.reader import RedisCommandReader
@@ -58,6 +59,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
         RedisCommandHistory.__init__(self, lanes, unreadable)
         self.states: Final = RedisStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
+        self.happenings: Final = RedisHappenings(lanes)
 
     @property
     def connected(self) -> bool:

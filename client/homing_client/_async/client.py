@@ -15,7 +15,7 @@ from homing_client._async.events import AsyncEvents
 from homing_client._async.session import AsyncSession
 from homing_client._async.webhooks import AsyncWebhooks
 from homing_client._errors import BY_STATE
-from homing_client._models import Cluster, Command, CommandEvent, DeviceRecord, Entry, Me, Readiness
+from homing_client._models import Cluster, Command, CommandEvent, DeviceRecord, Entry, Happening, Me, Readiness
 from homing_client._operations import IfOffline, JsonObject
 from homing_client._retry import Retry
 from homing_client._version import __version__
@@ -190,6 +190,29 @@ class AsyncHoming:
                 yield event
                 if event.kind == "outcome" and not to_the_end:
                     return
+
+    async def watch_all(
+        self,
+        *,
+        device: str | None = None,
+        profile: str | None = None,
+        method: str | None = None,
+        states: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        after: str | None = None,
+    ) -> AsyncIterator[Happening]:
+        """What happens to all commands of the cluster that the caller may read. It does not end by itself.
+
+        `device`, `profile`, `method`: only where they fit, `*` is any text. `states`, `kinds`: only these. `after`: the
+        id of the last one that is known already. Where a connection breaks, or a node stops, it goes on elsewhere; what
+        happened in the millisecond of the last one may come again, and where some were dropped a `gap` says so.
+        """
+        asked = operations.events_of_all(device, profile, method, states, kinds)
+        async with aclosing(self._session.stream(asked, after)) as told:
+            async for one in told:
+                happening = operations.happening_of(one)
+                if happening is not None:
+                    yield happening
 
     async def cancel(self, command_id: str) -> Command:
         """End a command; the device is not told. Raises NotFoundError, and ConflictError when it had an outcome."""

@@ -23,6 +23,7 @@
 
 local INLINE_MAX = 4096 -- as in app/core/wakeup.py
 local MOST_REPORTS, EDGE, MOST_REPORT = 200, 50, 8192 -- as in app/core/history.py
+local MOST_HAPPENINGS, MOST_TEXT = 1000, 1024 -- as in app/core/happenings.py
 local RECORD = 1        -- as in app/core/versions.py
 local MOST_MS = 1e14    -- 3,000 years: more is a damaged record, and no time that Redis takes
 
@@ -71,8 +72,8 @@ local DAMAGED = 'what it waits for cannot be read'
 
 -- What a response is matched by, and what has to be cleaned up; nil when this cannot be read.
 local function parse(about)
-  local retention, quarantine, idempotency, expectations, home, device, profile =
-    string.match(about or '', '^%d+ %d+ (%d+) (%d+) (%S+) (%S+) (%S+) (%Z+)%z%Z*%z(%Z*)')
+  local retention, quarantine, idempotency, expectations, home, device, method, profile =
+    string.match(about or '', '^%d+ %d+ (%d+) (%d+) (%S+) (%S+) (%S+) (%Z+)%z(%Z*)%z(%Z*)')
   retention, quarantine = tonumber(retention), tonumber(quarantine)
   if not device or retention > MOST_MS or quarantine > 1000 * MOST_MS then
     return nil
@@ -96,7 +97,7 @@ local function parse(about)
   end
   return {
     retention = retention, quarantine = quarantine, idempotency = idempotency,
-    topics = topics, home = home, device = device, profile = profile,
+    topics = topics, home = home, device = device, method = method, profile = profile,
   }
 end
 
@@ -172,6 +173,20 @@ local function to_outbox(now, id, what, at_ms)
   live_until(outbox, now, at_ms)
 end
 
+-- Tell everybody in the cluster who follows all commands, if anybody does: nodes see to it that the stream is there then
+-- (keep_happenings.lua). `offset` is how many reports before this the number counts.
+local function happened(now, id, kind, state, match, offset, text)
+  local stream = 'mqtt:happened:' .. tag
+  if redis.call('EXISTS', stream) == 0 then
+    return
+  end
+  local number = (tonumber(redis.call('HGET', key('callback', id), 'seq')) or 0) + offset
+  redis.call('XADD', stream, 'MAXLEN', '~', MOST_HAPPENINGS, '*', 'h', table.concat({
+    kind, id, micros(number), micros(now), state, match.device, match.profile, match.method,
+    #text <= MOST_TEXT and text or '',
+  }, '\0'))
+end
+
 -- Give an open command its outcome. The first write removes, so that Redis runs the rest also at maxmemory.
 -- Returns what `wake` does.
 local function settle(now, id, waiting, match, due, list, outcome, settler)
@@ -209,5 +224,6 @@ local function settle(now, id, waiting, match, due, list, outcome, settler)
   if outcome.notify then
     to_outbox(now, id, 'outcome', at_ms)
   end
+  happened(now, id, 'outcome', outcome.state, match, 1, outcome.error)
   return wake(id, waiting, outcome, settler)
 end

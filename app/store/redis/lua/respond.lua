@@ -9,7 +9,7 @@
 --       | {'won', command id, waiting nodes, trace, finished µs, home heard}
 --       | {'late' or 'duplicate', command id, waiting nodes, trace, state, finished µs, receiving node, result, error}
 -- Writes the record, and its history with progress; removes it from due and topics; publishes to the waiting nodes but
--- the receiver, and of progress and late responses to those that watch.
+-- the receiver, and of progress and late responses to those that watch; writes what happened where that is followed.
 -- Repeated: the command has its outcome, which is the answer. Nothing in a response by order tells a repetition from
 -- the answer to the next command, so the attempt key remembers which command this attempt met.
 
@@ -98,6 +98,7 @@ local function report(before, seq, watch)
     redis.call('ZREM', history, unpack(thinned))
   end
   redis.call('PEXPIRE', history, redis.call('PTTL', record))
+  happened(now, id, 'progress', 'running', match, 0, result)
   tell(id, watch, receiver)
 end
 
@@ -132,6 +133,8 @@ if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancell
     if notify then
       to_outbox(now, id, 'late', later_ms(now, match.retention))
     end
+    happened(now, id, 'late', known_state, match, 2,
+      string.format('{"state":"%s","error":', state) .. (error_text == '' and 'null' or error_text) .. '}')
     remember()
     tell(id, redis.call('HGET', record, 'watch'), receiver)
     return reply('late')

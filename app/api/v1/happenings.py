@@ -1,0 +1,239 @@
+"""What happens to all commands, as server-sent events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Annotated, Final
+
+import orjson
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Response as Reply
+from pydantic.json_schema import SkipJsonSchema
+
+from app.api import problems, sse
+from app.api.dependencies import Asker, NodePorts, OpenStreams, WhoAsks
+from app.api.openapi import acts, problems_of
+from app.api.parameters import check_names
+from app.api.problems import BY_ERROR
+from app.api.representation import instant, json_or_none
+from app.api.schemas import said
+from app.commands.feed import Feed, Follower
+from app.core import errors
+from app.core.access.patterns import expression, validate_pattern
+from app.core.access.rules import Action
+from app.core.command import CommandState
+from app.core.errors import InvalidInputError
+from app.core.happenings import POSITION, Happening, HappeningKind, Marks, Position
+
+router = APIRouter(prefix="/v1", tags=["commands"])
+
+_STATES: Final = tuple(one for one in CommandState if one.final or one is CommandState.RUNNING)
+_EXAMPLE: Final = "1772352000000-0.239"
+
+_After = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="Go on after the event with this id: the same as `Last-Event-ID`, which a browser cannot set.",
+        json_schema_extra=said(POSITION),
+        examples=[_EXAMPLE],
+    ),
+]
+_Last = Annotated[
+    str | SkipJsonSchema[None],
+    Header(
+        alias="Last-Event-ID",
+        description="Go on after the event with this id, on any node.",
+        json_schema_extra=said(POSITION),
+        examples=[_EXAMPLE],
+    ),
+]
+
+
+def _pattern(about: str, example: str) -> object:
+    return Query(description=about, json_schema_extra={"minLength": 1, "maxLength": 128}, examples=[example])
+
+
+def _listed(about: str, allowed: Sequence[str]) -> object:
+    one = f"({'|'.join(allowed)})"
+    return Query(description=about, json_schema_extra=said(f"{one}(,{one}){{0,{len(allowed)}}}"), examples=[allowed[0]])
+
+
+_Device = Annotated[str | SkipJsonSchema[None], _pattern("Only of devices that fit; `*` is any text.", "dock-*")]
+_Profile = Annotated[str | SkipJsonSchema[None], _pattern("Only of profiles that fit.", "dji")]
+_Method = Annotated[str | SkipJsonSchema[None], _pattern("Only of methods that fit.", "cover_*")]
+_State = Annotated[
+    str | SkipJsonSchema[None], _listed("Only of commands in one of these states, with a comma between.", _STATES)
+]
+_Kind = Annotated[
+    str | SkipJsonSchema[None], _listed("Only events of these kinds, with a comma between.", tuple(HappeningKind))
+]
+_NAMES: Final = ("device", "profile", "method", "state", "kind", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a caller wants to be told of."""
+
+    names: Callable[[str], object]
+    """Whether device, profile and method fit, a line break between."""
+    states: frozenset[str]
+    kinds: frozenset[str]
+
+    def has(self, one: Happening) -> bool:
+        """Whether it is."""
+        return (
+            one.kind in self.kinds
+            and one.state in self.states
+            and self.names(f"{one.device_id}\n{one.profile}\n{one.method}") is not None
+        )
+
+
+async def _wanted(
+    device: _Device = None, profile: _Profile = None, method: _Method = None, state: _State = None, kind: _Kind = None
+) -> Wanted:
+    """InvalidInputError."""
+    patterns = (
+        validate_pattern("device", device or "*"),
+        validate_pattern("profile", profile or "*", of_profiles=True),
+        validate_pattern("method", method or "*"),
+    )
+    return Wanted(
+        re.compile("\n".join(expression(one) for one in patterns)).fullmatch,
+        _some("state", state, _STATES),
+        _some("kind", kind, tuple(HappeningKind)),
+    )
+
+
+def _some(field: str, text: str | None, allowed: Sequence[str]) -> frozenset[str]:
+    """Those that are named, or all."""
+    if text is None:
+        return frozenset(allowed)
+    named = text.split(",")
+    for one in named:
+        if one not in allowed:
+            raise InvalidInputError(field, f"{one[:32]!a} is none; allowed: {', '.join(allowed)}, with a comma between")
+    return frozenset(named)
+
+
+@router.get(
+    "/commands/events",
+    summary="Follow all commands as they happen, from any node",
+    response_class=Reply,
+    response_description="Server-sent events: `progress`, `outcome`, `late`; `gap`, `bookmark`; `problem` when it "
+    "breaks off.",
+    responses={
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        **problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], BY_ERROR[errors.StoreUnavailableError]),
+    },
+    openapi_extra=acts(Action.READ),
+)
+async def follow_all(
+    request: Request,
+    wanted: Annotated[Wanted, Depends(_wanted)],
+    ports: NodePorts,
+    streams: OpenStreams,
+    asker: WhoAsks,
+    after: _After = None,
+    last_event_id: _Last = None,
+) -> Reply:
+    """Of those that the caller may read: from now on, or after an event. It does not end.
+
+    What happened in the same millisecond as the event may come once more. `gap` says that events were dropped before
+    the caller came back for them, and since when there are all; `bookmark` has a newer id, when nothing has come for a
+    while.
+    """
+    check_names(request, _NAMES)
+    position = _position("after" if after else "Last-Event-ID", after or last_event_id)
+    marks, gap = await ports.feed.begin(position)
+    feed = partial(_feed, ports.feed, marks, position, gap, partial(_shown, asker, wanted))
+    return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
+
+
+def _known(asker: Asker) -> None:
+    """UnauthenticatedError when they are nobody any more; what they may read is asked with each event."""
+    asker.principal()
+
+
+def _position(field: str, text: str | None) -> Position | None:
+    if not text:
+        return None
+    try:
+        return Position.parse(text)
+    except ValueError:
+        raise InvalidInputError(field, f"{text[:64]!a} is no event of this stream; allowed: the id of one") from None
+
+
+def _shown(asker: Asker, wanted: Wanted, one: Happening) -> bytes:
+    """The event, if they want it and may know of it."""
+    if wanted.has(one) and asker.may_know(one.device_id, one.profile, one.method):
+        return _event(one)
+    return b""
+
+
+@lru_cache(maxsize=512)
+def _event(one: Happening) -> bytes:
+    """The same for all who are told of it."""
+    told = {
+        "seq": one.number,
+        "at": instant(one.at),
+        "command_id": one.command_id,
+        "device_id": one.device_id,
+        "profile": one.profile,
+        "method": one.method,
+        "state": one.state,
+        _TEXT_OF[one.kind]: json_or_none(one.text),
+    }
+    return sse.event(one.kind, orjson.dumps(told), str(one.position))
+
+
+_TEXT_OF: Final = {HappeningKind.PROGRESS: "progress", HappeningKind.OUTCOME: "error", HappeningKind.LATE: "late"}
+
+
+def _gap(since: int) -> bytes:
+    return sse.event("gap", orjson.dumps({"since": instant(since * 1000)}), str(Position(since, 0, 0)))
+
+
+def _bookmark(follower: Follower) -> bytes:
+    """The position behind all that was told."""
+    position = str(Position(follower.until, 0, 0))
+    return sse.event("bookmark", orjson.dumps({"at": instant(follower.until * 1000)}), position)
+
+
+async def _feed(
+    feed: Feed,
+    marks: Marks,
+    position: Position | None,
+    gap: int | None,
+    show: Callable[[Happening], bytes],
+    stream: sse.Stream,
+) -> None:
+    """First what has happened meanwhile, from the store; then what the reader of this node tells."""
+    follower = Follower(marks, show, stream.cut_off)
+    if gap is not None:
+        await stream.write(_gap(gap))
+    await _catch_up(feed, follower, stream)
+    with feed.follow(follower):
+        await _catch_up(feed, follower, stream)
+        if position is not None and gap is None:
+            follower.lost_since = await feed.lost(position.ms)
+        while True:
+            if follower.lost_since is not None:
+                since, follower.lost_since = follower.lost_since, None
+                await stream.write(_gap(since))
+            data = follower.take()
+            if data:
+                await stream.write(data)
+            await stream.rest(follower.changed, partial(_bookmark, follower))
+
+
+async def _catch_up(feed: Feed, follower: Follower, stream: sse.Stream) -> None:
+    complete = False
+    while not complete:
+        page = await feed.page(follower.marks)
+        complete = page.complete
+        data = follower.took(page)
+        if data:
+            await stream.write(data)

@@ -1,0 +1,21 @@
+"""What happens to all commands: the port for those who follow them together."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Protocol
+
+from app.core.happenings import Marks, Page
+
+
+class Happenings(Protocol):
+    """Errors are those of `CommandReader`. What nobody follows is not written, so commands pay nothing for this."""
+
+    async def keep(self, duration: timedelta) -> int:
+        """Have it be written what happens to commands, all nodes, from now on and for so long.
+
+        About the latest thousand of each partition are kept. Since when (ms on the store's clock) none is missing.
+        """
+
+    async def after(self, marks: Marks) -> Page:
+        """What has happened after `marks`, which stay as they are; a part of it where it is much."""

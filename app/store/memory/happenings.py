@@ -1,0 +1,82 @@
+"""What happens to commands, in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import Final
+
+from app.core.command import Command
+from app.core.happenings import (
+    MOST_HAPPENINGS,
+    MOST_TEXT,
+    ROUND,
+    Happening,
+    HappeningKind,
+    Mark,
+    Marks,
+    Page,
+    Part,
+    Position,
+    page_of,
+)
+from app.core.identifiers import partition_of_command
+from app.store.rules import micros
+
+
+class MemoryHappenings:
+    """`now` is the store's clock, in µs."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now: Final = now
+        self._since = self._until = 0
+        self._number = 0
+        self._kept: dict[int, deque[Happening]] = {}
+
+    def tell(self, kind: HappeningKind, command: Command, number: int, text: bytes | None) -> None:
+        """Keep it, while somebody follows."""
+        now = self._now()
+        if now >= self._until:
+            self._kept.clear()
+            return
+        partition = partition_of_command(command.id)
+        self._number += 1
+        self._kept.setdefault(partition, deque(maxlen=MOST_HAPPENINGS)).append(
+            Happening(
+                Position(now // 1000, self._number, partition),
+                kind,
+                command.id,
+                number,
+                now,
+                command.state,
+                command.device_id,
+                command.profile,
+                command.method,
+                text if text is not None and len(text) <= MOST_TEXT else None,
+            )
+        )
+
+    async def keep(self, duration: timedelta) -> int:
+        now = self._now()
+        if now >= self._until:
+            self._kept.clear()
+            self._since = now // 1000
+        self._until = max(self._until, now + micros(duration))
+        full = (kept[0].position.ms for kept in self._kept.values() if len(kept) == MOST_HAPPENINGS)
+        return max(self._since, max(full, default=0))
+
+    async def after(self, marks: Marks) -> Page:
+        parts = {}
+        for partition, kept in self._kept.items():
+            news = list(islice(_behind(kept, marks[partition]), ROUND))
+            if news:
+                parts[partition] = Part(news, news[-1].position.mark, more=len(news) == ROUND)
+        return page_of(marks, parts, self._now() // 1000)
+
+
+def _behind(kept: deque[Happening], mark: Mark) -> Iterator[Happening]:
+    if not kept or kept[-1].position.mark <= mark:
+        return iter(())
+    return (one for one in kept if one.position.mark > mark)
