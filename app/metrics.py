@@ -267,6 +267,7 @@ _SHOWN_AT_ZERO: Final = (
         "drop.not_json",
         "drop.no_rule_holds",
     ),
+    "explained.no_idea",
     *("webhooks.delivered", "webhooks.failed", "webhooks.given_up", "webhooks.dropped", "webhooks.lost"),
     *("latency.records", "latency.write_failures", "latency.dropped_full_buffer", "latency.dropped_write_failed"),
     "audit.dropped",

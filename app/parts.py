@@ -386,7 +386,13 @@ def _explainer(
         new_secret=adapters.new_secret,
         counters=adapters.counters,
     )
-    return Explainer(asking=asking, cluster=cluster, profiles=profiles, elsewhere=notes.elsewhere)
+    return Explainer(
+        asking=asking,
+        cluster=cluster,
+        profiles=profiles,
+        elsewhere=notes.elsewhere,
+        last_heard=notes.last_heard,
+    )
 
 
 def _adopter(

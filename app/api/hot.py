@@ -23,7 +23,7 @@ from app.api.parking import DismissedError, Parking
 from app.api.ports import Ports
 from app.api.preferences import Preference, read_preference
 from app.api.problems import ProblemType
-from app.api.representation import command_json, json_or_none
+from app.api.representation import command_json, heard_json, json_or_none
 from app.api.sse import EventStream, Streams, wants_events
 from app.api.story import feed_of
 from app.commands.invoker import Invocation, error_of, unsent_code
@@ -179,9 +179,17 @@ class HotRoute:
             extra.append((b"preference-applied", Preference(wait=preference.wait).applied))
         if command.state is CommandState.TIMED_OUT:
             error = error_of(command)
-            detail = f"command {command.id} to {command.device_id} timed out: {error.get('message')}"
+            heard = heard_json(self._explainer.last_heard(command.device_id))
+            last = "" if heard is None else f"; this node heard the device last at {heard['at']} on {heard['topic']}"
+            detail = f"command {command.id} to {command.device_id} timed out: {error.get('message')}{last}"
             return problems.of_command(
-                problems.TIMED_OUT, detail, command, extra, root=scope.get("root_path", ""), known=error.get("known")
+                problems.TIMED_OUT,
+                detail,
+                command,
+                extra,
+                root=scope.get("root_path", ""),
+                known=error.get("known"),
+                last_heard=heard,
             )
         if (code := unsent_code(command)) is not None:
             kind = problems.UNSENT_BY_CODE.get(code, problems.NOT_SENT)

@@ -12,6 +12,8 @@ import orjson
 
 from app.commands.explainer import Explanation
 from app.core.command import Command
+from app.core.eventlog.presence import Change
+from app.core.verdict import Heard
 from app.store.commands import Page
 
 SLICE: Final = 25
@@ -70,8 +72,15 @@ def _members(command: Command) -> dict[str, Any]:
     }
 
 
-def explanation_json(explanation: Explanation) -> bytes:
-    """What became of a command."""
+def heard_json(one: Heard | None) -> dict[str, str] | None:
+    """Where a device was heard last."""
+    return (
+        None if one is None else {"at": instant(one.at), "node": one.node, "profile": one.profile, "topic": one.topic}
+    )
+
+
+def explanation_json(explanation: Explanation, presence: tuple[Change, int] | None = None) -> bytes:
+    """What became of a command; `presence` is what the event log knows of its device."""
     judgement = explanation.judgement
     return orjson.dumps(
         {
@@ -99,10 +108,8 @@ def explanation_json(explanation: Explanation) -> bytes:
                 }
                 for one in explanation.near
             ],
-            "heard": [
-                {"at": instant(one.at), "node": one.node, "profile": one.profile, "topic": one.topic}
-                for one in explanation.heard
-            ],
+            "heard": [heard_json(one) for one in explanation.heard],
+            "presence": None if presence is None else {"online": presence[0].online, "since": instant(presence[1])},
             "gaps": list(explanation.gaps),
         }
     )

@@ -268,6 +268,13 @@ class LastHeard(_Model):
     topic: str
 
 
+class Present(_Model):
+    """Whether a device counts as being there, and since when."""
+
+    online: bool
+    since: Instant
+
+
 class Judgement(_Model):
     """What it probably was."""
 
@@ -284,6 +291,10 @@ class Explanation(_Model):
     timeline: list[Step]
     misses: Annotated[list[Miss], Field(description="The nearest first.")]
     heard: Annotated[list[LastHeard], Field(description="The latest first.")]
+    presence: Annotated[
+        Present | None,
+        Field(description="What the event log knows of the device; null where there is none, or nothing."),
+    ]
     gaps: Annotated[list[str], Field(description="What nobody can know any more, in sentences.")]
 
 
@@ -517,6 +528,9 @@ class Problem(BaseModel):
     command_id: Annotated[str | None, Field(description="The command it is about.")] = None
     command: Annotated[Command | None, Field(description="That command, where it is known; also at `Location`.")] = None
     known: Annotated[Known | None, Field(description="How far a command came that has timed out.")] = None
+    last_heard: Annotated[LastHeard | None, Field(description="Where the node heard that command's device last.")] = (
+        None
+    )
     state: Annotated[str | None, Field(description="The state of that command, or of the node.")] = None
     error: Annotated[CommandError | None, Field(description="Why the command was not sent.")] = None
     errors: Annotated[list[Fault] | None, Field(description="Which values are wrong.")] = None

@@ -58,9 +58,12 @@ class Explainer:
         cluster: Cluster,
         profiles: Mapping[str, DeviceProfile],
         elsewhere: Callable[[str, str], str | None],
+        last_heard: Callable[[str], Heard | None],
     ) -> None:
         self.elsewhere: Final = elsewhere
         """On topics of which other profile than this one this node heard a device last, if on none of this one."""
+        self.last_heard: Final = last_heard
+        """Where this node heard a device last."""
         self._asking = asking
         self._cluster = cluster
         self._profiles = profiles

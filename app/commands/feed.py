@@ -65,12 +65,12 @@ class Follower:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         return b"".join([data for one, data in waiting if self._marks.read(one.position.partition, one.position.mark)])
 
-    def tell(self, page: Page) -> bool:
-        """Put by what is theirs. False when they have left too much of what came before."""
+    def tell(self, page: Page) -> None:
+        """Put by what is theirs, unless they have left too much of what came before."""
         if self._bytes > MOST_WAITING_BYTES:
             self._waiting.clear()
             self._cut_off()
-            return False
+            return
         self.until = page.until
         for one in page.happenings:
             data = self._show(one)
@@ -79,7 +79,6 @@ class Follower:
                 self._bytes += len(data)
         if self._waiting:
             self.changed.set()
-        return True
 
 
 class Feed:
@@ -146,17 +145,18 @@ class Feed:
         """Read, and have it be written, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            if not self._followers:
-                await self._rest()
             began = loop.time()
             complete = True
             try:
-                await self._renew()
+                if self._followers or self._always:
+                    await self._renew()
                 if self._followers:
                     complete = await self._read()
             except (UnavailableError, StoreRefusedError) as error:
                 self._log.debug("happenings_not_read", reason=str(error))
-            if complete:
+            if not self._followers:
+                await self._rest()
+            elif complete:
                 await asyncio.sleep(max(0.0, INTERVAL_SECONDS - (loop.time() - began)))
 
     async def _rest(self) -> None:
@@ -170,9 +170,8 @@ class Feed:
         page = await self._store.after(self._marks)
         self._marks, self._until = page.marks, page.until
         self._counters["happening.read"] += len(page.happenings)
-        for follower in tuple(self._followers):
-            if not follower.tell(page):
-                self._followers.discard(follower)
+        for follower in self._followers:
+            follower.tell(page)
         return page.complete
 
     async def _renew(self) -> None:

@@ -81,6 +81,10 @@ class Notes(Observer):
             return None
         return max(profiles, key=lambda name: profiles[name][0])
 
+    def last_heard(self, device_id: str) -> Heard | None:
+        """Where this node heard a device last."""
+        return max(self._where(device_id), key=lambda one: one.at, default=None)
+
     def about(self, command_id: str, target: Target) -> Told:
         """What is known here of a command and of its device."""
         pending = self.open_command(command_id)

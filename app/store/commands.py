@@ -41,12 +41,16 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which commands to list, newest first. `cursor` is what the page before gave."""
+    """Which commands to list, newest first. `cursor` is what the page before gave.
+
+    With `idempotency_key` only the one that this key of the device stands for; `device_id` is needed then.
+    """
 
     device_id: str | None = None
     state: CommandState | None = None
     limit: int = 50
     cursor: str | None = None
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from app.core.errors import UnavailableError
 from app.core.eventlog.event import Database, Entry, Shard
 from app.core.eventlog.reading import Reading
 from app.core.eventlog.transaction import Condition, Transaction
+from app.core.happenings import Marks
 from app.core.identifiers import partition_of
 from app.core.webhooks.schedule import Reply
 from app.store.commands import Query
@@ -141,6 +142,7 @@ async def of_events(url: str) -> None:
 
 
 async def of_commands(store: RedisStateStore) -> None:
+    page = await store.happenings.after(Marks.since(await store.happenings.keep(MINUTE)))
     ordered = registration("dock-1", by_order(), by_value("flight"), key="k", fingerprint="f", quarantine=MINUTE)
     await store.register(ordered)
     await store.register(registration("dock-1", by_order(), key="k", fingerprint="f", home="node-b"))
@@ -160,6 +162,7 @@ async def of_commands(store: RedisStateStore) -> None:
     await store.pending_of("node-a")
     await store.outcomes([ordered.command_id])
     await store.list_commands(Query(device_id="dock-1"))
+    assert (await store.happenings.after(page.marks)).happenings
     await store.now()
     await store.ping()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -22,7 +23,8 @@ from app.core import errors, identifiers
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidInputError
-from app.core.identifiers import validate_device_id
+from app.core.eventlog.presence import Change, entry_of
+from app.core.identifiers import validate_device_id, validate_idempotency_key
 from app.store.commands import Page
 from app.store.commands import Query as Asked
 from app.store.rules import CURSOR
@@ -118,7 +120,18 @@ async def explain(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Re
     command = await _known(command_id, ports, asker)
     explanation = await ports.explainer.explain(command)
     ports.counters[f"explained.{explanation.judgement.code}"] += 1
-    return BytesResponse(explanation_json(explanation))
+    return BytesResponse(explanation_json(explanation, await _presence(command.device_id, ports, asker)))
+
+
+async def _presence(device_id: str, ports: Ports, asker: Asker) -> tuple[Change, int] | None:
+    """What the event log knows of the device, where there is one and it answers."""
+    if ports.events is None:
+        return None
+    with suppress(errors.UnavailableError, errors.EventLogError):
+        presence = await ports.events.presence_of(device_id)
+        if presence is not None and asker.may_read_event(entry_of(*presence)):
+            return presence
+    return None
 
 
 async def _known(command_id: str, ports: Ports, asker: Asker) -> Command:
@@ -158,7 +171,16 @@ _Cursor = Annotated[
         examples=[f"1772352000000000_{schemas.COMMAND_ID}"],
     ),
 ]
-_FILTERS_OF_DEVICE: Final = ("state", "limit", "cursor")
+_Key = Annotated[
+    str | SkipJsonSchema[None],
+    AfterValidator(validate_idempotency_key),
+    Query(
+        description="Only the one that this idempotency key of the device stands for.",
+        json_schema_extra=said(identifiers.IDEMPOTENCY_KEY),
+        examples=["order-4711"],
+    ),
+]
+_FILTERS_OF_DEVICE: Final = ("state", "limit", "cursor", "idempotency_key")
 _FILTERS: Final = ("device", *_FILTERS_OF_DEVICE)
 
 
@@ -168,10 +190,13 @@ async def _asked(
     state: _State = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: _Cursor = None,
+    idempotency_key: _Key = None,
 ) -> Asked:
     """What a caller lists."""
     check_names(request, _FILTERS)
-    return Asked(device_id=device, state=state, limit=limit, cursor=cursor)
+    if idempotency_key is not None and device is None:
+        raise InvalidInputError("device", "is missing; an idempotency key is one of a device")
+    return Asked(device, state, limit, cursor, idempotency_key)
 
 
 async def _asked_of_device(
@@ -180,10 +205,11 @@ async def _asked_of_device(
     state: _State = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: _Cursor = None,
+    idempotency_key: _Key = None,
 ) -> Asked:
     """What a caller lists of a device."""
     check_names(request, _FILTERS_OF_DEVICE)
-    return Asked(device_id=device_id, state=state, limit=limit, cursor=cursor)
+    return Asked(device_id, state, limit, cursor, idempotency_key)
 
 
 @router.get(

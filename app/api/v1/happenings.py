@@ -52,8 +52,8 @@ _Last = Annotated[
 ]
 
 
-def _pattern(about: str, example: str) -> object:
-    return Query(description=about, json_schema_extra={"minLength": 1, "maxLength": 128}, examples=[example])
+def _pattern(about: str, example: str, characters: str = "A-Za-z0-9_.:*-") -> object:
+    return Query(description=about, json_schema_extra=said(f"[{characters}]{{1,128}}"), examples=[example])
 
 
 def _listed(about: str, allowed: Sequence[str]) -> object:
@@ -62,7 +62,7 @@ def _listed(about: str, allowed: Sequence[str]) -> object:
 
 
 _Device = Annotated[str | SkipJsonSchema[None], _pattern("Only of devices that fit; `*` is any text.", "dock-*")]
-_Profile = Annotated[str | SkipJsonSchema[None], _pattern("Only of profiles that fit.", "dji")]
+_Profile = Annotated[str | SkipJsonSchema[None], _pattern("Only of profiles that fit.", "dji", "a-z0-9_*-")]
 _Method = Annotated[str | SkipJsonSchema[None], _pattern("Only of methods that fit.", "cover_*")]
 _State = Annotated[
     str | SkipJsonSchema[None], _listed("Only of commands in one of these states, with a comma between.", _STATES)
@@ -96,9 +96,9 @@ async def _wanted(
 ) -> Wanted:
     """InvalidInputError."""
     patterns = (
-        validate_pattern("device", device or "*"),
-        validate_pattern("profile", profile or "*", of_profiles=True),
-        validate_pattern("method", method or "*"),
+        validate_pattern("device", "*" if device is None else device),
+        validate_pattern("profile", "*" if profile is None else profile, of_profiles=True),
+        validate_pattern("method", "*" if method is None else method),
     )
     return Wanted(
         re.compile("\n".join(expression(one) for one in patterns)).fullmatch,

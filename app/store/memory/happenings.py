@@ -68,6 +68,8 @@ class MemoryHappenings:
         return max(self._since, max(full, default=0))
 
     async def after(self, marks: Marks) -> Page:
+        if self._now() >= self._until:
+            self._kept.clear()
         parts = {}
         for partition, kept in self._kept.items():
             news = list(islice(_behind(kept, marks[partition]), ROUND))

@@ -43,6 +43,10 @@ class MemoryCommandReader:
 
     async def list_commands(self, query: Query) -> Page:
         self._table.forget_expired()
+        if query.idempotency_key is not None:
+            identity = self._table.indexes.idempotency.get((query.device_id or "", query.idempotency_key))
+            known = [] if identity is None else [self._table.records[identity].command]
+            return Page([one for one in known if _matches(query, one)], None)
         start = page_start(query.cursor)
         found: list[Command] = []
         for record in reversed(self._table.records.values()):  # by registration, newest first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from app.core import keys
 from app.core.command import CommandState
@@ -19,6 +20,8 @@ from app.store.rules import micros
 _KEYS = tuple(keys.happened(partition) for partition in range(PARTITIONS))
 _PARTITIONS = {name.encode(): partition for partition, name in enumerate(_KEYS)}
 _PARTS = 9
+_AT_ONCE = 32
+"""How many streams are made at a time: each call has a budget."""
 
 
 class RedisHappenings:
@@ -29,8 +32,15 @@ class RedisHappenings:
 
     async def keep(self, duration: timedelta) -> int:
         ms = micros(duration) // 1000
-        oldest = await asyncio.gather(*(self._lanes.run_for_list(KEEP_HAPPENINGS, [name], ms) for name in _KEYS))
-        return max(int(one.partition(b"-")[0]) for one in oldest)
+        asked = [part for name in _KEYS for part in (("PEXPIRE", name, ms), ("XRANGE", name, "-", "+", "COUNT", 1))]
+        replies = await self._call(asked)
+        oldest = {name: one[0][0] for name, one in zip(_KEYS, replies[1::2], strict=True) if one}
+        missing = [name for name in _KEYS if name not in oldest]
+        for first in range(0, len(missing), _AT_ONCE):
+            some = missing[first : first + _AT_ONCE]
+            made = await asyncio.gather(*(self._lanes.run_for_list(KEEP_HAPPENINGS, [name], ms) for name in some))
+            oldest.update(zip(some, made, strict=True))
+        return max(_mark(one).ms for one in oldest.values())
 
     async def after(self, marks: Marks) -> Page:
         read: tuple[Argument, ...] = (
@@ -47,6 +57,13 @@ class RedisHappenings:
                 raise StoreRefusedError(str(reply))
         parts = {(one := _PARTITIONS[name]): _part(one, entries) for name, entries in found or ()}
         return page_of(marks, parts, int(time[0]) * 1000 + int(time[1]) // 1000)
+
+    async def _call(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        replies = await self._lanes.call_for_list(commands)
+        for reply in replies:
+            if isinstance(reply, BaseException):
+                raise StoreRefusedError(str(reply))
+        return replies
 
 
 def _part(partition: int, entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> Part:

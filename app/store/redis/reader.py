@@ -13,7 +13,7 @@ from app.core import keys
 from app.core.clock import Clock
 from app.core.command import Command, CommandState
 from app.core.errors import CommandNotFoundError, InvalidInputError, StoreRefusedError, UnreadableRecordError
-from app.core.identifiers import PARTITIONS, is_command_id, partition_of_command
+from app.core.identifiers import PARTITIONS, is_command_id, partition_of, partition_of_command
 from app.core.routing import Outcome
 from app.store.commands import Page, Query
 from app.store.redis import records
@@ -64,11 +64,18 @@ class RedisCommandReader:
 
         Across devices every partition is asked for a few members, and those that may have more of the page again.
         """
+        if query.idempotency_key is not None:
+            return Page(await self._of_key(query.device_id or "", query.idempotency_key, query.state), None)
         start = page_start(query.cursor)
         if query.state is not None:
             return await self._list_in_state(query, start)
         commands, _, more = await self._look(query, query.limit, start)
         return Page(commands, page_cursor(*more) if more else None)
+
+    async def _of_key(self, device_id: str, key: str, state: CommandState | None) -> list[Command]:
+        identity = await self._lanes.call("GET", keys.idempotency(partition_of(device_id), device_id, key))
+        found = [] if identity is None else await self._get_many([identity.decode()])
+        return [one for one in found if state in (None, one.state)]
 
     async def _list_in_state(self, query: Query, start: Position | None) -> Page:
         """Looks on for those in the state, within bounds, so that a short page is rare."""

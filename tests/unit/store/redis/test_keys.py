@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
-from app.core import history, keys, wakeup
+from app.core import happenings, history, keys, wakeup
 from app.core.command import TRANSITIONS, CommandEvent, CommandState
 from app.core.identifiers import PARTITIONS, partition_of
 from app.store.redis.scripts import EVENT_SCRIPTS, ROLE, SCRIPTS
@@ -98,7 +98,7 @@ async def test_F38_every_script_touches_one_slot(client: Redis, store: StateStor
         assert len(slots) <= 1, (declared, touched)
         assert all(key.startswith("mqtt:") for key in (*declared, *touched))
         seen.update(key.split(":")[1] for key in touched)
-    assert set(seen) == {"callback", "topic", "correlation", "due", "list", "idempotency", "history"}
+    assert set(seen) == {"callback", "topic", "correlation", "due", "list", "idempotency", "history", "happened"}
 
 
 async def test_scripts_derive_keys_as_keys_py_does(client: Redis, store: StateStore) -> None:
@@ -177,7 +177,7 @@ async def test_F36_index_entries_without_a_record_leave_a_busy_partition(client:
 
 def test_the_scripts_keep_their_rules() -> None:
     names = sorted(path.name for path in LUA.glob("*.lua"))
-    of_commands = ["common", "finish", "follow", "mark", "pending", "register", "respond", "sweep"]
+    of_commands = ["common", "finish", "follow", "keep_happenings", "mark", "pending", "register", "respond", "sweep"]
     of_webhooks = ["hook_again", "hook_claim", "hook_enqueue", "hook_put", "hook_settle"]
     of_events = ["events_append", "events_rotate", "role"]
     assert names == sorted(f"{name}.lua" for name in [*of_commands, *of_webhooks, *of_events])
@@ -193,6 +193,8 @@ def test_the_scripts_keep_their_rules() -> None:
     assert f"local INLINE_MAX = {wakeup.INLINE_MAX} " in SCRIPTS[0].text
     limits = f"{history.MOST_REPORTS}, {history.EDGE}, {history.MOST_REPORT_BYTES}"
     assert f"local MOST_REPORTS, EDGE, MOST_REPORT = {limits} " in SCRIPTS[0].text
+    limits = f"{happenings.MOST_HAPPENINGS}, {happenings.MOST_TEXT}"
+    assert f"local MOST_HAPPENINGS, MOST_TEXT = {limits} " in SCRIPTS[0].text
 
 
 @pytest.mark.parametrize(
