@@ -62,6 +62,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/commands": ["list"],
     "GET /v1/commands/{command_id}": ["get", ID],
     "GET /v1/commands/{command_id}/events": ["watch", ID],
+    "GET /v1/commands/events": ["watch", "--device", "dock-*", "--count", "1"],
     "GET /v1/commands/{command_id}/explain": ["explain", ID],
     "DELETE /v1/commands/{command_id}": ["cancel", ID],
     "GET /v1/devices": ["devices", "list"],
@@ -152,6 +153,8 @@ def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, oper
     fake_node.answers = [(200, ANSWER)]
     if operation == "GET /v1/commands/{command_id}/events":
         fake_node.answers = [(200, ANSWER), (200, [("outcome", COMMAND)])]
+    if operation == "GET /v1/commands/events":
+        fake_node.answers = [(200, [("bookmark", {}), ("outcome", COMMAND)])]
     if operation == "GET /v1/events/stream":
         fake_node.answers = [(200, [("bookmark", {"cursor": "1"}), ("event", ANSWER["events"][0])])]
     form = [] if operation in PLAIN else ["--output", output]
