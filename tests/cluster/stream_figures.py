@@ -233,14 +233,17 @@ def busiest(times: list[float]) -> int:
 async def opened(
     stack: AsyncExitStack, client: Caller, node: NodeProcess, path: str, count: int
 ) -> list[aiohttp.ClientResponse]:
-    found = []
-    for _ in range(count):
+    async def one() -> aiohttp.ClientResponse:
         response = await stack.enter_async_context(
             client.session.get(f"{node.url}{path}", timeout=aiohttp.ClientTimeout(None))
         )
         assert response.status == 200
         await response.content.readline()  # it has begun
-        found.append(response)
+        return response
+
+    found: list[aiohttp.ClientResponse] = []
+    while len(found) < count:
+        found += await asyncio.gather(*(one() for _ in range(min(50, count - len(found)))))
     return found
 
 
