@@ -151,7 +151,9 @@ async def filtered(rate: float, seconds: float, away: float) -> None:
             await asyncio.sleep(away)
             tasks.append(asyncio.create_task(resumed.read(session, second, timed=False)))
             await generator.wait()
-            await asyncio.sleep(1)
+            ended = perf_counter()
+            while resumed.seen.keys() < whole.seen.keys() and perf_counter() - ended < 60:
+                await asyncio.sleep(0.2)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -176,7 +178,7 @@ async def filtered(rate: float, seconds: float, away: float) -> None:
 async def cut_off(cluster: Cluster) -> str:
     """A reader that never reads: when it is cut off, and how much the node grew meanwhile."""
     node = cluster.nodes[1]
-    before, began = rss(node), perf_counter()
+    before, other, began = rss(node), rss(cluster.nodes[0]), perf_counter()
     with socket.create_connection(("127.0.0.1", node.port)) as mute:
         mute.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         mute.sendall(f"GET {ALL} HTTP/1.1\r\nHost: 127.0.0.1:{node.port}\r\n\r\n".encode())
@@ -187,8 +189,11 @@ async def cut_off(cluster: Cluster) -> str:
                 return "  a mute reader was not cut off"
             await asyncio.sleep(0.2)
         most = max(most, rss(node))
-    grown = (most - before) / MIB
-    return f"  a mute reader was cut off after {perf_counter() - began:.0f} s, the node had grown by {grown:.1f} MB"
+    grown, usual = (most - before) / MIB, (rss(cluster.nodes[0]) - other) / MIB
+    return (
+        f"  a mute reader was cut off after {perf_counter() - began:.0f} s, its node had grown by {grown:.1f} MB, the "
+        f"other one by {usual:.1f} MB"
+    )
 
 
 def rss(node: NodeProcess) -> int:

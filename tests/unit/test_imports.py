@@ -49,6 +49,7 @@ PORTS = {
         "commands",
         "directory",
         "eventlog",
+        "happenings",
         "history",
         "roles",
         "rules",

@@ -214,7 +214,8 @@ async def _feed(
     follower = Follower(marks, show, stream.cut_off)
     if gap is not None:
         await stream.write(_gap(gap))
-    await _catch_up(feed, follower, stream)
+    if position is not None:
+        await _catch_up(feed, follower, stream)  # that may be long, and what is told meanwhile would wait
     with feed.follow(follower):
         await _catch_up(feed, follower, stream)
         if position is not None and gap is None:
