@@ -21,7 +21,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
@@ -39,6 +39,7 @@ from app.rig.bench.report import Turn
 from tests.cluster.harness import Caller, Cluster, Device, Json, NodeProcess, caller, devices
 from tests.cluster.stream_kills import single
 from tests.cluster.stream_rig import REPORTS, events, say, sent, site
+from tests.waiting import eventually
 
 ALL = "/v1/commands/events"
 MIB = 1024 * 1024
@@ -151,9 +152,8 @@ async def filtered(rate: float, seconds: float, away: float) -> None:
             await asyncio.sleep(away)
             tasks.append(asyncio.create_task(resumed.read(session, second, timed=False)))
             await generator.wait()
-            ended = perf_counter()
-            while resumed.seen.keys() < whole.seen.keys() and perf_counter() - ended < 60:
-                await asyncio.sleep(0.2)
+            with suppress(TimeoutError):
+                await eventually(lambda: whole.seen.keys() <= resumed.seen.keys(), 60)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
