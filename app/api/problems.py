@@ -224,7 +224,10 @@ def of_error(error: errors.HomingError, root: str = "") -> Response:
     if isinstance(error, errors.RateLimitError):
         kind = replace(kind, retry_after=ceil(error.retry_after))
         headers = _rate_limit(error)
-    return problem(kind, detail, headers, command_id=getattr(error, "command_id", None), state=state, errors=faults)
+    identity = getattr(error, "command_id", None)
+    if identity is not None and isinstance(error, errors.StoreUnavailableError):  # it may be on record all the same
+        headers = [location_of(identity, root)]
+    return problem(kind, detail, headers, command_id=identity, state=state, errors=faults)
 
 
 def _rate_limit(error: errors.RateLimitError) -> Iterable[tuple[bytes, bytes]]:

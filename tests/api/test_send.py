@@ -385,6 +385,7 @@ async def test_F3_a_store_that_is_away_gives_503(rig: Rig) -> None:
     body = problem(response, 503, "store-unavailable")
     assert response.headers["retry-after"] == "1"
     assert body["command_id"]  # it may be on record
+    assert response.headers["location"] == f"/v1/commands/{body['command_id']}"
     assert rig.device.received == []
     assert len(rig.waiters) == 0
 

@@ -29,7 +29,7 @@ from app.rig.programs import (
 
 MAX_LINE: Final = 256 * 1024 * 1024
 """Bytes; a result carries the latency of every command."""
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 10.0
 
 
