@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.compact import Listing, Progress, compact, list_log
 from app.analysis.lake import COMPACT, ROLLUP, Lake
 from app.analysis.options import DAY, AnalyzeOptions
-from app.analysis.period import report
+from app.analysis.places import Place
+from app.analysis.report.make import report
 from app.analysis.rollup import rollup, runs_of
 from app.analysis.session import prepared, spark_session
 from app.analysis.source import LATENCY
-from app.analysis.texts import local_path
 from app.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    Session = Callable[[], SparkSession]
 
 
 _SMALL: Final = 32 * 2**20
@@ -29,23 +33,17 @@ def quiet(_fraction: float, _text: str) -> None:
 
 
 def analyze(options: AnalyzeOptions, progress: Progress = quiet) -> dict[str, Any]:
-    """In a session of its own. ConfigurationError says in a sentence why it cannot."""
-    if options.log and (local := local_path(options.log)) is not None and not local.is_dir():
-        raise ConfigurationError(f"{options.log}: there is no such folder")
-    progress(0.0, "starting Spark")
-    java = _FEW if options.master is None and _is_small(local_path(options.log or options.out)) else ""
-    name = f"homing {' '.join(options.steps)}"
-    with spark_session(name, options.master, memory=options.memory, java=java) as spark:
-        return run(spark, options, progress)
+    """In a session of its own, which is started when there is something to count. ConfigurationError says why not."""
+    with ExitStack() as stack:
 
+        def start() -> SparkSession:
+            progress(0.0, "starting Spark")
+            java = _FEW if options.master is None and _is_small(Place(options.log or options.out)) else ""
+            name = f"homing {' '.join(options.steps)}"
+            return stack.enter_context(spark_session(name, options.master, memory=options.memory, java=java))
 
-def _is_small(folder: Path | None) -> bool:
-    sizes = 0
-    for file in folder.rglob("*.parquet") if folder is not None else ():
-        sizes += file.stat().st_size if file.exists() else 0
-        if sizes > _SMALL:
-            return False
-    return folder is not None
+        _count(start, options, progress)
+    return _report(options, progress)
 
 
 def run(spark: SparkSession, options: AnalyzeOptions, progress: Progress = quiet) -> dict[str, Any]:
@@ -53,27 +51,45 @@ def run(spark: SparkSession, options: AnalyzeOptions, progress: Progress = quiet
 
     The step report alone has one; it is empty without that.
     """
-    with prepared(spark):
-        lake = Lake(spark, options.out)
+    _count(lambda: spark, options, progress)
+    return _report(options, progress)
+
+
+def _is_small(folder: Place) -> bool:
+    return folder.local is not None and sum(one.size for one in folder.find(ending=".parquet").values()) <= _SMALL
+
+
+def _count(start: Callable[[], SparkSession], options: AnalyzeOptions, progress: Progress) -> None:
+    lake = Lake(options.out)
+    with ExitStack() as stack:
+
+        @cache
+        def session() -> SparkSession:
+            spark = start()
+            stack.enter_context(prepared(spark))
+            return spark
+
         if "compact" in options.steps:
-            progress(0.05, "looking at the files")
-            _compact(lake, options, lambda part, text: progress(0.05 + 0.35 * part, text))
+            _compact(session, lake, options, lambda part, text: progress(0.2 + 0.3 * part, text))
         if "rollup" in options.steps:
-            _rollup(lake, options, lambda part, text: progress(0.4 + 0.3 * part, text))
-        if "report" in options.steps:
-            return report(lake, options, lambda part, text: progress(0.7 + 0.3 * part, text))
-    return {}
+            _rollup(session, lake, options, lambda part, text: progress(0.5 + 0.4 * part, text))
 
 
-def _compact(lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
-    listing = list_log(lake.spark, LATENCY, options.log, _asked(options))
+def _report(options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
+    if "report" not in options.steps:
+        return {}
+    return report(Lake(options.out), options, lambda part, text: progress(0.9 + 0.1 * part, text))
+
+
+def _compact(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
+    listing = list_log(LATENCY, options.log, _asked(options))
     dates = sorted(date for date in listing.by_date if options.wants(date))
     if not dates:
         raise ConfigurationError(_nothing(options, listing))
     there = {} if options.again else lake.days(COMPACT, LATENCY)
     new = [date for date in dates if date not in there or there[date].run != listing.run(date)]
     if new:
-        compact(lake, LATENCY, options.log, listing, new, progress)
+        compact(session(), lake, LATENCY, options.log, listing, new, progress)
 
 
 def _asked(options: AnalyzeOptions) -> list[str] | None:
@@ -92,7 +108,7 @@ def _nothing(options: AnalyzeOptions, listing: Listing) -> str:
     return f"{options.log}: no file of a latency log (date=YYYY-MM-DD/hour=HH/*.parquet){span}{further}"
 
 
-def _rollup(lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
+def _rollup(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
     compacted = lake.days(COMPACT, LATENCY)
     dates = [date for date in compacted if options.wants(date)]
     if not dates:
@@ -101,4 +117,4 @@ def _rollup(lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
     runs = runs_of(compacted, options.device_group)
     new = [date for date in dates if date not in there or there[date].run != runs[date]]
     if new:
-        rollup(lake, new, options.device_group, progress)
+        rollup(session(), lake, new, options.device_group, progress)

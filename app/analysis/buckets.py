@@ -26,21 +26,6 @@ def bucket_of(value: int) -> int:
     return ZERO if value < 1 else math.floor(math.log(value) / _LN)
 
 
-def low(column: str = "bucket") -> str:
-    """The least number of a bucket, in SQL."""
-    return f"IF({column} < 0, 0, ceil(exp({column} * {_LN!r}D) - 1e-6D))"
-
-
-def high(column: str = "bucket") -> str:
-    """The least number above a bucket, in SQL."""
-    return f"IF({column} < 0, 1, ceil(exp(({column} + 1) * {_LN!r}D) - 1e-6D))"
-
-
-def middle(column: str = "bucket") -> str:
-    """What every number of a bucket is taken as, in SQL."""
-    return f"IF({column} < 0, 0, round(exp(({column} + 0.5D) * {_LN!r}D)))"
-
-
 def ends_of(number: int) -> tuple[int, int]:
     """The least number of a bucket, and the least above it."""
     if number < 0:

@@ -9,12 +9,16 @@ import datetime as dt
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
 
 from app.analysis.contracts import QUARANTINE_DAILY
-from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, hadoop_url, rows_of
+from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, one_of
+from app.analysis.places import Place
 from app.analysis.session import is_hopeless
 from app.analysis.source import Source
 from app.core.errors import ConfigurationError
@@ -24,42 +28,34 @@ if TYPE_CHECKING:
 
 BATCH: Final = 31
 """Days that one job takes."""
-_FILE: Final = "regexp_replace(_metadata.file_path, '^file:/+', 'file:///') AS file"
-"""As the listing has it."""
 Progress = Callable[[float, str], None]
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of a log by date, and those that lie elsewhere."""
+    """The files of a log by date, and those that lie elsewhere; paths are inside the log."""
 
     by_date: dict[str, list[str]]
     strays: list[str]
 
     def run(self, date: str) -> str:
         """What a day is made of. Nodes never change a file that they have written, so names will do."""
-        names = "\n".join(sorted(_place(path) for path in self.by_date.get(date, ())))
+        names = "\n".join(self.by_date.get(date, ()))
         return hashlib.sha256(f"{SCHEMA_VERSION}\n{names}".encode()).hexdigest()[:16]
 
 
-def list_log(spark: SparkSession, source: Source, root: str, dates: Sequence[str] | None = None) -> Listing:
-    """The files of some days, or of all; one listing by Spark. ConfigurationError when there is no such folder."""
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - an extra
-
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", True).option("pathGlobFilter", "*.parquet")
-    try:
-        found = reader.load(hadoop_url(root) if dates is None else _folders(source, root, dates)).inputFiles()
-    except AnalysisException as error:
-        if "PATH_NOT_FOUND" not in str(error):
-            raise
-        if dates is None:
-            raise ConfigurationError(f"{root}: there is no such folder") from None
-        return Listing({}, [])
-    place = re.compile("".join(f"{name}=([^/]+)/" for name in source.layout) + r"[^/]+\.parquet$")
+def list_log(source: Source, root: str, dates: Sequence[str] | None = None) -> Listing:
+    """The files of some days, or of all. ConfigurationError when there is no such folder."""
+    log = Place(root)
+    if log.local is not None and not log.local.is_dir():
+        raise ConfigurationError(f"{root}: there is no such folder")
+    by_day = dates is not None and source.layout[0] == "date"
+    found = [path for folder in (dates or () if by_day else ("",)) for path in log.find(_folder(folder), ".parquet")]
+    place = re.compile("".join(f"{name}=([^/]+)/" for name in source.layout) + r"[^/]+\.parquet")
     by_date, strays = defaultdict(list), []
-    for path in sorted(found):
-        match = place.search(path)
+    for path in found:
+        match = place.fullmatch(path)
         parts = dict(zip(source.layout, match.groups(), strict=True)) if match else {}
         if _is_date(parts.get("date", "")) and re.fullmatch(r"[01]\d|2[0-3]", parts["hour"]):
             by_date[parts["date"]].append(path)
@@ -69,161 +65,143 @@ def list_log(spark: SparkSession, source: Source, root: str, dates: Sequence[str
 
 
 def compact(
-    lake: Lake, source: Source, root: str, listing: Listing, dates: Sequence[str], progress: Progress
-) -> dict[str, Day]:
+    spark: SparkSession,
+    lake: Lake,
+    source: Source,
+    root: str,
+    listing: Listing,
+    dates: Sequence[str],
+    progress: Progress,
+) -> None:
     """Make these days anew, and commit them."""
-    done: dict[str, Day] = {}
     for first in range(0, len(dates), BATCH):
         batch = dates[first : first + BATCH]
         files = sum(len(listing.by_date[date]) for date in batch)
-        progress(first / len(dates), f"compact {_span(batch)}: {files:,} files")
+        span = batch[0] if len(batch) == 1 else f"{batch[0]} to {batch[-1]}"
+        progress(first / len(dates), f"compact {span}: {files:,} files")
         lake.open(COMPACT, source, batch)
         try:
-            quarantine = _write(lake, source, _all_at_once(lake.spark, source, root, batch), {})
+            quarantine = _write(lake, source, _all_at_once(spark, source, root, batch))
         except Exception as error:
             if is_hopeless(error):
                 raise
-            progress(first / len(dates), f"compact {_span(batch)}: a file cannot be read; looking at each by itself")
-            quarantine = _write_careful(lake, source, root, batch)
+            progress(first / len(dates), f"compact {span}: a file cannot be read; looking at each by itself")
+            quarantine = _write_careful(spark, lake, source, root, listing, batch)
         if not first:
-            quarantine += [_outside(batch[0], path) for path in listing.strays]
-        _put_quarantine(lake, listing, batch, quarantine)
-        days = _days(lake, source, listing, batch, quarantine)
-        lake.commit(COMPACT, source, days.values())
-        done |= days
-    return done
+            quarantine += [_left_out_file(batch[0], "outside_layout", path) for path in listing.strays]
+        _commit(spark, lake, source, listing, batch, quarantine)
 
 
 def _all_at_once(spark: SparkSession, source: Source, root: str, dates: Sequence[str]) -> DataFrame:
-    reader = spark.read.schema(source.fields).option("basePath", hadoop_url(root)).option("pathGlobFilter", "*.parquet")
-    return reader.parquet(_folders(source, root, dates)).selectExpr("*", _FILE)
+    reader = spark.read.schema(source.fields).option("basePath", Place(root).url)
+    frame = reader.option("pathGlobFilter", "*.parquet").parquet(_folders(source, root, dates))
+    return frame.selectExpr("*", "_metadata.file_path AS file")
 
 
-def _write(lake: Lake, source: Source, frame: DataFrame, bad_files: Mapping[str, tuple[str, int]]) -> list[Row]:
-    """Write the clean records of a frame; rows of the quarantine, with `date`.
-
-    `bad_files` are those that the frame is without: why, and how many records each promises.
-    """
+def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
+    """Write the clean records of a frame; rows of the quarantine, with `date`."""
     from pyspark.sql import Observation  # noqa: PLC0415 - an extra
     from pyspark.sql.functions import expr  # noqa: PLC0415 - likewise
 
-    cases = " ".join(f"WHEN {sql} THEN '{reason}'" for reason, sql in source.checks.items())
-    remarks = " ".join(f"WHEN {sql} THEN '{reason}'" for reason, sql in source.remarks.items())
-    frame = frame.selectExpr("* EXCEPT (date)", "CAST(date AS STRING) AS date", f"CASE {cases} END AS reason")
-    odd = f"coalesce(reason, CASE {remarks} END)" if remarks else "reason"
+    checks, remarks = (
+        f"CASE {' '.join(f'WHEN {sql} THEN {reason!r}' for reason, sql in cases.items())} END" if cases else "NULL"
+        for cases in (source.checks, source.remarks)
+    )
+    frame = frame.selectExpr("* EXCEPT (date)", "CAST(date AS STRING) AS date", f"{checks} AS reason")
+    odd = f"coalesce(reason, {remarks})"
     seen = Observation()
     observed = frame.observe(seen, expr(f"count_if({odd} IS NOT NULL)").alias("odd"))
     kept = [field.name for field in source.kept.fields]
-    lake.write(
-        f"clean/{source.name}",
-        observed.where("reason IS NULL").select(*kept),
-        *kept[len(kept) - len(source.layout) + 1 :],
+    partitions = kept[len(kept) - len(source.layout) + 1 :]
+    lake.write(f"clean/{source.name}", observed.where("reason IS NULL").select(*kept), *partitions)
+    if seen.get["odd"] == 0:
+        return []
+    counts = frame.selectExpr("*", f"{odd} AS odd").where("odd IS NOT NULL").groupBy("date", "odd")
+    found = counts.agg(
+        expr("odd AS reason"),
+        expr("IF(odd = 'foreign', count(DISTINCT file), 0) AS files"),
+        expr("count(*) AS records"),
+        expr(f"coalesce(min({source.example}), min(file)) AS example"),
     )
-    found = [] if seen.get["odd"] == 0 else _left_out(source, frame.selectExpr("*", f"{odd} AS odd"))
-    return found + [
-        {"date": _date_in(path), "reason": reason, "files": 1, "records": records, "example": _place(path)}
-        for path, (reason, records) in bad_files.items()
-    ]
+    return [{**row.asDict(), "example": _inside(source, row.example)} for row in found.drop("odd").collect()]
 
 
-def _left_out(source: Source, frame: DataFrame) -> list[Row]:
-    """A second look at a log that has records to leave out."""
-    counts = (
-        frame.where("odd IS NOT NULL")
-        .groupBy("date", "odd")
-        .agg(
-            *_columns(
-                "IF(odd = 'foreign', count(DISTINCT file), 0) AS files",
-                "count(*) AS records",
-                f"coalesce(min({source.example}), min(file)) AS example",
-            )
-        )
-    )
-    rows = [row.asDict() for row in counts.collect()]
-    return [{**row, "reason": row["odd"], "example": _place(row["example"])} for row in rows]
-
-
-def _write_careful(lake: Lake, source: Source, root: str, dates: Sequence[str]) -> list[Row]:
+def _write_careful(
+    spark: SparkSession, lake: Lake, source: Source, root: str, listing: Listing, dates: Sequence[str]
+) -> list[Row]:
     """Leave out files that cannot be read in full, each with its reason."""
-    spark = lake.spark
     vectorized = "spark.sql.parquet.enableVectorizedReader"
     before = str(spark.conf.get(vectorized))
     # The vectorized reader ends the job when a foreign file has a list where we have a text; this one does not.
     spark.conf.set(vectorized, "false")
     try:
-        listing = list_log(spark, source, root, dates)
-        listed = {path for files in listing.by_date.values() for path in files}
+        listed = {path: date for date in dates for path in listing.by_date[date]}
         reader = spark.read.schema(source.schema).option("recursiveFileLookup", True)
         reader = reader.option("pathGlobFilter", "*.parquet").option("ignoreCorruptFiles", True)
         frame = reader.option("ignoreMissingFiles", True).parquet(_folders(source, root, dates))
-        frame = frame.selectExpr("*", _FILE)
-        promised = _by_file(frame, "count(*)")
-        whole = _by_file(frame, "count(*) + 0 * bit_xor(xxhash64(*))")
-        bad = dict.fromkeys(listed - set(promised), ("not_parquet", 0))
-        bad |= {path: ("unreadable", count) for path, count in promised.items() if whole.get(path) != count}
-        strays = set(promised) - listed
-        rest = frame.where(f"NOT {_any_of([*bad, *strays])}")
-        for name in source.layout:
-            type_ = source.fields[name].dataType.simpleString()
-            rest = rest.selectExpr("*", f"CAST(regexp_extract(file, '{name}=([^/]+)/', 1) AS {type_}) AS {name}")
-        return _write(lake, source, rest, bad)
+        frame = frame.selectExpr("*", "_metadata.file_path AS file")
+        promised, whole = (_by_file(frame, count) for count in ("count(*)", "count(*) + 0 * bit_xor(xxhash64(*))"))
+        names = {_inside(source, file): file for file in promised}
+        torn = {path: promised[file] for path, file in names.items() if whole.get(file) != promised[file]}
+        without = [file for path, file in names.items() if path in torn or path not in listed]
+        rest = frame.where(f"NOT {one_of('file', without)}")
+        for field in source.fields.fields[-len(source.layout) :]:
+            part, type_ = f"regexp_extract(file, '{field.name}=([^/]+)/', 1)", field.dataType.simpleString()
+            rest = rest.selectExpr("*", f"CAST({part} AS {type_}) AS {field.name}")
+        return [
+            *_write(lake, source, rest),
+            *(_left_out_file(date, "not_parquet", path) for path, date in listed.items() if path not in names),
+            *(_left_out_file(listed[path], "unreadable", path, torn[path]) for path in torn if path in listed),
+        ]
     finally:
         spark.conf.set(vectorized, before)
 
 
 def _by_file(frame: DataFrame, count: str) -> dict[str, int]:
-    return {row[0]: row[1] for row in frame.groupBy("file").agg(*_columns(f"{count} AS n")).collect()}
+    from pyspark.sql.functions import expr  # noqa: PLC0415 - an extra
+
+    return {row[0]: row[1] for row in frame.groupBy("file").agg(expr(f"{count} AS n")).collect()}
 
 
-def _any_of(paths: Iterable[str]) -> str:
-    listed = ", ".join("'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'" for path in paths)
-    return f"file IN ({listed})" if listed else "false"
+def _left_out_file(date: str, reason: str, path: str, records: int = 0) -> Row:
+    """`records` are those that it promises."""
+    return {"date": date, "reason": reason, "files": 1, "records": records, "example": path}
 
 
-def _outside(date: str, path: str) -> Row:
-    return {"date": date, "reason": "outside_layout", "files": 1, "records": 0, "example": path.rsplit("/", 1)[-1]}
+def _commit(
+    spark: SparkSession, lake: Lake, source: Source, listing: Listing, dates: Sequence[str], quarantine: list[Row]
+) -> None:
+    counts = {row[0]: row[1] for row in lake.clean(spark, source, dates).groupBy("date").count().collect()}
+    for date in dates:
+        rows: dict[str, Row] = {}
+        for row in sorted((row for row in quarantine if row["date"] == date), key=lambda row: str(row["example"])):
+            known = rows.setdefault(row["reason"], {**row, "files": 0, "records": 0, "run": listing.run(date)})
+            known["files"] += row["files"]
+            known["records"] += row["records"]
+        lake.put_rows(f"rollups/{QUARANTINE_DAILY.name}/date={date}", pa.Table.from_pylist(
+            list(rows.values()), QUARANTINE_DAILY.arrow.append(pa.field("run", pa.string()))
+        ))  # fmt: skip
+        left_out = sum(row["records"] for row in rows.values() if row["reason"] not in source.remarks)
+        files = len(listing.by_date[date])
+        day = Day(date, listing.run(date), SCHEMA_VERSION, files, counts.get(date, 0), left_out)
+        lake.commit(COMPACT, source, [day])
 
 
-def _put_quarantine(lake: Lake, listing: Listing, dates: Sequence[str], rows: list[Row]) -> None:
-    """One row for each day and reason."""
-    summed: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        known = summed.setdefault((row["date"], row["reason"]), {**row, "files": 0, "records": 0})
-        known["files"] += row["files"]
-        known["records"] += row["records"]
-        known["example"] = min(known["example"], row["example"])
-    schema = "date string, reason string, files bigint, records bigint, example string"
-    frame = rows_of(lake.spark, list(summed.values()), schema)
-    lake.put_rollup(QUARANTINE_DAILY, frame, {date: listing.run(date) for date in dates})
-
-
-def _days(lake: Lake, source: Source, listing: Listing, dates: Sequence[str], quarantine: list[Row]) -> dict[str, Day]:
-    counts = {row[0]: row[1] for row in lake.clean(source, dates).groupBy("date").count().collect()}
-    left_out: dict[str, int] = defaultdict(int)
-    for row in quarantine:
-        left_out[row["date"]] += 0 if row["reason"] in source.remarks else row["records"]
-    return {
-        date: Day(
-            date, listing.run(date), SCHEMA_VERSION, len(listing.by_date[date]), counts.get(date, 0), left_out[date]
-        )
-        for date in dates
-    }
+def _folder(date: str) -> str:
+    return f"date={date}" if date else ""
 
 
 def _folders(source: Source, root: str, dates: Iterable[str]) -> str:
     """Of these days, as far as they are there, as a pattern."""
     above = "/*" * (len(source.layout) - 2)
-    return f"{hadoop_url(root)}{above}/date={{{','.join(dates)}}}"
+    return f"{Place(root).url}{above}/date={{{','.join(dates)}}}"
 
 
-def _place(path: str) -> str:
-    """The end of a path that tells a file of a log from others."""
-    return "/".join(path.split("/")[-3:])
-
-
-def _date_in(path: str) -> str:
-    found = re.search(r"/date=([^/]+)/", path)
-    return found[1] if found else ""
+def _inside(source: Source, path: str) -> str:
+    """Where a file that Spark names by its URL lies in the log; another text as it is."""
+    if not re.match(r"[a-z0-9]+:/", path):
+        return path
+    return unquote("/".join(path.split("/")[-len(source.layout) - 1 :]))
 
 
 def _is_date(text: str) -> bool:
@@ -231,13 +209,3 @@ def _is_date(text: str) -> bool:
         return dt.date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
-
-
-def _span(dates: Sequence[str]) -> str:
-    return dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-
-
-def _columns(*texts: str) -> list[Any]:
-    from pyspark.sql.functions import expr  # noqa: PLC0415 - an extra
-
-    return [expr(text) for text in texts]

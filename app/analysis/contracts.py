@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import pyarrow as pa
+
 SUMMARY_VERSION: Final = 2
 SUMMARY_NAME: Final = "summary.json"
 
@@ -51,8 +53,21 @@ class Table:
         """Of its columns."""
         return tuple(column.name for column in self.columns)
 
+    @property
+    def arrow(self) -> pa.Schema:
+        """Its columns in files that Arrow reads and writes."""
+        return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in self.columns])
+
 
 Rollup = Table
+_ARROW: Final = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+}
 _WORDS: Final = {
     "text": ("string", Unit.NONE),
     "flag": ("boolean", Unit.NONE),

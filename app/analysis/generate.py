@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.analysis import world
-from app.analysis.plant import Shape, read_plants, truth
-from app.analysis.session import spark_session
-from app.analysis.synthetic import FILE_NODE, Plan, records
+from app.analysis.plant import Anomaly, Shape, read_plants, truth
 from app.core.errors import ConfigurationError
-from app.latency.schema import PARTITIONS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from app.latency.arrow import DICTIONARY, METADATA, SCHEMA
 
 TRUTH_NAME: Final = "_truth.json"
 """Beside the folders of the log; readers skip names that begin with `_`."""
@@ -26,12 +27,9 @@ MOST_NODES: Final = 26
 MOST_DAYS: Final = 366
 MOST_DEVICES: Final = 1_000_000
 MOST_CALLBACKS: Final = 10_000_000_000
-_SLICE: Final = 1_000_000
-"""Commands between two signs of progress."""
-_TASK: Final = 250_000
-_JAVA: Final = "-XX:-DontCompileHugeMethods"
-"""The records are one long generated method, which the JVM would only interpret; compiling it takes memory."""
-_WRITING: Final = "_writing"
+HOUR_US: Final = 3_600_000_000
+_SLICE: Final = 250_000
+"""Commands at once; a slice has files of its own."""
 
 Progress = Callable[[float, str], None]
 
@@ -48,7 +46,6 @@ class GenerateOptions:
     nodes: int = 3
     devices: int = 2000
     start: datetime = datetime(2026, 1, 5, tzinfo=UTC)
-    master: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +58,89 @@ class Generated:
 
 def generate(options: GenerateOptions, progress: Progress = lambda _fraction, _text: None) -> Generated:
     """Write the log; ConfigurationError when the options are wrong or the folder is in use."""
-    _plan(options)
-    progress(0.0, "starting Spark")
-    with spark_session("homing generate-log", options.master, java=_JAVA) as spark:
-        return generate_with(spark, options, progress)
-
-
-def generate_with(
-    spark: SparkSession, options: GenerateOptions, progress: Progress = lambda _fraction, _text: None
-) -> Generated:
-    """The same in a session that is there already."""
-    plan = _plan(options)
-    writing = options.out / _WRITING
-    for first in range(0, plan.callbacks, _SLICE):
-        last = min(first + _SLICE, plan.callbacks)
-        parts = -(-(last - first) // _TASK)
-        target = (writing / f"{first // _SLICE:06d}").absolute()
-        frame = records(spark, plan, first, last, parts)
-        frame.write.partitionBy(*PARTITIONS, FILE_NODE).parquet(target.as_uri())
-        progress(last / plan.callbacks, f"{last:,} of {plan.callbacks:,} callbacks")
-    files = _arrange(writing, options.out)
-    found = truth(plan.anomalies, options.seed, options.callbacks, plan.shape)
+    _check(options)
+    shape = Shape(options.start, options.days, world.nodes(options.nodes))
+    anomalies = read_plants(options.plant, shape, options.seed) if options.plant else ()
+    files: dict[str, int] = {}
+    with duckdb.connect() as base:
+        for first in range(0, options.callbacks, _SLICE):
+            last = min(first + _SLICE, options.callbacks)
+            for node, hour, rows in _by_file(records(base, options, shape, anomalies, first, last)):
+                files[node] = files.get(node, 0) + 1
+                target = options.out / f"{hour:date=%Y-%m-%d/hour=%H}" / f"{node}-1-{files[node]:06d}.parquet"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                pq.write_table(rows, target, compression="zstd", use_dictionary=list(DICTIONARY), store_schema=False)
+            progress(last / options.callbacks, f"{last:,} of {options.callbacks:,} callbacks")
+    found = truth(anomalies, options.seed, options.callbacks, shape)
     (options.out / TRUTH_NAME).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return Generated(files, found)
+    return Generated(sum(files.values()), found)
 
 
-def _plan(options: GenerateOptions) -> Plan:
+def records(
+    base: duckdb.DuckDBPyConnection,
+    options: GenerateOptions,
+    shape: Shape,
+    anomalies: tuple[Anomaly, ...],
+    first: int,
+    last: int,
+) -> pa.Table:
+    """The records of the commands numbered first to last (exclusive), by node and time."""
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined)  # noqa: S701 - SQL
+    environment.filters["salt"] = lambda word: int.from_bytes(blake2b(f"{options.seed} {word}".encode()).digest()[:8])
+    text = environment.get_template("log.sql").render(
+        world=world,
+        callbacks=options.callbacks,
+        days=options.days,
+        devices=options.devices,
+        anomalies=anomalies,
+        first=first,
+        last=last,
+        methods=_methods(),
+        nodes=list(shape.nodes),
+        homes=_homes(shape.nodes),
+        start_us=int(shape.start.timestamp()) * 1_000_000,
+        hour_us=HOUR_US,
+    )
+    make, _, select = text.partition(";")
+    base.execute(make)
+    names = ", ".join(SCHEMA.names)
+    query = f"SELECT {names} FROM ({select}) ORDER BY writing_node, recorded_at, command_id, kind"
+    table: pa.Table = base.sql(query).to_arrow_table()
+    columns = [
+        column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, table.column_names).cast(SCHEMA).replace_schema_metadata(METADATA)
+
+
+def _by_file(rows: pa.Table) -> Iterator[tuple[str, datetime, pa.Table]]:
+    """Node and hour -> their records, which lie beside each other."""
+    nodes = rows["writing_node"].to_pylist()
+    hours = [at // HOUR_US for at in rows["recorded_at"].cast(pa.int64()).to_pylist()]
+    begin = 0
+    for place in range(1, len(nodes) + 1):
+        if place == len(nodes) or (nodes[place], hours[place]) != (nodes[begin], hours[begin]):
+            yield nodes[begin], datetime.fromtimestamp(hours[begin] * 3600, UTC), rows.slice(begin, place - begin)
+            begin = place
+
+
+def _methods() -> list[tuple[world.Method, float, float]]:
+    """Each with its part of 0 to 1 among those of its profile."""
+    found = []
+    for profile in world.PROFILES:
+        own = [method for method in world.METHODS if method.profile == profile]
+        ends = [*accumulate((method.share for method in own[:-1]), initial=0.0), 1.0]
+        found += list(zip(own, ends, ends[1:], strict=False))
+    return found
+
+
+def _homes(nodes: tuple[str, ...]) -> list[tuple[str, float]]:
+    """Upper ends of the nodes' shares as home."""
+    weights = [1 + world.HOME_TILT * (0.5 - (index + 0.5) / len(nodes)) for index in range(len(nodes))]
+    ends = [end / sum(weights) for end in accumulate(weights)]
+    return list(zip(nodes, [*ends[:-1], 1.0], strict=True))
+
+
+def _check(options: GenerateOptions) -> None:
     bounds = (
         ("callbacks", options.callbacks, MOST_CALLBACKS),
         ("days", options.days, MOST_DAYS),
@@ -102,27 +156,3 @@ def _plan(options: GenerateOptions) -> Plan:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"--out {options.out}: {error.strerror or error}") from error
-    shape = Shape(options.start, options.days, world.nodes(options.nodes))
-    anomalies = read_plants(options.plant, shape, options.seed) if options.plant else ()
-    return Plan(options.callbacks, options.seed, options.devices, shape, anomalies)
-
-
-def _arrange(writing: Path, out: Path) -> int:
-    """Move Spark's files to where nodes put theirs: date=…/hour=…/<node>-<incarnation>-<sequence>.parquet."""
-    sequence: dict[str, int] = {}
-    files = sorted(writing.glob(f"*/{PARTITIONS[0]}=*/{PARTITIONS[1]}=*/{FILE_NODE}=*/*.parquet"), key=_order)
-    for file in files:
-        node = file.parent.name.partition("=")[2]
-        hour = file.parent.parent
-        sequence[node] = sequence.get(node, 0) + 1
-        target = out / hour.parent.name / hour.name
-        target.mkdir(parents=True, exist_ok=True)
-        file.rename(target / f"{node}-1-{sequence[node]:06d}.parquet")
-    shutil.rmtree(writing)
-    return len(files)
-
-
-def _order(file: Path) -> tuple[str, ...]:
-    """Slice, hour, node, task: names that Spark makes up afresh each time play no part."""
-    task = "-".join(file.name.split("-")[:2])
-    return (*file.parts[-5:-1], task)

@@ -16,8 +16,6 @@ from app.core.errors import ConfigurationError
 LEVEL: Final = 0.001
 MAX_PENDING: Final = 20_000
 """As HOMING_COMMAND_MAX_PENDING is unless set."""
-TOP: Final = 20
-_MOST_TOP: Final = 1000
 DAY: Final = timedelta(days=1)
 STEPS: Final = ("compact", "rollup", "report")
 
@@ -37,7 +35,6 @@ class AnalyzeOptions:
     compare_to: date | None = None
     again: bool = False
     max_pending: int = MAX_PENDING
-    top: int = TOP
     level: float = LEVEL
     device_group: str = GROUP_PATTERN
     master: str | None = None
@@ -50,8 +47,6 @@ class AnalyzeOptions:
             raise ConfigurationError(f"--to {self.end}: must be after --from")
         if self.compare_to and (self.begin is None or self.compare_to >= self.begin):
             raise ConfigurationError("--compare-to: needs --from, and must be before it")
-        if not 1 <= self.top <= _MOST_TOP:
-            raise ConfigurationError(f"--top is {self.top}; allowed: 1 to {_MOST_TOP}")
         if not 0 < self.level < 1:
             raise ConfigurationError(f"--level is {self.level:g}; allowed: over 0, under 1")
         if self.max_pending < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.analysis import contracts
 from app.analysis.buckets import bucket
 from app.analysis.deadlines import End
 from app.analysis.lake import quoted
@@ -140,3 +141,15 @@ SELECT date, hour, profile, method, device_group,
   late_hour, {bucket("took")}, count(*), coalesce(sum(took), 0), sum(allowed)
 FROM unanswered WHERE took IS NULL OR took >= 0 GROUP BY ALL"""
 """`around` has the records of the day after, too: a late response may come on the day after the timeout."""
+
+
+def queries(pattern: str) -> tuple[tuple[contracts.Rollup, str], ...]:
+    """The rollups that are made of the records of a day alone."""
+    return (
+        (contracts.DEVICES_DAILY, devices_daily(pattern)),
+        (contracts.LATENCY_HOURLY, LATENCY_HOURLY),
+        (contracts.STAGES_DAILY, STAGES_DAILY),
+        (contracts.FORWARDING_DAILY, FORWARDING_DAILY),
+        (contracts.LOAD_10S, LOAD_10S),
+        (contracts.LATE_HOURLY, LATE_HOURLY),
+    )

@@ -2,143 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.follow import duration, follow_log
 from app.cli.output import Exit, Stop, err, out, tell
+from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError
 from app.system import SystemClock
 
-_LEARNED = "Learned timeouts"
-_FOLLOWING = "Following"
-Log = Annotated[str, typer.Argument(metavar="LOG_DIR", help="The latency log: a folder or a URL.")]
-Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Where results go: a folder or a URL.")]
-From = Annotated[str | None, typer.Option("--from", metavar="DAY", help="First day, UTC: 2026-11-21, today-30.")]
-To = Annotated[str | None, typer.Option("--to", metavar="DAY", help="Day to end before.")]
-Date = Annotated[str | None, typer.Option("--date", metavar="DAY", help="This day alone: 2026-11-21, yesterday.")]
-Group = Annotated[
-    str | None, typer.Option(metavar="REGEX", help="The group in parentheses is the group of a device id.")
-]
-Master = Annotated[
-    str | None, typer.Option(metavar="URL", help="Spark to run on; without it, this machine (local[*]).")
-]
-Memory = Annotated[str, typer.Option(help="Heap of the Spark that is started here.")]
-MaxPending = Annotated[int, typer.Option(help="HOMING_COMMAND_MAX_PENDING of the nodes, for headroom.")]
-Top = Annotated[int, typer.Option(help="Devices that the report shows as slowest and as flakiest.")]
-Level = Annotated[float, typer.Option(help="Chance of flagging anything where nothing is wrong.")]
-CompareTo = Annotated[str | None, typer.Option(metavar="DAY", help="Compare with the period from here to --from.")]
-Quantile = Annotated[float, typer.Option(help="What share must be in time.", rich_help_panel=_LEARNED)]
-Margin = Annotated[float, typer.Option(help="Added to it, as a share.", rich_help_panel=_LEARNED)]
-Sample = Annotated[
-    int | None, typer.Option(help="Responses needed; without it 1 / (1 - quantile).", rich_help_panel=_LEARNED)
-]
-Shortest = Annotated[str, typer.Option(help="No timeout is shorter.", rich_help_panel=_LEARNED)]
-Longest = Annotated[str, typer.Option(help="No timeout is longer.", rich_help_panel=_LEARNED)]
-HeldOut = Annotated[float, typer.Option(help="Share of hours to test on.", rich_help_panel=_LEARNED)]
+_DURATIONS: Final = {
+    "shortest": "--timeout-min",
+    "longest": "--timeout-max",
+    "lateness": "--lateness",
+    "p99": "--alert-p99",
+}
+_DAYS: Final = {"begin": "--from", "end": "--to", "compare_to": "--compare-to", "date": "--date"}
 
 
-def analyze(  # noqa: PLR0913 - one per option
-    log_dir: Log,
-    *,
-    out_dir: Out,
-    begin: From = None,
-    end: To = None,
-    compare_to: CompareTo = None,
-    max_pending: MaxPending = 20_000,
-    top: Top = 20,
-    level: Level = 0.001,
-    device_group: Group = None,
-    master: Master = None,
-    memory: Memory = "1536m",
-    timeout_quantile: Quantile = 0.999,
-    timeout_margin: Margin = 0.25,
-    timeout_sample: Sample = None,
-    timeout_min: Shortest = "1s",
-    timeout_max: Longest = "1h",
-    held_out: HeldOut = 0.2,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on reading as the log grows.", rich_help_panel=_FOLLOWING)
-    ] = False,
-    once: Annotated[
-        bool, typer.Option("--once", help="End when all that is there was read.", rich_help_panel=_FOLLOWING)
-    ] = False,
-    lateness: Annotated[str, typer.Option(help="How late records may come.", rich_help_panel=_FOLLOWING)] = "2m",
-    every: Annotated[str, typer.Option(help="How often to look for files.", rich_help_panel=_FOLLOWING)] = "10s",
-    webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where alerts are POSTed.", rich_help_panel=_FOLLOWING)
-    ] = None,
-    alert_p99: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="A limit for all methods.", rich_help_panel=_FOLLOWING)
-    ] = None,
-    alert_timeout_share: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="A limit for all methods.", rich_help_panel=_FOLLOWING)
-    ] = None,
-    slo: Annotated[float, typer.Option(help="Share to be answered in time.", rich_help_panel=_FOLLOWING)] = 0.99,
-) -> None:
-    """Analyse a latency log on Spark: compact, rollup and report; days that are done already are not done again."""
-    if follow:
-        follow_log(
-            log_dir,
-            out_dir,
-            master=master,
-            lateness=lateness,
-            every=every,
-            once=once,
-            webhook=webhook,
-            alert_p99=alert_p99,
-            alert_timeout_share=alert_timeout_share,
-            slo=slo,
-            memory=memory,
+def _options(type_: Any, panel: str | None = None, **described: tuple[str, Any, str]) -> dict[str, Parameter]:  # noqa: ANN401 - a type
+    """Name -> option, of its flag, default and help; `...` is no default. Days and durations are texts of people."""
+    return {
+        name: Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if default is ... else default,
+            annotation=Annotated[type_, typer.Option(flag, help=text, rich_help_panel=panel)],
         )
-        return
-    learned = {"quantile": timeout_quantile, "margin": timeout_margin, "least_records": timeout_sample}
-    learned |= {"held_out": held_out, **bounds(timeout_min, timeout_max)}
-    period = {"begin": begin, "end": end, "compare_to": compare_to}
-    shown = {"max_pending": max_pending, "top": top, "level": level, "device_group": device_group}
-    run_steps(("compact", "rollup", "report"), out_dir, master, memory, period, learned, log=log_dir, **shown)
-
-
-def bounds(shortest: str, longest: str) -> dict[str, Any]:
-    """Of learned timeouts, as options give them."""
-    return {"shortest": duration("--timeout-min", shortest), "longest": duration("--timeout-max", longest)}
-
-
-def run_steps(
-    steps: tuple[str, ...],
-    out_dir: str,
-    master: str | None,
-    memory: str,
-    period: dict[str, str | None],
-    learned: dict[str, Any] | None = None,
-    **further: Any,
-) -> None:
-    """Run these steps, and tell what came of it. `period` has days as people write them."""
-    with _needs_extra():
-        from app.analysis.analyze import analyze as run
-        from app.analysis.deadlines import DeadlineOptions
-        from app.analysis.options import DAY, AnalyzeOptions, parse_day
-
-    names = {"begin": "--from", "end": "--to", "compare_to": "--compare-to", "date": "--date"}
-    today = datetime.fromtimestamp(SystemClock().wall(), UTC).date()
-    days: dict[str, Any] = {
-        name: parse_day(names[name], text, today) for name, text in period.items() if text is not None
+        for name, (flag, default, text) in described.items()
     }
-    if (only := days.pop("date", None)) is not None:
-        days = {"begin": only, "end": only + DAY}
-    if further.get("device_group") is None:
-        further.pop("device_group", None)
-    options = AnalyzeOptions(
-        out=out_dir, steps=steps, master=master, memory=memory, deadlines=DeadlineOptions(**learned or {}), **days,
-        **further,
-    )  # fmt: skip
-    with _progress() as progress:
-        summary = run(options, progress)
+
+
+_LEARNED, _FOLLOWING = "Learned timeouts", "Following"
+_OPTIONS: Final[Mapping[str, Parameter]] = {
+    "log": Parameter(
+        "log",
+        Parameter.POSITIONAL_OR_KEYWORD,
+        annotation=Annotated[str, typer.Argument(metavar="LOG_DIR", help="The latency log: a folder or a URL.")],
+    ),
+    **_options(
+        str,
+        out=("--out", ..., "Where results go: a folder or a URL."),
+        memory=("--memory", "1536m", "Heap of the Spark that is started here."),
+    ),
+    **_options(
+        str | None,
+        begin=("--from", None, "First day, UTC: 2026-11-21, today-30."),
+        end=("--to", None, "Day to end before."),
+        date=("--date", None, "This day alone: 2026-11-21, yesterday."),
+        compare_to=("--compare-to", None, "Compare with the period from this day to --from."),
+        device_group=("--device-group", None, "The group in parentheses of this pattern is the group of a device id."),
+        master=("--master", None, "Spark to run on; without it, this machine (local[*])."),
+    ),
+    **_options(int, max_pending=("--max-pending", 20_000, "HOMING_COMMAND_MAX_PENDING of the nodes, for headroom.")),
+    **_options(float, level=("--level", 0.001, "Chance of flagging anything where nothing is wrong.")),
+    **_options(
+        float,
+        _LEARNED,
+        quantile=("--timeout-quantile", 0.999, "What share must be in time."),
+        margin=("--timeout-margin", 0.25, "Added to it, as a share."),
+    ),
+    **_options(
+        str,
+        _LEARNED,
+        shortest=("--timeout-min", "1s", "No timeout is shorter."),
+        longest=("--timeout-max", "1h", "No timeout is longer."),
+    ),
+    **_options(
+        bool,
+        _FOLLOWING,
+        follow=("--follow", False, "Go on reading as the log grows."),
+        once=("--once", False, "End when all that is there was read."),
+    ),
+    **_options(str, _FOLLOWING, lateness=("--lateness", "2m", "How late records may come.")),
+    **_options(
+        str | None,
+        _FOLLOWING,
+        webhook=("--webhook", None, "Where alerts are POSTed."),
+        p99=("--alert-p99", None, "A limit for all methods."),
+    ),
+    **_options(float | None, _FOLLOWING, timeout_share=("--alert-timeout-share", None, "A limit for all methods.")),
+    **_options(float, _FOLLOWING, objective=("--slo", 0.99, "Share to be answered in time.")),
+}
+_REPORT: Final = "compare_to max_pending level quantile margin shortest longest"
+
+
+def _verb(run: Callable[[dict[str, Any]], None], names: str, text: str) -> Callable[..., None]:
+    """A command with these options."""
+
+    def command(**given: Any) -> None:
+        run(given)
+
+    options = [_OPTIONS[name] for name in names.split()]
+    options.sort(key=lambda one: one.default is not Parameter.empty)
+    command.__doc__ = text
+    command.__annotations__ = {one.name: one.annotation for one in options}
+    vars(command)["__signature__"] = Signature(options)
+    return command
+
+
+def _steps(*steps: str, **fixed: Any) -> Callable[[dict[str, Any]], None]:
+    """Run these steps, and tell what came of it."""
+
+    def run(given: dict[str, Any]) -> None:
+        with _needs_extra():
+            from app.analysis.analyze import analyze as run_here
+            from app.analysis.deadlines import DeadlineOptions
+            from app.analysis.options import DAY, AnalyzeOptions, parse_day
+        today = datetime.fromtimestamp(SystemClock().wall(), UTC).date()
+        values = _durations(given) | {
+            name: parse_day(flag, text, today) for name, flag in _DAYS.items() if (text := given.get(name)) is not None
+        }
+        if (only := values.get("date")) is not None:
+            if values.get("begin") or values.get("end"):
+                raise ConfigurationError("--date: not together with --from and --to")
+            values |= {"begin": only, "end": only + DAY}
+        values = {name: value for name, value in values.items() if value is not None}
+        options = AnalyzeOptions(
+            **_of(AnalyzeOptions, values),
+            **fixed,
+            steps=steps,
+            deadlines=DeadlineOptions(**_of(DeadlineOptions, values)),
+        )
+        with _progress() as progress:
+            summary = run_here(options, progress)
+        _tell(summary, given["out"])
+
+    return run
+
+
+def _tell(summary: dict[str, Any], out_dir: str) -> None:
     if not summary:
         return
     for row in summary["quarantined"]:
@@ -146,6 +146,74 @@ def run_steps(
     for row in summary["anomalies"]:
         tell(out, f"flagged: {row['sentence']}")
     tell(out, f"{out_dir.rstrip('/')}/report.html")
+
+
+def _analyze_or_follow(given: dict[str, Any]) -> None:
+    if given["follow"]:
+        _follow(given)
+    else:
+        _steps("compact", "rollup", "report")(given)
+
+
+def _follow(given: dict[str, Any]) -> None:
+    """Follow until interrupted (SIGINT, SIGTERM), or with `--once` until all is done."""
+    with _needs_extra():
+        from app.analysis.session import spark_session
+        from app.analysis.stream.options import Bands, FollowOptions
+        from app.analysis.stream.run import follow
+    from app.observability import configure_logging
+
+    if "://" in given["out"]:
+        raise ConfigurationError(f"--out {given['out']}: with --follow it must be a folder of this machine")
+    values = _durations(given) | {"out": Path(given["out"])}
+    options = FollowOptions(**_of(FollowOptions, values), bands=Bands(**_of(Bands, values)))
+    options.check()
+    configure_logging("info", "json")
+    signal.signal(signal.SIGTERM, _interrupt)
+    with spark_session("homing analyze --follow", options.master, memory=given["memory"]) as spark:
+        follow(spark, options, lambda text: tell(err, text))
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _of(dataclass: Any, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - the type is what matters
+    """Those of its fields that are given."""
+    return {one.name: values[one.name] for one in fields(dataclass) if one.name in values}
+
+
+def _durations(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _duration(name, value) if name in _DURATIONS else value for name, value in given.items()}
+
+
+def _duration(name: str, text: str | None) -> timedelta | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{_DURATIONS[name]}: {error}") from None
+
+
+analyze = _verb(
+    _analyze_or_follow,
+    f"log out begin end {_REPORT} device_group master memory follow once lateness webhook p99 timeout_share objective",
+    "Analyse a latency log on Spark: compact, rollup and report; days that are done already are not done again.",
+)
+compact = _verb(
+    _steps("compact", again=True),
+    "log out date begin end master memory",
+    "The first step of `analyze`: days of a latency log as clean records in large files.",
+)
+rollup = _verb(
+    _steps("rollup", again=True),
+    "out date begin end device_group master memory",
+    "The second step of `analyze`: compacted days as counts that can be added up.",
+)
+report = _verb(
+    _steps("report"),
+    f"out begin end {_REPORT} device_group memory",
+    "The third step of `analyze`, without Spark: tables, timeouts.toml and report.html of any period.",
+)
 
 
 def generate_log(
@@ -159,7 +227,6 @@ def generate_log(
     days: Annotated[int, typer.Option(help="Days that the log covers.")] = 1,
     nodes: Annotated[int, typer.Option(help="Nodes of the cluster.")] = 3,
     devices: Annotated[int, typer.Option(help="Devices of the fleet.")] = 2000,
-    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark to run on.")] = None,
 ) -> None:
     """Write a realistic latency log with known anomalies, to try the analysis on; the truth is in _truth.json."""
     with _needs_extra():
@@ -171,7 +238,7 @@ def generate_log(
     except ValueError as error:
         raise ConfigurationError(f"--callbacks: {error}") from None
     options = GenerateOptions(
-        callbacks=count, out=out_dir, seed=seed, plant=plant, days=days, nodes=nodes, devices=devices, master=master
+        callbacks=count, out=out_dir, seed=seed, plant=plant, days=days, nodes=nodes, devices=devices
     )
     with _progress() as progress:
         generated = generate(options, progress)

@@ -78,7 +78,7 @@ def _summary(sample: Sample | None, tables: dict[str, list[dict[str, Any]]]) -> 
         "version": SUMMARY_VERSION,
         "log": log,
         "period": period,
-        "options": {"from": begin, "to": end, "max_pending": 10_000, "top": 20, "level": 0.001},
+        "options": {"from": begin, "to": end, "max_pending": 10_000, "level": 0.001},
         "relative_error": RELATIVE_ERROR,
         "quarantined": tables.get("quarantine", []),
         "figures": _figures(sample, tables) if sample else [],

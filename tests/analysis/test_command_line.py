@@ -56,9 +56,3 @@ def test_wrong_options_are_said_in_a_sentence(arguments: tuple[str, ...], senten
     assert done.returncode == 2, done.stderr
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_spark_submit_can_run_the_package_as_a_file() -> None:
-    # It puts the folder of the file first on the path, where our modules would hide those of the standard library.
-    hidden = {path.stem for path in (ROOT / "app" / "analysis").glob("*.py")} & set(sys.stdlib_module_names)
-    assert hidden <= {"__init__", "__main__"}

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from app.analysis.buckets import bucket, bucket_of, ends_of, high, low, middle, middle_of
+from app.analysis.buckets import bucket, bucket_of, ends_of, middle_of
 from app.analysis.deadlines import Cell, DeadlineOptions, End, back_test, cut_of, recommend, samples
-from app.analysis.lake import rows_of
 from app.analysis.options import AnalyzeOptions
+from app.analysis.report.tables import database, define, statements
 from app.analysis.rollups import GROUP_PATTERN
 from app.core.deadlines import LearnedTimeouts
 from app.core.errors import ConfigurationError
@@ -260,13 +260,19 @@ def test_the_latest_hours_are_held_out(hours: int, share: float, held_out: int) 
 def test_buckets_are_the_same_in_sql_and_here(spark: SparkSession) -> None:
     """Over 76 h as well: 2^38 microseconds."""
     values = [0, 1, 2, 50, 63, 64, 127, 128, 129, 255, 256, 1000, 999_999, 1 << 30, (1 << 30) - 1, 1 << 39, 10**15]
-    frame = rows_of(spark, [{"v": value} for value in values], "v bigint").selectExpr("v", f"{bucket('v')} AS bucket")
-    for row in frame.selectExpr("*", f"{low()} AS low", f"{high()} AS high", f"{middle()} AS middle").collect():
-        assert row.bucket == bucket_of(row.v)
-        assert (row.low, row.high) == ends_of(row.bucket)
-        assert row.middle == middle_of(row.bucket)
-        assert row.low <= row.v < row.high <= max(row.low + 1, row.low * 1.02 + 1)
-        assert abs(row.middle - row.v) <= max(1, 0.01 * row.v)
+    found = spark.sql(f"SELECT v, {bucket('v')} AS bucket FROM (SELECT explode(array{tuple(values)}) AS v)").collect()
+    found_in = statements(None, begin=0, cut=0, level=0, least_responses=0, max_pending=0)
+    with database("64m") as base:
+        define(base, (one for one in found_in if one.kind == "macro"))
+        for row in found:
+            assert row.bucket == bucket_of(row.v)
+            ((low, high, middle),) = base.sql(
+                f"SELECT low({row.bucket}), high({row.bucket}), middle({row.bucket})"
+            ).fetchall()
+            assert (low, high) == ends_of(row.bucket)
+            assert middle == middle_of(row.bucket)
+            assert low <= row.v < high <= max(low + 1, low * 1.02 + 1)
+            assert abs(middle - row.v) <= max(1, 0.01 * row.v)
 
 
 @pytest.mark.parametrize(

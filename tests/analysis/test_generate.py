@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from app.analysis.counts import parse_count
-from app.analysis.generate import Generated, GenerateOptions, generate_with
+from app.analysis.generate import Generated, GenerateOptions, generate, records
 from app.analysis.plant import Shape, read_plants
-from app.analysis.synthetic import Plan, records
 from app.core.errors import ConfigurationError
-from app.latency.schema import COLUMNS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from app.latency.arrow import SCHEMA
 
 EXAMPLE = Path(__file__).parent.parent.parent / "docs" / "examples" / "anomalies.toml"
 SHAPE = Shape(datetime(2026, 1, 5, tzinfo=UTC), 3, ("node-a", "node-b"))
@@ -69,24 +65,24 @@ def test_what_a_plant_leaves_open_the_seed_decides() -> None:
     assert len(subjects) == 3
 
 
-def test_a_folder_with_something_in_it_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     with pytest.raises(ConfigurationError, match="there is something in it"):
-        generate_with(spark, GenerateOptions(callbacks=10, out=tmp_path))
+        generate(GenerateOptions(callbacks=10, out=tmp_path))
 
 
 @pytest.fixture(scope="module")
-def generated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Generated]:
+def generated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Generated]:
     out = tmp_path_factory.mktemp("generated") / "log"
     options = GenerateOptions(callbacks=20_000, out=out, seed=7, plant=EXAMPLE, days=2)
-    return out, generate_with(spark, options)
+    return out, generate(options)
 
 
 def test_the_log_is_as_nodes_write_it(generated: tuple[Path, Generated]) -> None:
     out, result = generated
     files = sorted(out.glob("date=*/hour=*/*.parquet"))
     assert len(files) == result.files
-    assert pq.read_schema(files[0]).names == [column.name for column in COLUMNS]
+    assert pq.read_schema(files[0]).equals(SCHEMA)
     whole = duckdb.sql(
         f"SELECT count(*), count(DISTINCT command_id), count(DISTINCT home_node), count(DISTINCT method), "
         f"count_if(woken_at < recorded_at OR recorded_at < received_at OR received_at < published_at), "
@@ -103,16 +99,15 @@ def test_the_truth_lies_beside_the_log_where_readers_do_not_look(generated: tupl
     assert [one["kind"] for one in result.truth["anomalies"]] == ["node", "device_group", "hour", "method"]
 
 
-def test_the_same_seed_gives_the_same_records_however_many_tasks(spark: SparkSession) -> None:
+def test_the_same_seed_gives_the_same_records_in_however_many_slices(tmp_path: Path) -> None:
     shape = Shape(SHAPE.start, 1, SHAPE.nodes)
-    one, other = (Plan(5000, seed, 100, shape, ()) for seed in (1, 2))
-    few = records(spark, one, 0, 5000, 1)
-    many = records(spark, one, 0, 2000, 3).union(records(spark, one, 2000, 5000, 2))
-    assert few.exceptAll(many).isEmpty()
-    assert many.exceptAll(few).isEmpty()
-    assert (
-        few.select("device_id", "total_us")
-        .intersect(records(spark, other, 0, 5000, 1).select("device_id", "total_us"))
-        .count()
-        < 50
-    )
+
+    def made(seed: int, *ends: int) -> set[tuple[object, ...]]:
+        options = GenerateOptions(callbacks=5000, out=tmp_path, seed=seed, devices=100)
+        with duckdb.connect() as base:
+            tables = [records(base, options, shape, (), begin, end) for begin, end in pairwise(ends)]
+        return {tuple(map(str, row.values())) for table in tables for row in table.to_pylist()}
+
+    whole = made(1, 0, 5000)
+    assert made(1, 0, 2000, 5000) == whole
+    assert not made(2, 0, 5000) & whole

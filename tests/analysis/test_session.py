@@ -137,8 +137,8 @@ def test_spark_submit_on_a_cluster_of_two_workers(tmp_path: Path) -> None:
             [
                 *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "600m"),
                 *("--executor-memory", "500m", "--conf", "spark.sql.shuffle.partitions=2"),
-                *(str(ROOT / "app" / "analysis" / "__main__.py"), str(log), "--out", str(out)),
-                *("--steps", "compact,rollup", "--date", "2026-01-05"),
+                *(str(ROOT / "app" / "cli" / "submit.py"), "analyze", str(log), "--out", str(out)),
+                *("--from", "2026-01-05", "--to", "2026-01-06"),
             ],
             env={**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "/no/python"},
             capture_output=True,

@@ -21,9 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
-from app.analysis.stream.files import held
 from app.analysis.stream.options import Bands, FollowOptions
-from app.analysis.stream.run import follow
+from app.analysis.stream.run import follow, held
 from app.core.errors import ConfigurationError
 from tests.analysis.small_logs import BEGIN, outcome, timed_out, write
 from tests.waiting import eventually
@@ -51,7 +50,7 @@ def minutes(
 
 def options(log: Path, out: Path, **other: Any) -> FollowOptions:
     values = {"once": True, "trigger": timedelta(milliseconds=100), **other}
-    return FollowOptions(log_dir=str(log), out=out, **values)
+    return FollowOptions(log=str(log), out=out, **values)
 
 
 def windows(out: Path) -> list[dict[str, Any]]:
@@ -174,7 +173,7 @@ from datetime import timedelta
 from pathlib import Path
 from app.analysis.session import spark_session
 from app.analysis.stream.options import Bands, FollowOptions
-from app.analysis.stream.run import follow
+from app.analysis.stream.run import follow, held
 log, out, hook = sys.argv[1:]
 with spark_session("killed", "local[2]", {"spark.sql.shuffle.partitions": "2"}) as spark:
     bands = Bands(p99=timedelta(seconds=2))
@@ -281,7 +280,7 @@ def test_a_second_stream_into_the_same_folder_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"log_dir": "nowhere"}, "nowhere: no such folder of a latency log"),
+        ({"log": "nowhere"}, "nowhere: no such folder of a latency log"),
         ({"webhook": "ftp://x"}, "--webhook: 'ftp://x' is no address"),
         ({"lateness": timedelta(days=2)}, "--lateness: allowed: 0s to 24h"),
         ({"trigger": timedelta()}, "--every: allowed: 100ms to 1h"),
@@ -292,5 +291,5 @@ def test_a_second_stream_into_the_same_folder_is_refused(tmp_path: Path) -> None
 )
 def test_wrong_options_get_a_sentence(tmp_path: Path, wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        FollowOptions(**{"log_dir": str(tmp_path), "out": tmp_path, **wrong}).check()
+        FollowOptions(**{"log": str(tmp_path), "out": tmp_path, **wrong}).check()
     assert str(refused.value).startswith(sentence)

@@ -98,7 +98,8 @@ DRIVERS = {
     "psycopg": SQL,
     "psutil": (*CLI, "app/rig/*"),
     "pwdlib": ("app/access/passwords.py",),
-    "fsspec": ("app/latency/*", "app/analysis/*", "app/store/parquet/*"),
+    "duckdb": ("app/analysis/report/*",),
+    "fsspec": ("app/latency/*", "app/store/parquet/*"),
     "msgpack": ("app/profiles/codecs.py",),
     "jinja2": ("app/analysis/*",),
     "jmespath": ("app/profiles/expressions.py",),
@@ -120,7 +121,6 @@ DRIVERS = {
     "uvicorn": ("app/main.py", *CLI, "app/rig/bench/*"),
     "uvloop": ("app/main.py", *CLI, "app/rig/bench/*"),
     # Only the tests have these.
-    "duckdb": (),
     "playwright": (),
     "httpx": (),
     "httpx2": (),  # nodes have no use for it: it is the client's

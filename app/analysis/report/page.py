@@ -9,9 +9,20 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from app.analysis.report.rest import change, deadlines, devices, methods, nodes, quality, stages
+from app.analysis.lake import Row
+from app.analysis.report.sections import (
+    Rows,
+    change,
+    deadlines,
+    devices,
+    heat_map,
+    methods,
+    nodes,
+    over_time,
+    quality,
+    stages,
+)
 from app.analysis.report.text import clean, code, count, span, with_unit
-from app.analysis.report.times import Row, Rows, heat_map, over_time
 
 REPORT_NAME: Final = "report.html"
 _SECTIONS: Final = (over_time, methods, heat_map, stages, nodes, devices, deadlines, change, quality)

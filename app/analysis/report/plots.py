@@ -1,37 +1,39 @@
 """The parts of a page, and the scales that place marks. Numbers only: the markup is in page.html.j2.
 
 Marks are drawn in a square of 1000 × 1000 that the page stretches to the room there is; text is not in it, so that it
-keeps its size. Positions are from 0 to 1; those of ticks, labels and tips in percent.
+keeps its size. Positions are from 0 to 1; those of ticks and tips in percent.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
+from app.analysis.lake import Row
 from app.analysis.report.text import day, duration
+
+HOUR: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A path with a class of the style sheet; `weight` in percent is how much of its colour it has."""
+    """A path with a class of the style sheet, or without one an entry of the legend; `weight` (%) is of its colour."""
 
     css: str
-    path: str
+    path: str = ""
     title: str = ""
     weight: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line of the grid with its label. Minor ones go first where there is little room."""
+    """A line of the grid with its label."""
 
     at: float
     text: str
-    minor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +45,10 @@ class Tip:
     head: str
     lines: tuple[tuple[str, str], ...]
 
-    @property
-    def side(self) -> str:
-        """Where the text goes, so that it stays inside."""
-        return "before" if self.left + self.width / 2 > 50 else "after"  # noqa: PLR2004 - the middle
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """An entry of the legend."""
-
-    css: str
-    text: str
-    weight: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """What all blocks of a section have; `empty` says in a sentence why there is nothing to show."""
-
-    id: str
-    title: str
-    query: str
-    caption: str = ""
-    alt: str = ""
-    empty: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TimePlot(Block):
-    """Something over time."""
-
-    marks: Sequence[Mark] = ()
-    x_ticks: Sequence[Tick] = ()
-    y_ticks: Sequence[Tick] = ()
-    tips: Sequence[Tip] = ()
-    keys: Sequence[Key] = ()
-    kind: str = field(default="time", init=False)
-
 
 @dataclass(frozen=True, slots=True)
 class PlotRow:
-    """One row of a RowPlot: what it is about, its marks, and its value in words."""
+    """One strip: what it is about, its marks, and its value in words."""
 
     label: str
     marks: Sequence[Mark]
@@ -94,23 +58,27 @@ class PlotRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RowPlot(Block):
-    """One strip of marks per row on a common axis, with the values beside: a plot and a table in one."""
+class Block:
+    """A plot over time (`time`), strips of marks on one axis with their values (`rows`), or a `table` of texts.
 
-    rows: Sequence[PlotRow] = ()
-    heads: tuple[str, str, str] = ("", "", "")
-    ticks: Sequence[Tick] = ()
-    keys: Sequence[Key] = ()
-    kind: str = field(default="rows", init=False)
+    `empty` says in a sentence why there is nothing to show. The first cell of a table's row is its head; a cell may be
+    a text and what stands small below.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class DataTable(Block):
-    """A table of texts; the first cell of a row is its head, and a cell may be a text and what stands small below."""
-
+    kind: str
+    id: str
+    title: str
+    query: str
+    caption: str = ""
+    alt: str = ""
+    empty: str = ""
+    marks: Sequence[Mark] = ()
+    keys: Sequence[Mark] = ()
+    x_ticks: Sequence[Tick] = ()
+    y_ticks: Sequence[Tick] = ()
+    tips: Sequence[Tip] = ()
     heads: Sequence[str] = ()
-    rows: Sequence[Sequence[str | tuple[str, str]]] = ()
-    kind: str = field(default="table", init=False)
+    rows: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +87,8 @@ class Section:
 
     id: str
     title: str
+    blocks: Sequence[Block]
     lead: str = ""
-    blocks: Sequence[Block] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,42 +125,37 @@ def log_scale(values: Iterable[float]) -> Scale:
     positive = [value for value in values if value > 0] or [1.0]
     low, high = min(positive), max(positive)
     if high / low < 4:  # noqa: PLR2004 - else there would be one tick or none
-        middle = math.sqrt(low * high)
-        low, high = middle / 2, middle * 2
+        low, high = math.sqrt(low * high) / 2, math.sqrt(low * high) * 2
     return Scale(low / 1.15, high * 1.15, log=True)
 
 
 def linear_scale(values: Iterable[float]) -> Scale:
-    """From 0 to the next of 1, 1.5, 2, 3, 4, 5, 6, 8, 10 times a power of ten."""
+    """From 0 to the next round number."""
     top = max(values, default=0.0) or 1.0
     power = 10.0 ** math.floor(math.log10(top))
-    steps = (step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8))
-    return Scale(0.0, next((step for step in steps if step >= top * 0.9999), 10 * power))
+    return Scale(0.0, next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= top * 0.9999))
 
 
-def duration_ticks(scale: Scale, *, upwards: bool) -> list[Tick]:
+def duration_ticks(scale: Scale, *, upwards: bool = False) -> list[Tick]:
     """Ticks of an axis of microseconds; `upwards` when it is the vertical one."""
     places = [(100 * scale(value), duration(value, trim=True)) for value in scale.ticks()]
     return [Tick(round(100 - at if upwards else at, 2), text) for at, text in places]
 
 
 _STEPS_H: Final = (1, 2, 3, 6, 12, 24, 48, 72, 168, 336, 672, 1344, 2688)
-_MOST_TICKS: Final = 9
 
 
 def hour_ticks(begin: datetime, end: datetime) -> list[Tick]:
-    """Round hours and days between two instants; every other one is minor."""
-    hours = (end - begin).total_seconds() / 3600
-    step = next((step for step in _STEPS_H if hours / step <= _MOST_TICKS), _STEPS_H[-1])
+    """At most five round hours and days between two instants."""
+    hours = (end - begin) / timedelta(hours=1)
+    step = next((step for step in _STEPS_H if hours / step <= 5), _STEPS_H[-1])  # noqa: PLR2004 - a phone is narrow
     ticks: list[Tick] = []
     at = begin.replace(hour=0)
     while at <= end:
         if at >= begin:
-            text = day(at) if at.hour == 0 else f"{at:%H:%M}"
-            if not ticks and at.hour and at.date() == end.date():
-                text = f"{day(at)} {text}"  # there will be no midnight
-            where = round(100 * (at - begin).total_seconds() / 3600 / hours, 2) if hours else 0.0
-            ticks.append(Tick(where, text, minor=len(ticks) % 2 == 1))
+            text = f"{at:%H:%M}" if at.hour else day(at)
+            text = f"{day(at)} {text}" if at.hour and not ticks and at.date() == end.date() else text  # no midnight
+            ticks.append(Tick(round(100 * ((at - begin) / (end - begin)), 2), text))
         at += timedelta(hours=step)
     return ticks
 
@@ -207,19 +170,9 @@ def box(left: float, top: float, right: float, bottom: float) -> str:
     return f"M{points(left)} {points(top)}H{points(right)}V{points(bottom)}H{points(left)}Z"
 
 
-def dot(x: float) -> str:
-    """A line without length: its round caps are the dot, and stay round however the square is stretched."""
-    return f"M{points(x)} 500h0"
-
-
-def rule(x0: float, x1: float) -> str:
-    """A horizontal line."""
-    return f"M{points(x0)} 500H{points(x1)}"
-
-
-def upright(x: float) -> str:
-    """A vertical line."""
-    return f"M{points(x)} 100V900"
+def interval(low: float, high: float, value: float) -> list[Mark]:
+    """A line, and a dot on it: one without length, whose round caps stay round however the square is stretched."""
+    return [Mark("interval", f"M{points(low)} 500H{points(high)}"), Mark("dot", f"M{points(value)} 500h0")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,30 +185,63 @@ class Step:
     base: float = 0.0
 
 
-def runs(steps: Iterable[Step]) -> list[list[Step]]:
-    """Steps in order; where one does not go on from the one before, a new run begins."""
-    found: list[list[Step]] = []
+def band(steps: Iterable[Step], *, line: bool = False) -> str:
+    """The path of the area between value and base of each step, or of the line of values; gaps stay gaps."""
+    runs: list[list[Step]] = []
     for step in steps:
-        if not found or abs(found[-1][-1].end - step.begin) > 1e-9:  # noqa: PLR2004 - rounding
-            found.append([])
-        found[-1].append(step)
-    return found
-
-
-def stairs(steps: Iterable[Step]) -> str:
-    """The path of a line in steps."""
+        if not runs or abs(runs[-1][-1].end - step.begin) > 1e-9:  # noqa: PLR2004 - rounding
+            runs.append([])
+        runs[-1].append(step)
     parts = []
-    for run in runs(steps):
-        moves = [f"V{points(1 - step.value)}H{points(step.end)}" for step in run]
-        parts.append(f"M{points(run[0].begin)} {points(1 - run[0].value)}{''.join(moves)}")
-    return "".join(parts)
-
-
-def band(steps: Iterable[Step]) -> str:
-    """The path of the area between value and base of each step."""
-    parts = []
-    for run in runs(steps):
+    for run in runs:
         there = "".join(f"V{points(1 - step.value)}H{points(step.end)}" for step in run)
         back = "".join(f"V{points(1 - step.base)}H{points(step.begin)}" for step in reversed(run))
-        parts.append(f"M{points(run[0].begin)} {points(1 - run[0].base)}{there}{back}Z")
+        begin = run[0].value if line else run[0].base
+        parts.append(f"M{points(run[0].begin)} {points(1 - begin)}{there}{'' if line else f'{back}Z'}")
     return "".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The period in bins of whole hours."""
+
+    begin: datetime
+    end: datetime
+    hours: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], most: int) -> Axis | None:
+        """From the first to the last hour with at most so many bins; None without any hour."""
+        if not rows:
+            return None
+        first, last = min(row["hour"] for row in rows), max(row["hour"] for row in rows)
+        length = (last - first) // HOUR + 1
+        width = next((width for width in (1, 2, 3, 4, 6, 8, 12) if length <= width * most), 0)
+        return cls(first, last + HOUR, width or 24 * -(-length // (24 * most)))
+
+    def place(self, at: datetime, bins: int = 0) -> float:
+        """Where an instant lies, or so many bins after it."""
+        return min(1.0, max(0.0, (at + bins * self.hours * HOUR - self.begin) / (self.end - self.begin)))
+
+    def bins(self, rows: Iterable[Row]) -> dict[datetime, list[Row]]:
+        """Begin of the bin -> what happened in it."""
+        found: dict[datetime, list[Row]] = {}
+        for row in sorted(rows, key=lambda row: row["hour"]):
+            number = (row["hour"] - self.begin) // HOUR // self.hours
+            found.setdefault(self.begin + number * self.hours * HOUR, []).append(row)
+        return found
+
+    def step(self, at: datetime, value: float, base: float = 0.0) -> Step:
+        """A bin in a plot."""
+        return Step(self.place(at), self.place(at, 1), value, base)
+
+    def tip(self, at: datetime, lines: Iterable[tuple[str, str]]) -> Tip:
+        """What is shown of a bin."""
+        left, right = self.place(at), self.place(at, 1)
+        return Tip(round(100 * left, 2), round(100 * (right - left), 2), f"{day(at)} {at:%H:%M}", tuple(lines))
+
+    @property
+    def width(self) -> str:
+        """Of a bin, in words."""
+        days, hours = divmod(self.hours, 24)
+        return f"{days} days" if days else "an hour" if hours == 1 else f"{hours} hours"

@@ -54,7 +54,7 @@ class Bands:
 class FollowOptions:
     """One run."""
 
-    log_dir: str
+    log: str
     out: Path
     master: str | None = None
     lateness: timedelta = timedelta(minutes=2)
@@ -82,5 +82,5 @@ class FollowOptions:
                 raise ConfigurationError(
                     f"--webhook: {self.webhook[:64]!a} is no address; allowed: http://… or https://…"
                 )
-        if "://" not in self.log_dir and not Path(self.log_dir).is_dir():
-            raise ConfigurationError(f"{self.log_dir}: no such folder of a latency log")
+        if "://" not in self.log and not Path(self.log).is_dir():
+            raise ConfigurationError(f"{self.log}: no such folder of a latency log")

@@ -10,17 +10,15 @@ from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import structlog
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from app import __version__
-from app.analysis.stream.files import as_json, rename, write_whole
+from app.analysis.places import as_json, rename, write_whole
 
 PENDING: Final = "pending"
 SENT: Final = "sent"
 REFUSED: Final = "refused"
 MOST_PENDING: Final = 1000
 """More wait for a webhook that is away: the oldest are given up, as refused."""
-ATTEMPTS: Final = 4
 REQUEST_SECONDS: Final = 5.0
 TOO_MANY_REQUESTS: Final = 429
 SERVER_ERROR: Final = 500
@@ -43,6 +41,7 @@ class Outbox:
     def __init__(self, folder: Path, send: Send) -> None:
         self._folder = folder
         self._send = send
+        self._away = ""
         for name in (PENDING, SENT, REFUSED):
             (folder / name).mkdir(parents=True, exist_ok=True)
 
@@ -65,9 +64,12 @@ class Outbox:
                 self._move(name, REFUSED)
                 _log.error("alert_refused", id=alert["id"], reason=str(error))
             except AwayError as error:
-                _log.warning("alert_waits", id=alert["id"], reason=str(error))
+                if self._away != str(error):
+                    _log.warning("alert_waits", id=alert["id"], reason=str(error))
+                self._away = str(error)
                 return
             else:
+                self._away = ""
                 self._move(name, SENT)
 
     def counts(self) -> dict[str, int]:
@@ -94,24 +96,12 @@ class _NoRedirects(HTTPRedirectHandler):
 class Webhook:
     """POSTs alerts as JSON. A crash between the answer and our note of it repeats one, with the same id."""
 
-    def __init__(self, url: str, *, first_wait: float = 0.5) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._first_wait = first_wait
         self._opener = build_opener(_NoRedirects)
 
     def __call__(self, alert: dict[str, Any]) -> None:
-        """Try a few times. AwayError when none was taken, RefusedError when trying again is of no use."""
-        attempts = Retrying(
-            retry=retry_if_exception_type(AwayError),
-            stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_exponential_jitter(multiplier=self._first_wait, max=5.0, jitter=self._first_wait),
-        )
-        try:
-            attempts(self._post, alert)
-        except RetryError as error:
-            raise error.last_attempt.exception() or AwayError from None
-
-    def _post(self, alert: dict[str, Any]) -> None:
+        """AwayError when it was not taken this time, RefusedError when trying again is of no use."""
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"homing/{__version__}",

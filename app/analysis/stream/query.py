@@ -60,7 +60,7 @@ def start(
     lateness = f"{round(options.lateness.total_seconds() * 1000)} milliseconds"
     minute = f.window("recorded_at", f"{MINUTE} seconds").alias("minute")
     minutes = (
-        source.parquet(options.log_dir)
+        source.parquet(options.log)
         .where(f"kind = '{Kind.OUTCOME}' AND {_WHOLE}")
         .withWatermark("recorded_at", lateness)
         .groupBy(minute, "profile", "method", f.expr(of_answered).alias("bucket"))

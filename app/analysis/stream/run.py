@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.analysis.contracts import WINDOWS
+from app.analysis.places import Place, as_json, write_whole
+from app.analysis.session import first_line
 from app.analysis.stream import query
-from app.analysis.stream.files import as_json, held, write_whole
 from app.analysis.stream.foreign import Foreign
 from app.analysis.stream.judge import MINUTE, STATE_VERSION, Judge, Window, alert
 from app.analysis.stream.options import FOLDER, FollowOptions
@@ -48,8 +50,7 @@ def follow(spark: SparkSession, options: FollowOptions, say: Say = lambda _text:
     """
     options.check()
     folder = options.out / FOLDER
-    for name in (WINDOWS.name, STATES, ALERTS):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with held(folder):
         _same_log(folder, options)
         outbox = Outbox(folder / ALERTS, Webhook(options.webhook) if options.webhook else to_log)
@@ -103,7 +104,7 @@ class _Status:
         self._outbox = outbox
         self._say = say
         state = folder / FOREIGN
-        self._foreign = Foreign(options.log_dir, json.loads(state.read_bytes()) if state.exists() else None)
+        self._foreign = Foreign(options.log, json.loads(state.read_bytes()) if state.exists() else None)
         self._every = options.trigger.total_seconds()
         self._turns_to_look = 0.0
         self._too_late = _TooLate()
@@ -158,37 +159,36 @@ def _running(spark: SparkSession, options: FollowOptions, folder: Path, batches:
         finally:
             started.stop()
     except PySparkException as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise StreamError(f"the stream ended: {lines[0] if lines else type(error).__name__}") from error
+        raise StreamError(f"the stream ended: {first_line(error)}") from error
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Only one process at a time; ConfigurationError when there is another. A kill frees it."""
+    with (folder / "_lock").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigurationError(f"--out: another homing analyze --follow is at work in {folder}") from None
+        yield
 
 
 def _same_log(folder: Path, options: FollowOptions) -> None:
     """A checkpoint knows the files of one log; with another it would repeat or lose."""
-    place = options.log_dir if "://" in options.log_dir else str(Path(options.log_dir).resolve())
-    file = folder / "_log.json"
+    place, file = Place(options.log).url, folder / "_log.json"
     if not file.exists():
         write_whole(file, as_json({"log": place}))
     elif (before := json.loads(file.read_bytes())["log"]) != place:
         raise ConfigurationError(f"--out: {folder} follows {before}; take another --out for {place}")
 
 
-_ARROW: Final = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-}
-
-
 def _parquet(windows: list[Window]) -> bytes:
-    schema = pa.schema([(column.name, _ARROW[str(column.type)]) for column in WINDOWS.columns])
     rows = []
     for window in sorted(windows, key=lambda one: (one.start, one.series)):
         row = asdict(window)
         row["start"] = window.start * 1_000_000
         row["end"] = (window.start + MINUTE) * 1_000_000
         rows.append(row)
-    columns = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
+    pq.write_table(pa.Table.from_pylist(rows, WINDOWS.arrow), sink, compression="zstd")
     return bytes(sink.getvalue())

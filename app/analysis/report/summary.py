@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.buckets import RELATIVE_ERROR
 from app.analysis.contracts import SUMMARY_VERSION, TABLES, Unit
-from app.analysis.judgement import Comparison
 from app.analysis.lake import Day
 from app.analysis.options import AnalyzeOptions
+from app.analysis.report.tables import Comparison
 
 if TYPE_CHECKING:
-    from app.analysis.period import Period
+    from app.analysis.report.make import Period
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -79,7 +79,6 @@ def summarize(
             "to": options.end and str(options.end),
             "compare_to": options.compare_to and str(options.compare_to),
             "max_pending": options.max_pending,
-            "top": options.top,
             "level": options.level,
             "device_group": options.device_group,
             "deadlines": options.deadlines.as_json(),

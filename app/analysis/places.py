@@ -1,0 +1,127 @@
+"""Folders of this machine and of object stores: small files are read and written here, large ones by Spark.
+
+Both take the credentials of the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
+
+from app.core.errors import ConfigurationError
+
+_ALIASES: Final = {"s3a": "s3", "abfss": "abfs"}
+"""What Hadoop calls it -> what Arrow calls it."""
+_HIDDEN: Final = re.compile(r"(^|/)[._]")
+
+
+class Place:
+    """A folder, by a path or a URL. ConfigurationError says in a sentence why it cannot be read or written."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name.rstrip("/") or name
+
+    @property
+    def local(self) -> Path | None:
+        """The folder of this machine that it is."""
+        if self.name.startswith("file:"):
+            return Path(unquote(urlsplit(self.name).path)).absolute()
+        return None if "://" in self.name else Path(self.name).absolute()
+
+    @property
+    def url(self) -> str:
+        """As Hadoop names it: `s3://` is s3a, and a path of this machine has a scheme, whatever the default one is."""
+        if self.local is not None:
+            return f"file://{self.local}"
+        return self.name.replace("s3://", "s3a://", 1) if self.name.startswith("s3://") else self.name
+
+    @cached_property
+    def _opened(self) -> tuple[FileSystem, str]:
+        if self.local is not None:
+            return LocalFileSystem(), str(self.local)
+        scheme, _, rest = self.name.partition("://")
+        with self._sentence():
+            files, root = FileSystem.from_uri(f"{_ALIASES.get(scheme, scheme)}://{rest}")
+        return files, root.rstrip("/")
+
+    @property
+    def files(self) -> FileSystem:
+        """Arrow's."""
+        return self._opened[0]
+
+    def path(self, inside: str) -> str:
+        """Of a file in it, as `files` has it."""
+        return f"{self._opened[1]}/{inside}"
+
+    def find(self, folder: str = "", ending: str = "") -> dict[str, FileInfo]:
+        """The files in a folder of it and below: their paths in it; those whose names are hidden (`.`, `_`) are not."""
+        root = self.path("")
+        with self._sentence():
+            selected = FileSelector(self.path(folder).rstrip("/"), recursive=True, allow_not_found=True)
+            found = self.files.get_file_info(selected)
+        files = [one for one in found if one.type is FileType.File and one.path.endswith(ending)]
+        inside = {one.path[len(root) :]: one for one in sorted(files, key=lambda one: one.path)}
+        return {path: one for path, one in inside.items() if not _HIDDEN.search(path)}
+
+    def read(self, inside: str) -> bytes:
+        """The content of a file."""
+        with self._sentence(), self.files.open_input_file(self.path(inside)) as file:
+            return bytes(file.read())
+
+    def write(self, inside: str, content: bytes) -> None:
+        """Write or replace a file: a reader, and a crash, see the old one or the new one."""
+        with self._sentence():
+            if self.local is not None:
+                write_whole(self.local / inside, content)
+                return
+            with self.files.open_output_stream(self.path(inside)) as file:
+                file.write(content)
+
+    def remove(self, inside: str) -> None:
+        """Remove a file, if it is there."""
+        with self._sentence():
+            if self.files.get_file_info(self.path(inside)).type is FileType.File:
+                self.files.delete_file(self.path(inside))
+
+    @contextmanager
+    def _sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ImportError, ValueError) as error:
+            raise ConfigurationError(f"{self.name}: {error}") from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write or replace a file of this machine, durably."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    rename(temporary, path)
+
+
+def rename(path: Path, to: Path) -> None:
+    """Rename durably, over what is there."""
+    path.replace(to)
+    for folder in {path.parent, to.parent}:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def as_json(value: Any) -> bytes:  # noqa: ANN401 - whatever is JSON
+    """For people, and for `git diff`."""
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()

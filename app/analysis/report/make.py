@@ -1,0 +1,149 @@
+"""The third step: tables, learned deadlines, the summary and the page, from the rollups of any period; no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from app.analysis import contracts
+from app.analysis.compact import Progress
+from app.analysis.contracts import DEADLINES, DEADLINES_TEST, QUARANTINE, QUERIED, ROLLUPS, SUMMARY_NAME
+from app.analysis.deadlines import Cell, back_test, cut_of, recommend, samples, timeouts_of
+from app.analysis.deadlines_file import FILE_NAME as TIMEOUTS_NAME
+from app.analysis.deadlines_file import render as render_timeouts
+from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Row
+from app.analysis.options import AnalyzeOptions, midnight
+from app.analysis.report.page import REPORT_NAME, render
+from app.analysis.report.summary import as_json, summarize
+from app.analysis.report.tables import Comparison, Statement, database, define, read_rollup, rows_of, shown, statements
+from app.analysis.source import LATENCY, MEANINGS
+from app.core.errors import ConfigurationError
+
+HOUR: Final = timedelta(hours=1)
+_DAY: Final = 24
+_SHOWN: Final = 20_000
+"""Rows of a table that the page may look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Hours that a report is about, what they are compared with, and why with nothing."""
+
+    begin: datetime
+    end: datetime
+    hours: tuple[datetime, ...]
+    """Those that have records."""
+    compared: Comparison | None
+    why_not: str | None
+
+    @property
+    def missing(self) -> list[datetime]:
+        """Hours between the first and the last that have no records."""
+        there = set(self.hours)
+        count = (self.hours[-1] - self.hours[0]) // HOUR
+        return [hour for step in range(count) if (hour := self.hours[0] + step * HOUR) not in there]
+
+
+def report(lake: Lake, options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
+    """Write all tables, timeouts.toml, report.html and summary.json, which comes last. Returns the summary."""
+    days = [day for date, day in lake.days(ROLLUP, LATENCY).items() if options.wants(date)]
+    if not any(day.records for day in days):
+        raise ConfigurationError(f"{options.out}: {_nothing(days, options)}")
+    progress(0.0, f"report of {len(days):,} days, {sum(day.records for day in days):,} records")
+    lake.place.remove(SUMMARY_NAME)
+    with database(options.memory) as base:
+        period = _read(base, lake, options, days)
+        cut = cut_of(period.begin, period.hours[-1], options.deadlines.held_out)
+        found = statements(
+            period.compared, begin=period.begin.timestamp(), cut=cut.timestamp(), level=options.level,
+            least_responses=options.deadlines.least, max_pending=options.max_pending,
+        )  # fmt: skip
+        define(base, found)
+        rows = _write(base, lake, found, progress)
+        progress(0.9, "deadlines")
+        timeouts = _learn(base, options, period, rows)
+        rows["quarantine"] = _quarantine(base)
+    for table in (DEADLINES, DEADLINES_TEST, QUARANTINE):
+        lake.put_rows(f"tables/{table.name}", pa.Table.from_pylist(rows[table.name], table.arrow))
+    progress(0.95, REPORT_NAME)
+    summary = summarize(options, period, days, {one.name: one.sql for one in found if one.kind == "table"}, rows)
+    texts = {TIMEOUTS_NAME: timeouts, REPORT_NAME: render(summary, rows), SUMMARY_NAME: as_json(summary)}
+    for name, text in texts.items():
+        lake.place.write(name, text.encode())
+    progress(1.0, "done")
+    return summary
+
+
+def _nothing(days: list[Day], options: AnalyzeOptions) -> str:
+    if not days:
+        period = f" from {options.begin}" if options.begin else ""
+        return f"no day{period} was rolled up; `homing rollup` does that"
+    return f"no record can be used ({sum(day.left_out for day in days):,} records and some files are in quarantine)"
+
+
+def _read(base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, days: list[Day]) -> Period:
+    """The views of the rollups, of which one has the period before, too; and the period."""
+    own = {day.date: day.run for day in days if options.begin is None or day.date >= options.begin.isoformat()}
+    compacted = lake.days(COMPACT, LATENCY)
+    for one in ROLLUPS:
+        runs = {day.date: day.run for day in days} if one is contracts.LATENCY_HOURLY else own
+        if one is contracts.QUARANTINE_DAILY:
+            runs = {date: compacted[date].run for date in own if date in compacted}
+        read_rollup(base, lake, one, runs or {"": ""})
+    hours = base.sql("SELECT DISTINCT hour FROM latency_hourly ORDER BY hour").to_arrow_table()["hour"].to_pylist()
+    return period_of(hours, None if options.begin is None else midnight(options.begin), options)
+
+
+def period_of(hours: list[datetime], begin: datetime | None, options: AnalyzeOptions) -> Period:
+    """From the hours that have records, the period before included."""
+    first, end = begin or hours[0], hours[-1] + HOUR
+    if hours[-1] < first:
+        raise ConfigurationError(f"{options.out}: no records from {first:%Y-%m-%d} on")
+    own = tuple(hour for hour in hours if hour >= first)
+    if begin is not None:
+        if hours[0] < first:
+            return Period(first, end, own, Comparison((hours[0], first), (first, end)), None)
+        return Period(first, end, own, None, f"there is nothing from before {first:%Y-%m-%d}")
+    length = (end - first) // HOUR
+    if length < 2:  # noqa: PLR2004 - one has no half
+        return Period(first, end, own, None, "the log covers one hour only")
+    part = _DAY if length >= 2 * _DAY else length // 2
+    middle = end - part * HOUR
+    return Period(first, end, own, Comparison((middle - part * HOUR, middle), (middle, end)), None)
+
+
+def _write(
+    base: duckdb.DuckDBPyConnection, lake: Lake, found: list[Statement], progress: Progress
+) -> dict[str, list[Row]]:
+    """Write the tables that are queries; what the page shows of them."""
+    queries = {one.name: one.sql for one in found if one.kind == "table"}
+    rows = {}
+    for number, table in enumerate(QUERIED):
+        progress(0.9 * number / len(QUERIED), f"table {table.name}")
+        made = rows_of(base, table, queries[table.name])
+        lake.put_rows(f"tables/{table.name}", made)
+        rows[table.name] = shown(table, made, _SHOWN)
+    return rows
+
+
+def _learn(base: duckdb.DuckDBPyConnection, options: AnalyzeOptions, period: Period, rows: dict[str, list[Row]]) -> str:
+    """Rows of `deadlines` and `deadlines_test`; the text of timeouts.toml."""
+    wanted, last = options.deadlines, period.hours[-1]
+    cells = [Cell(*row) for row in base.sql("FROM deadline_cell").fetchall()]
+    learned = recommend(samples(cells, training=False), wanted)
+    earlier = timeouts_of(recommend(samples(cells, training=True), wanted))
+    rows["deadlines"], rows["deadlines_test"] = learned, back_test(cells, earlier)
+    return render_timeouts(learned, wanted, options.device_group, period.begin, last + HOUR)
+
+
+def _quarantine(base: duckdb.DuckDBPyConnection) -> list[Row]:
+    found = base.sql(
+        "SELECT reason, sum(files)::BIGINT AS files, sum(records)::BIGINT AS records, min(example) AS example "
+        "FROM quarantine GROUP BY reason"
+    )
+    rows = {row["reason"]: row for row in found.to_arrow_table().to_pylist()}
+    return [{**rows[reason], "meaning": meaning} for reason, meaning in MEANINGS.items() if reason in rows]
