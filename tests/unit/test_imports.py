@@ -98,7 +98,7 @@ DRIVERS = {
     "psycopg": SQL,
     "psutil": (*CLI, "app/rig/*"),
     "pwdlib": ("app/access/passwords.py",),
-    "duckdb": ("app/analysis/report/*",),
+    "duckdb": ("app/analysis/*",),
     "fsspec": ("app/latency/*", "app/store/parquet/*"),
     "msgpack": ("app/profiles/codecs.py",),
     "jinja2": ("app/analysis/*",),
