@@ -32,6 +32,8 @@ def commands(day: int, count: int = 20) -> list[dict[str, Any]]:
 
 def counted(out: Path) -> dict[str, int]:
     """Date -> commands, of the rows that a manifest names."""
+    if not any(out.glob("manifest/step=rollup/*/*/*.json")):
+        return {}
     manifest = f"read_json('{out}/manifest/step=rollup/*/*/*.json', hive_partitioning=true)"
     found = rolled(
         out,
