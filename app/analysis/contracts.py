@@ -394,9 +394,7 @@ QUARANTINE: Final = _table(
     records records left out, or odd
     example text a file, or the id of a command""",
 )  # fmt: skip
-QUERIED: Final = (*LATENCY_TABLES, *_REST)
-"""Tables that are the rows of a query."""
-TABLES: Final = (*QUERIED, DEADLINES, DEADLINES_TEST, QUARANTINE)
+TABLES: Final = (*LATENCY_TABLES, *_REST, DEADLINES, DEADLINES_TEST, QUARANTINE)
 
 WINDOWS: Final = _table(
     "windows", "Minutes of a log that is followed", "start profile method",

@@ -326,7 +326,6 @@ def test_every_figure_is_in_the_table_it_names(analysed: Analysed) -> None:
 def test_the_summary_is_json_that_says_where_everything_comes_from(few: Analysed) -> None:
     summary = json.loads((few.out / "summary.json").read_text(encoding="utf-8"))
     assert [table["name"] for table in summary["tables"]] == [table.name for table in TABLES]
-    made = {table["name"] for table in summary["tables"] if table["query"] is None}
-    assert made == {"deadlines", "deadlines_test", "quarantine"}
+    assert all(table["query"] for table in summary["tables"])
     assert summary["relative_error"] == RELATIVE_ERROR
     assert summary["log"]["records"] == few.duck("count(*)")[0][0]

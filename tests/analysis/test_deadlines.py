@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from app.analysis.buckets import bucket, bucket_of, ends_of, middle_of
-from app.analysis.deadlines import Cell, DeadlineOptions, End, back_test, cut_of, recommend, samples
+from app.analysis.contracts import DEADLINES_HOURLY
+from app.analysis.deadlines import DeadlineOptions, End, cut_of
 from app.analysis.options import AnalyzeOptions
 from app.analysis.report.tables import database, define, statements
 from app.analysis.rollups import GROUP_PATTERN
@@ -149,9 +151,31 @@ def load(learned: Learned, tmp_path: Path) -> LearnedTimeouts:
     return load_timeouts(path)
 
 
+CUT = BEGIN + timedelta(hours=1)
+"""Where the held-out hours begin."""
+
+
+def cell(end: End, took_us: int | None, commands: int = 1, **other: Any) -> dict[str, Any]:
+    """Commands that are alike, in the held-out hours."""
+    given = {"profile": "dji", "method": "takeoff", "device_group": "", "hour": CUT, "late_hour": None, **other}
+    number = None if took_us is None else bucket_of(took_us)
+    counts = {"commands": commands, "sum_us": (took_us or 0) * commands, "timeout_us": 10_000_000 * commands}
+    return given | {"end": int(end), "bucket": number} | counts
+
+
+def made_of(name: str, cells: list[dict[str, Any]], options: DeadlineOptions = OPTIONS) -> list[dict[str, Any]]:
+    """What tables.sql makes of them: deadlines, deadlines_before or deadlines_test."""
+    with database("64m") as base:
+        base.register("deadlines_hourly", pa.Table.from_pylist(cells, DEADLINES_HOURLY.arrow))
+        found = statements(None, begin=0, cut=CUT.timestamp(), level=0, max_pending=0, **options.as_json())
+        define(base, (one for one in found if one.kind == "macro" or one.name.startswith("deadline")))
+        (sql,) = [one.sql for one in found if one.name == name]
+        rows: list[dict[str, Any]] = base.sql(f"FROM {name}" if "before" in name else sql).to_arrow_table().to_pylist()
+        return rows
+
+
 def test_a_method_with_too_few_responses_says_so() -> None:
-    cells = [cell(End.ANSWERED, 1_000_000, 40)]
-    (row,) = recommend(samples(cells, training=False), OPTIONS)
+    (row,) = made_of("deadlines", [cell(End.ANSWERED, 1_000_000, 40)])
     assert (row["timeout_us"], row["why_not"]) == (None, "40 responses; at least 100 are needed")
 
 
@@ -200,20 +224,6 @@ def test_the_back_test_is_that_of_a_plain_computation(
         assert row["wrong_share"] == row["wrong"] / known
 
 
-def cell(end: End, took_us: int | None, commands: int = 1, **other: Any) -> Cell:
-    values: dict[str, Any] = {"group": "", "held_out": True, "known_late": False, "timeout_us": 10_000_000 * commands}
-    number = None if took_us is None else bucket_of(took_us)
-    return Cell(
-        "dji",
-        "takeoff",
-        **{**values, **other},
-        end=end,
-        bucket=number,
-        commands=commands,
-        sum_us=(took_us or 0) * commands,
-    )
-
-
 def test_the_back_test_of_planted_commands() -> None:
     commands = [
         cell(End.ANSWERED, 1_000_000, 90),
@@ -222,30 +232,34 @@ def test_the_back_test_of_planted_commands() -> None:
         cell(End.NEVER, None, 2),
         cell(End.CANCELLED, 500_000, 50),
     ]
-    (whole, _) = back_test(commands, {("dji", "takeoff", ""): 4_000_000})
+    # The bucket of 2.64 s ends at 2.66 s; with half of that added, and three digits, it is 3.99 s.
+    before = [cell(End.ANSWERED, 2_640_000, 1000, hour=BEGIN)]
+    rows = made_of("deadlines_test", [*before, *commands])
+    (whole,) = [row for row in rows if row["method"] is None]
+    assert made_of("deadlines_before", before)[0]["timeout_us"] == 3_990_000
     assert (whole["commands"], whole["responses"], whole["wrong"], whole["wrong_logged"]) == (100, 98, 8, 2)
     assert whole["waited_logged_s"] == 90 + 30 + 20 + 20
-    assert whole["waited_s"] == 90 + 24 + 8 + 8
-    assert (whole["saved_s"], whole["saved_share"]) == (30, 30 / 160)
-    assert back_test(commands, {})[0]["without"] == 100
+    assert whole["waited_s"] == pytest.approx(90 + (6 + 2 + 2) * 3.99)
+    assert (whole["saved_s"], whole["saved_share"]) == pytest.approx((30.1, 30.1 / 160))
+    assert {row["without"] for row in made_of("deadlines_test", commands)} == {100}
 
 
 def test_a_late_response_that_nobody_knew_of_is_no_response_yet() -> None:
     cells = [
-        cell(End.LATE, 12_000_000, held_out=False, known_late=True),
-        cell(End.CANCELLED, 1_000_000, held_out=False, known_late=True),
-        cell(End.ANSWERED, 1_000_000, held_out=False),
+        cell(End.LATE, 12_000_000, hour=BEGIN, late_hour=CUT),
+        cell(End.CANCELLED, 1_000_000, hour=BEGIN, late_hour=CUT),
+        cell(End.ANSWERED, 1_000_000, hour=BEGIN),
         cell(End.ANSWERED, 1_000_000),
     ]
-    then, now = (samples(cells, training=training)["dji", "takeoff", ""] for training in (True, False))
-    assert (then.responses, then.late, then.never) == (1, 0, 1)
-    assert (now.responses, now.late, now.never) == (4, 1, 0)
+    ((then,), (now,)) = (made_of(name, cells) for name in ("deadlines_before", "deadlines"))
+    assert (then["responses"], then["late"], then["never_answered"]) == (1, 0, 1)
+    assert (now["responses"], now["late"], now["never_answered"]) == (4, 1, 0)
 
 
 def test_timeouts_keep_within_their_bounds() -> None:
-    cells = [cell(End.ANSWERED, took, 1000)._replace(method=name) for took, name in ((1000, "fast"), (10**9, "slow"))]
+    cells = [cell(End.ANSWERED, took, 1000, method=name) for took, name in ((1000, "fast"), (10**9, "slow"))]
     options = DeadlineOptions(shortest=timedelta(seconds=2), longest=timedelta(seconds=30))
-    rows = recommend(samples(cells, training=False), options)
+    rows = made_of("deadlines", cells, options)
     assert {row["method"]: row["timeout_us"] for row in rows} == {"fast": 2_000_000, "slow": 30_000_000}
 
 
@@ -261,7 +275,7 @@ def test_buckets_are_the_same_in_sql_and_here(spark: SparkSession) -> None:
     """Over 76 h as well: 2^38 microseconds."""
     values = [0, 1, 2, 50, 63, 64, 127, 128, 129, 255, 256, 1000, 999_999, 1 << 30, (1 << 30) - 1, 1 << 39, 10**15]
     found = spark.sql(f"SELECT v, {bucket('v')} AS bucket FROM (SELECT explode(array{tuple(values)}) AS v)").collect()
-    found_in = statements(None, begin=0, cut=0, level=0, least_responses=0, max_pending=0)
+    found_in = statements(None, begin=0, cut=0, level=0, max_pending=0, **OPTIONS.as_json())
     with database("64m") as base:
         define(base, (one for one in found_in if one.kind == "macro"))
         for row in found:
@@ -281,7 +295,6 @@ def test_buckets_are_the_same_in_sql_and_here(spark: SparkSession) -> None:
         ({"quantile": 1.0}, None, "--timeout-quantile is 1; allowed: 0.5 to 0.99999"),
         ({"margin": -1}, None, "--timeout-margin is -1; allowed: 0 to 10"),
         ({"held_out": 0.95}, None, "--held-out is 0.95; allowed: 0 to 0.9"),
-        ({"least_records": 0}, None, "--timeout-sample is 0; allowed: 1 or more"),
         ({"shortest": timedelta(hours=2)}, None, "--timeout-min, --timeout-max: allowed: 1ms to 720h, in this order"),
         ({}, "(a)(b)", "--device-group: '(a)(b)' has 2 groups in parentheses"),
     ],

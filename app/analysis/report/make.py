@@ -7,12 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import duckdb
-import pyarrow as pa
 
 from app.analysis import contracts
 from app.analysis.compact import Progress
-from app.analysis.contracts import DEADLINES, DEADLINES_TEST, QUARANTINE, QUERIED, ROLLUPS, SUMMARY_NAME
-from app.analysis.deadlines import Cell, back_test, cut_of, recommend, samples, timeouts_of
+from app.analysis.contracts import DEADLINES, ROLLUPS, SUMMARY_NAME, TABLES
+from app.analysis.deadlines import cut_of
 from app.analysis.deadlines_file import FILE_NAME as TIMEOUTS_NAME
 from app.analysis.deadlines_file import render as render_timeouts
 from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Row
@@ -20,7 +19,7 @@ from app.analysis.options import AnalyzeOptions, midnight
 from app.analysis.report.page import REPORT_NAME, render
 from app.analysis.report.summary import as_json, summarize
 from app.analysis.report.tables import Comparison, Statement, database, define, read_rollup, rows_of, shown, statements
-from app.analysis.source import LATENCY, MEANINGS
+from app.analysis.source import LATENCY
 from app.core.errors import ConfigurationError
 
 HOUR: Final = timedelta(hours=1)
@@ -57,18 +56,20 @@ def report(lake: Lake, options: AnalyzeOptions, progress: Progress) -> dict[str,
     lake.place.remove(SUMMARY_NAME)
     with database(options.memory) as base:
         period = _read(base, lake, options, days)
-        cut = cut_of(period.begin, period.hours[-1], options.deadlines.held_out)
+        wanted = options.deadlines
         found = statements(
-            period.compared, begin=period.begin.timestamp(), cut=cut.timestamp(), level=options.level,
-            least_responses=options.deadlines.least, max_pending=options.max_pending,
-        )  # fmt: skip
+            period.compared,
+            begin=period.begin.timestamp(),
+            cut=cut_of(period.begin, period.hours[-1], wanted.held_out).timestamp(),
+            level=options.level,
+            max_pending=options.max_pending,
+            **wanted.as_json(),
+        )
         define(base, found)
         rows = _write(base, lake, found, progress)
-        progress(0.9, "deadlines")
-        timeouts = _learn(base, options, period, rows)
-        rows["quarantine"] = _quarantine(base)
-    for table in (DEADLINES, DEADLINES_TEST, QUARANTINE):
-        lake.put_rows(f"tables/{table.name}", pa.Table.from_pylist(rows[table.name], table.arrow))
+    timeouts = render_timeouts(
+        rows[DEADLINES.name], wanted, options.device_group, period.begin, period.hours[-1] + HOUR
+    )
     progress(0.95, REPORT_NAME)
     summary = summarize(options, period, days, {one.name: one.sql for one in found if one.kind == "table"}, rows)
     texts = {TIMEOUTS_NAME: timeouts, REPORT_NAME: render(summary, rows), SUMMARY_NAME: as_json(summary)}
@@ -119,31 +120,12 @@ def period_of(hours: list[datetime], begin: datetime | None, options: AnalyzeOpt
 def _write(
     base: duckdb.DuckDBPyConnection, lake: Lake, found: list[Statement], progress: Progress
 ) -> dict[str, list[Row]]:
-    """Write the tables that are queries; what the page shows of them."""
+    """Write the tables; what the page shows of them, and all of `deadlines`."""
     queries = {one.name: one.sql for one in found if one.kind == "table"}
     rows = {}
-    for number, table in enumerate(QUERIED):
-        progress(0.9 * number / len(QUERIED), f"table {table.name}")
+    for number, table in enumerate(TABLES):
+        progress(0.95 * number / len(TABLES), f"table {table.name}")
         made = rows_of(base, table, queries[table.name])
         lake.put_rows(f"tables/{table.name}", made)
-        rows[table.name] = shown(table, made, _SHOWN)
+        rows[table.name] = shown(table, made, made.num_rows if table is DEADLINES else _SHOWN)
     return rows
-
-
-def _learn(base: duckdb.DuckDBPyConnection, options: AnalyzeOptions, period: Period, rows: dict[str, list[Row]]) -> str:
-    """Rows of `deadlines` and `deadlines_test`; the text of timeouts.toml."""
-    wanted, last = options.deadlines, period.hours[-1]
-    cells = [Cell(*row) for row in base.sql("FROM deadline_cell").fetchall()]
-    learned = recommend(samples(cells, training=False), wanted)
-    earlier = timeouts_of(recommend(samples(cells, training=True), wanted))
-    rows["deadlines"], rows["deadlines_test"] = learned, back_test(cells, earlier)
-    return render_timeouts(learned, wanted, options.device_group, period.begin, last + HOUR)
-
-
-def _quarantine(base: duckdb.DuckDBPyConnection) -> list[Row]:
-    found = base.sql(
-        "SELECT reason, sum(files)::BIGINT AS files, sum(records)::BIGINT AS records, min(example) AS example "
-        "FROM quarantine GROUP BY reason"
-    )
-    rows = {row["reason"]: row for row in found.to_arrow_table().to_pylist()}
-    return [{**rows[reason], "meaning": meaning} for reason, meaning in MEANINGS.items() if reason in rows]

@@ -92,7 +92,7 @@ def summarize(
                 "name": table.name,
                 "title": table.title,
                 "key": table.key,
-                "query": queries.get(table.name),
+                "query": queries[table.name],
                 "columns": [
                     {"name": one.name, "type": one.type, "unit": one.unit, "meaning": one.meaning}
                     for one in table.columns

@@ -19,9 +19,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.analysis.buckets import QUANTILES
 from app.analysis.contracts import LATENCY_TABLES, Rollup, Table
+from app.analysis.deadlines import End
 from app.analysis.lake import Lake, Row
 from app.analysis.rollups import STAGES
-from app.analysis.source import OUTCOMES
+from app.analysis.source import MEANINGS, OUTCOMES
 
 TOP: Final = 20
 """Devices that the page shows as slowest and as flakiest."""
@@ -64,6 +65,8 @@ def statements(compared: Comparison | None, **values: float) -> list[Statement]:
         quantiles=QUANTILES.items(),
         outcomes=OUTCOMES,
         stage_names=list(STAGES),
+        meanings=MEANINGS.items(),
+        **{end.name.lower(): int(end) for end in End},
         latency=[(table.name, list(table.key)) for table in LATENCY_TABLES],
         forwarding=[("forwarding", ["receiving_node", "home_node"]), ("hops", ["forwarded"])],
         stages=[("stages", []), ("stages_by_method", ["profile", "method"]), ("stages_by_node", ["node"])],
@@ -124,7 +127,7 @@ def define(base: duckdb.DuckDBPyConnection, found: Iterable[Statement]) -> None:
 
 def rows_of(base: duckdb.DuckDBPyConnection, table: Table, query: str) -> pa.Table:
     """The rows of a table, as its contract has them."""
-    order = f"ORDER BY {', '.join(table.key)}" if table.key else ""
+    order = f"ORDER BY {' NULLS FIRST, '.join(table.key)} NULLS FIRST" if table.key else ""
     columns = ", ".join(_cast(column.name, column.type) for column in table.columns)
     return base.sql(f"SELECT {columns} FROM ({query}) {order}").to_arrow_table().cast(table.arrow)
 

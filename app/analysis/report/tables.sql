@@ -48,6 +48,11 @@ CREATE MACRO upper_tail(z, t) AS exp(-z * z / 2) * 0.3989422804014327::DOUBLE * 
   -0.356563782::DOUBLE + t * (1.781477937::DOUBLE + t * (-1.821255978::DOUBLE + t * 1.330274429::DOUBLE))))
 -- macro p_of
 CREATE MACRO p_of(z) AS least(1, greatest(0, 2 * upper_tail(z, 1 / (1 + 0.2316419::DOUBLE * abs(z)))))
+-- macro readable: a timeout with the margin, rounded up to three digits and whole milliseconds, within the bounds
+CREATE MACRO digits_of(ms) AS power(10, greatest(0, length(ms::BIGINT::VARCHAR) - 3))
+-- macro timeout_of
+CREATE MACRO timeout_of(us, margin, shortest, longest) AS least(greatest(1000 * digits_of(ceil(us * (1 + margin) / 1000 - 1e-6))
+  * ceil(ceil(us * (1 + margin) / 1000 - 1e-6) / digits_of(ceil(us * (1 + margin) / 1000 - 1e-6))), shortest), longest)::BIGINT
 -- macro two_shares: z of the difference of two shares
 CREATE MACRO two_shares(x1, n1, x2, n2) AS
   (x2 / n2 - x1 / n1) / sqrt((x1 + x2) / (n1 + n2) * (1 - (x1 + x2) / (n1 + n2)) * (1 / n1 + 1 / n2))
@@ -100,15 +105,65 @@ SELECT profile, device_group, count(*) AS devices, sum(commands) AS commands, su
   sum(variance * timed) / nullif(sum(timed), 0) / sum(timed) + coalesce(var_samp(apart), 0) / count(*) AS variance
 FROM device WHERE device_group != '' GROUP BY profile, device_group
 
--- view deadline_cell: what deadlines are learned from; groups with too few responses are with the rest of their method
+-- held deadline_cell: commands that are alike; groups with too few responses are with the rest of their method
 WITH counted AS (
   SELECT *, sum(if(bucket IS NULL, 0, commands)) OVER (PARTITION BY profile, method, device_group) AS responses
   FROM deadlines_hourly
 )
-SELECT profile, method, if(responses < {{ least_responses }}, '', device_group) AS device_group, "end",
+SELECT profile, method, if(responses < {{ least_responses }}, '', device_group) AS device_group, "end" AS ending,
   hour >= to_timestamp({{ cut }}) AS held_out, coalesce(late_hour >= to_timestamp({{ cut }}), false) AS known_late,
-  bucket, sum(commands)::BIGINT AS commands, sum(sum_us)::BIGINT AS sum_us, sum(timeout_us)::BIGINT AS timeout_us
+  bucket, sum(commands) AS n, sum(sum_us) AS s, sum(timeout_us) AS timeout_us
 FROM counted GROUP BY ALL
+
+{#- What was known before the held-out hours: late responses that came in them were not, and their commands never
+answered. -#}
+{% for kind, name, cells in (("table", "deadlines", "SELECT * FROM deadline_cell"), ("held", "deadlines_before",
+"SELECT * REPLACE (if(known_late, " ~ never ~ ", ending) AS ending) FROM deadline_cell WHERE NOT held_out AND NOT (known_late AND ending = " ~ cancelled ~ ")")) %}
+-- {{ kind }} {{ name }}: quantiles of the true times, of each group and of the whole method
+WITH known AS ({{ cells }}), sample AS (
+  FROM known UNION ALL SELECT * REPLACE ('' AS device_group) FROM known WHERE device_group != ''
+), ranked AS (
+  SELECT *, ending != {{ never }} AS timed, {{ ranked("profile, method, device_group, ending != " ~ never) }} FROM sample
+), learned AS (
+  SELECT profile, method, device_group, coalesce(sum(n) FILTER (timed), 0) AS responses,
+    sum(if(ending = {{ late }}, n, 0)) AS late, sum(if(ending = {{ never }}, n, 0)) AS never_answered,
+    coalesce(never_answered / nullif(sum(if(ending = {{ cancelled }}, 0, n)), 0), 0) AS never_answered_share,
+    min(greatest(1, high(bucket) - 1)) FILTER (timed AND upto >= rank_of({{ quantile }}, total)) AS quantile_us,
+    round(sum(if(ending = {{ cancelled }}, 0, timeout_us)) / nullif(late + never_answered, 0)) AS logged_timeout_us,
+    responses >= {{ least_responses }} AS enough
+  FROM ranked GROUP BY ALL
+), weighed AS (
+  SELECT *, if(enough AND device_group != '', responses / (responses + {{ half }}), 1) AS weight,
+    max(quantile_us) FILTER (device_group = '') OVER (PARTITION BY profile, method) AS whole_us
+  FROM learned
+)
+SELECT * REPLACE (nullif(device_group, '') AS device_group),
+  if(weight = 1, quantile_us, round(exp(weight * ln(quantile_us) + (1 - weight) * ln(whole_us)))) AS shrunk_us,
+  if(enough, timeout_of(shrunk_us, {{ margin }}, {{ shortest_us }}, {{ longest_us }}), NULL) AS timeout_us,
+  if(enough, NULL, responses || ' responses; at least {{ least_responses }} are needed') AS why_not
+FROM weighed
+{% endfor %}
+
+-- table deadlines_test: the held-out commands, had they had the timeouts that were learned before. A response in the
+-- bucket that its timeout falls into counts as too late: an upper bound, within 2 % of the timeout.
+WITH tried AS (
+  SELECT cell.*, coalesce(own.timeout_us, whole.timeout_us) AS learned, ending != {{ never }} AS timed
+  FROM deadline_cell AS cell
+  LEFT JOIN deadlines_before AS own ON (own.profile, own.method, own.device_group) = (cell.profile, cell.method, cell.device_group)
+  LEFT JOIN deadlines_before AS whole ON (whole.profile, whole.method) = (cell.profile, cell.method) AND whole.device_group IS NULL
+  WHERE held_out AND ending != {{ cancelled }}
+), counted AS (
+  SELECT profile, method, sum(if(learned IS NULL, n, 0)) AS without, sum(if(learned IS NULL, 0, n)) AS commands,
+    sum(if(learned IS NOT NULL AND timed, n, 0)) AS responses,
+    sum(if(timed AND learned < high(bucket), n, 0)) AS wrong,
+    sum(if(learned IS NOT NULL AND ending = {{ late }}, n, 0)) AS wrong_logged,
+    sum(if(learned IS NULL, 0, if(timed, least(learned * n, s), learned * n))) / 1e6 AS waited_s,
+    sum(if(learned IS NULL, 0, if(ending = {{ answered }}, s, timeout_us))) / 1e6 AS waited_logged_s
+  FROM tried GROUP BY GROUPING SETS ((profile, method), ())  HAVING count(*) > 0
+)
+SELECT *, coalesce(wrong / nullif(responses, 0), 0) AS wrong_share, coalesce(wrong_logged / nullif(responses, 0), 0) AS wrong_logged_share,
+  waited_logged_s - waited_s AS saved_s, coalesce(saved_s / nullif(waited_logged_s, 0), 0) AS saved_share
+FROM counted
 
 {% for name, grain in latency %}
 -- table {{ name }}
@@ -357,3 +412,11 @@ WHERE q < {{ level }} AND CASE WHEN measure = 'unanswered'
     THEN value - expected >= {{ share_step }} AND value / expected >= {{ share_ratio }}
   WHEN kind IN ('node', 'hour') THEN value / expected >= 1.5 ELSE value / expected >= 1.3 END
 ORDER BY p, kind, subject, measure
+
+-- table quarantine
+SELECT reason, meaning, sum(files) AS files, sum(records) AS records, min(example) AS example
+FROM quarantine JOIN (VALUES
+{%- for reason, meaning in meanings %}
+  ('{{ reason }}', '{{ meaning }}'){{ "," if not loop.last }}
+{%- endfor %}
+) AS meanings(reason, meaning) USING (reason) GROUP BY ALL
