@@ -89,7 +89,7 @@ def compact(
             quarantine = _write_careful(spark, lake, source, root, listing, batch)
         if not first:
             quarantine += [_left_out_file(batch[0], "outside_layout", path) for path in listing.strays]
-        _commit(spark, lake, source, listing, batch, quarantine)
+        _commit(lake, source, listing, batch, quarantine)
 
 
 def _all_at_once(spark: SparkSession, source: Source, root: str, dates: Sequence[str]) -> DataFrame:
@@ -168,10 +168,8 @@ def _left_out_file(date: str, reason: str, path: str, records: int = 0) -> Row:
     return {"date": date, "reason": reason, "files": 1, "records": records, "example": path}
 
 
-def _commit(
-    spark: SparkSession, lake: Lake, source: Source, listing: Listing, dates: Sequence[str], quarantine: list[Row]
-) -> None:
-    counts = {row[0]: row[1] for row in lake.clean(spark, source, dates).groupBy("date").count().collect()}
+def _commit(lake: Lake, source: Source, listing: Listing, dates: Sequence[str], quarantine: list[Row]) -> None:
+    counts = lake.count(source, dates)
     for date in dates:
         rows: dict[str, Row] = {}
         for row in sorted((row for row in quarantine if row["date"] == date), key=lambda row: str(row["example"])):
@@ -183,7 +181,7 @@ def _commit(
         ))  # fmt: skip
         left_out = sum(row["records"] for row in rows.values() if row["reason"] not in source.remarks)
         files = len(listing.by_date[date])
-        day = Day(date, listing.run(date), SCHEMA_VERSION, files, counts.get(date, 0), left_out)
+        day = Day(date, listing.run(date), SCHEMA_VERSION, files, counts[date], left_out)
         lake.commit(COMPACT, source, [day])
 
 

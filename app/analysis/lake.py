@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from app.analysis.places import Place
@@ -75,6 +76,15 @@ class Lake:
         """The clean records of these days."""
         frame = spark.read.schema(source.kept).parquet(f"{self.place.url}/clean/{source.name}")
         return frame.where(one_of("date", dates))
+
+    def count(self, source: Source, dates: Iterable[str]) -> dict[str, int]:
+        """Date -> how many clean records there are, by the footers of their files."""
+        found = self.place.find(f"clean/{source.name}", ".parquet")
+        files = {date: [self.place.path(file) for file in found if f"/date={date}/" in file] for date in dates}
+        return {
+            date: ds.dataset(paths, filesystem=self.place.files).count_rows() if paths else 0
+            for date, paths in files.items()
+        }
 
     def write(self, folder: str, frame: DataFrame, *partitions: str) -> None:
         """Replace the partitions that the frame has rows of."""

@@ -9,6 +9,8 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any, Final
 
+from app.analysis import contracts
+from app.analysis.contracts import Table
 from app.analysis.lake import Row
 from app.analysis.report.plots import (
     HOUR,
@@ -26,12 +28,10 @@ from app.analysis.report.plots import (
     linear_scale,
     log_scale,
 )
-from app.analysis.report.text import clean, count, day, digits, duration, known, minute, ratio, share
+from app.analysis.report.text import clean, count, day, duration, known, minute, ratio, share, with_unit
 
 Rows = dict[str, list[Row]]
-Columns = Sequence[tuple[str, str, Callable[[Any], str]]]
-"""Of a table: head, column and how its values read."""
-
+TABLES: Final = {table.name: table for table in contracts.TABLES}
 MOST_STEPS: Final = 372
 """In a plot over time; a month has 744 hours."""
 MOST_CELLS: Final = 56
@@ -221,17 +221,19 @@ def stages(_summary: Row, rows: Rows) -> Section:
 
 
 def _table(
-    id_: str, title: str, name: str, rows: Sequence[Row], label: Callable[[Row], Any], columns: Columns
+    id_: str, title: str, table: Table, rows: Sequence[Row], label: Callable[[Row], Any], columns: str, **heads: str
 ) -> Block:
-    """The first rows of a table."""
+    """The first rows of a table: these columns, by their units, with their names or others as heads."""
+    units = {column.name: column.unit for column in table.columns}
+    names = columns.split()
     return Block(
         "table",
         id_,
         title,
-        name,
+        table.name,
         caption=f"{MOST_ROWS} of {len(rows):,}." if len(rows) > MOST_ROWS else "",
-        heads=("", *(text for text, _, _ in columns)),
-        rows=[[label(row), *(show(row[column]) for _, column, show in columns)] for row in rows[:MOST_ROWS]],
+        heads=("", *(heads.get(name, name.removesuffix("_us").replace("_", " ")) for name in names)),
+        rows=[[label(row), *(with_unit(row[name], units[name]) for name in names)] for row in rows[:MOST_ROWS]],
         empty="" if rows else "There is nothing to show.",
     )
 
@@ -239,57 +241,32 @@ def _table(
 def methods(_summary: Row, rows: Rows) -> Section:
     """Percentiles and outcomes by method, the busiest first."""
     found = sorted(rows["latency_by_method"], key=lambda row: (-row["commands"], str(row["method"])))
-    columns: Columns = (
-        ("commands", "commands", count),
-        ("p50", "p50_us", duration),
-        ("p90", "p90_us", duration),
-        ("p99", "p99_us", duration),
-        ("max", "max_us", duration),
-        ("failed", "failed_share", share),
-        ("timed out", "timed_out_share", share),
-    )
-    block = _table("methods-table", "Latency and outcomes", "latency_by_method", found, _method, columns)
+    columns = "commands p50_us p90_us p99_us max_us failed_share timed_out_share"
+    by_method = TABLES["latency_by_method"]
+    block = _table("methods-table", "Latency and outcomes", by_method, found, _method, columns)
     return Section("methods", "Methods", (block,))
 
 
 def nodes(_summary: Row, rows: Rows) -> Section:
     """Load, capacity, and what forwarding costs."""
 
-    def node(row: Row) -> str:
-        return clean(row["node"])
+    def table(id_: str, title: str, name: str, label: Callable[[Row], Any], columns: str, **heads: str) -> Block:
+        return _table(id_, title, TABLES[name], rows[name], label, columns, **heads)
 
-    load: Columns = (
-        ("commands", "commands", count),
-        ("share", "commands_share", share),
-        ("received", "received", count),
-        ("forwarded in", "forwarded_in", count),
-        ("late", "late", count),
-        ("duplicates", "duplicates", count),
-        ("p50", "p50_us", duration),
-        ("p99", "p99_us", duration),
-    )
-    capacity: Columns = (
-        ("per second", "arrivals_mean", digits),
-        ("busiest 10 s", "arrivals_peak", digits),
-        ("in flight", "in_flight_mean", digits),
-        ("most", "in_flight_peak", digits),
-        ("limit", "max_pending", count),
-        ("headroom", "headroom", ratio),
-    )
-    hops: Columns = (
-        ("commands", "commands", count),
-        ("share", "share", share),
-        ("hop p50", "hop_p50_us", duration),
-        ("hop p99", "hop_p99_us", duration),
-        ("total p50", "total_p50_us", duration),
-        ("total p99", "total_p99_us", duration),
-    )
+    load = "commands commands_share received forwarded_in late duplicates p50_us p99_us"
+    capacity = "arrivals_mean arrivals_peak in_flight_mean in_flight_peak max_pending headroom"
+    heads = {"arrivals_mean": "arrivals", "arrivals_peak": "in the busiest 10 s", "in_flight_peak": "most in flight"}
+    hops = "commands share hop_p50_us hop_p99_us total_p50_us total_p99_us"
     blocks = (
-        _table("nodes-table", "Load", "nodes", rows["nodes"], node, load),
-        _table("capacity-table", "Commands in flight", "capacity", rows["capacity"], node, capacity),
-        _table("hops-table", "What forwarding costs", "hops", rows["hops"], _way, hops),
+        table("nodes-table", "Load", "nodes", _node, load),
+        table("capacity-table", "Commands in flight", "capacity", _node, capacity, max_pending="limit", **heads),
+        table("hops-table", "What forwarding costs", "hops", _way, hops),
     )
     return Section("nodes", "Nodes", blocks)
+
+
+def _node(row: Row) -> str:
+    return clean(row["node"])
 
 
 def _way(row: Row) -> str:
@@ -298,25 +275,20 @@ def _way(row: Row) -> str:
 
 def devices(_summary: Row, rows: Rows) -> Section:
     """The slowest and the flakiest as intervals, and the groups as a table."""
-    groups: Columns = (
-        ("devices", "devices", count),
-        ("commands", "commands", count),
-        ("failed or timed out", "flaky_share", share),
-        ("at least", "flaky_low", share),
-        ("slowness", "slowness", ratio),
-        ("at least", "slowness_low", ratio),
-    )
     flakiest = sorted(rows["device_groups"], key=lambda row: -(row["flaky_low"] or 0))
     slowness = "How many times longer its answers take than those of all devices to the same methods."
     flaky = "Share of its commands that failed or timed out."
+
+    def label(row: Row) -> tuple[str, str]:
+        return clean(row["device_group"]), clean(row["profile"])
+
+    groups = "devices commands flaky_share flaky_low slowness slowness_low"
+    heads = {"flaky_share": "failed or timed out", "flaky_low": "at least", "slowness_low": "at least"}
     blocks = (
         _intervals("slowest-devices", "Slowest devices", slowness, rows["devices"], "slow", "slowness", ratio),
         _intervals("flakiest-devices", "Flakiest devices", flaky, rows["devices"], "flaky", "flaky_share", share),
-        _table(
-            "device-groups", "Groups of devices", "device_groups", flakiest,
-            lambda row: (clean(row["device_group"]), clean(row["profile"])), groups,
-        ),
-    )  # fmt: skip
+        _table("device-groups", "Groups of devices", TABLES["device_groups"], flakiest, label, groups, **heads),
+    )
     lead = "Ranked by the sure end of the 95 % interval: a device with few commands must be much worse to be listed."
     return Section("devices", "Devices", blocks, lead)
 
@@ -367,16 +339,10 @@ def deadlines(_summary: Row, rows: Rows) -> Section:
             f"waited {duration(abs(whole['saved_s']) * 1e6)} {'less' if whole['saved_s'] >= 0 else 'more'} in all."
         )
     found = [row for row in rows["deadlines"] if row["device_group"] is None]
-    columns: Columns = (
-        ("responses", "responses", count),
-        ("late", "late", count),
-        ("never", "never_answered_share", share),
-        ("quantile", "quantile_us", duration),
-        ("in force", "logged_timeout_us", duration),
-        ("learned", "timeout_us", duration),
-    )
     found = sorted(found, key=lambda row: (-row["responses"], str(row["method"])))
-    block = _table("learned", "Timeout of each method", "deadlines", found, _method, columns)
+    columns = "responses late never_answered_share quantile_us logged_timeout_us timeout_us"
+    heads = {"never_answered_share": "never answered", "logged_timeout_us": "in force", "timeout_us": "learned"}
+    block = _table("learned", "Timeout of each method", TABLES["deadlines"], found, _method, columns, **heads)
     return Section("deadlines", "Learned deadlines", (block,), lead)
 
 
@@ -387,18 +353,12 @@ def change(_summary: Row, rows: Rows) -> Section:
         {**row, **{side: (duration if row["test"] == "median" else share)(row[side]) for side in ("before", "after")}}
         for row in found
     ]
-    columns: Columns = (
-        ("test", "test", clean),
-        ("before", "before", str),
-        ("after", "after", str),
-        ("times", "ratio", ratio),
-        ("records", "after_records", count),
-    )
 
     def label(row: Row) -> tuple[str, str]:
         return clean(row["method"] or row["node"] or "all commands"), clean(row["profile"] or "")
 
-    block = _table("change-table", "Notable changes", "change", shown, label, columns)
+    columns = "test before after ratio after_records"
+    block = _table("change-table", "Notable changes", TABLES["change"], shown, label, columns)
     return Section("change", "Change against the period before", (block,))
 
 
@@ -408,14 +368,12 @@ def quality(summary: Row, _rows: Rows) -> Section:
     lead = f"Percentiles are within {share(summary['relative_error'], trim=True)} of the exact ones, or 1 µs."
     if missing:
         lead = f"Hours without any record ({count(len(missing))}): {', '.join(map(minute, missing[:12]))} UTC. {lead}"
-    columns: Columns = (
-        ("files", "files", count),
-        ("records", "records", count),
-        ("for example", "example", lambda text: clean(text, 200)),
-    )
 
     def label(row: Row) -> tuple[str, str]:
         return clean(row["reason"]), clean(row["meaning"], 300)
 
-    block = _table("quarantine-table", "What was not used", "quarantine", summary["quarantined"], label, columns)
+    left_out = summary["quarantined"]
+    block = _table(
+        "quarantine-table", "What was not used", TABLES["quarantine"], left_out, label, "files records example"
+    )
     return Section("quality", "Quality of the data", (block,), lead)

@@ -75,19 +75,9 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if value is not None and known(value) else NOTHING
 
 
-def sample(value: float | None) -> str:
-    """The size of a sample; does not break."""
-    return f"n\u00a0=\u00a0{count(value)}"
-
-
 def ratio(value: float | None) -> str:
     """How many times."""
     return f"{digits(value)}{THIN}×" if value is not None and known(value) else NOTHING
-
-
-def per_second(value: float | None) -> str:
-    """A rate."""
-    return f"{digits(value)}{THIN}/s" if value is not None and known(value) else NOTHING
 
 
 def with_unit(value: object, unit: str) -> str:
@@ -104,7 +94,7 @@ def with_unit(value: object, unit: str) -> str:
         case Unit.RATIO:
             return ratio(value)
         case Unit.PER_SECOND:
-            return per_second(value)
+            return f"{digits(value)}{THIN}/s"
         case Unit.SECONDS:
             return duration(value * 1e6)
     return count(value) if isinstance(value, int) or value == int(value) else digits(value)
@@ -120,7 +110,8 @@ def clean(value: object, most: int = LONGEST) -> str:
     if len(text) > most:
         text = text[: most - 1] + "…"
     return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape", "replace").decode() for letter in text
+        letter if letter.isprintable() or letter == THIN else letter.encode("unicode_escape", "replace").decode()
+        for letter in text
     )
 
 
