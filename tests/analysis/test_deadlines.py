@@ -221,7 +221,7 @@ def test_the_back_test_is_that_of_a_plain_computation(
         assert row["waited_s"] == pytest.approx(waited, rel=0.001)
         assert row["waited_logged_s"] == pytest.approx(logged)
         assert row["saved_s"] == pytest.approx(logged - waited, rel=0.01)
-        assert row["wrong_share"] == row["wrong"] / known
+        assert row["wrong_share"] == pytest.approx(row["wrong"] / known)
 
 
 def test_the_back_test_of_planted_commands() -> None:
