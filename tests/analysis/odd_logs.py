@@ -1,13 +1,18 @@
-"""A log of many cells and few records in each: many nodes and methods, skew, odd ids, and values that are rare."""
+"""A log of many cells and few records in each: many nodes and methods, skew, odd ids, and values that are rare.
+
+`python -m tests.analysis.odd_logs DIR 800000 50 200` writes such a log of so many commands, nodes and methods.
+"""
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
-from tests.analysis.small_logs import late, outcome, timed_out
+from tests.analysis.small_logs import late, outcome, timed_out, write
 
 NODES = 20
 METHODS = 50
@@ -15,7 +20,9 @@ HOURS = 30
 IDS = ("pump", "väntil-Ω", "離陸", "it's", 'a"b\\c', "x y/z", "007", "-", "ÄÖ_1", "sensor:9")
 
 
-def odd_records(count: int = 3000, seed: int = 5) -> Iterator[dict[str, Any]]:
+def odd_records(
+    count: int = 3000, nodes: int = NODES, methods: int = METHODS, seed: int = 5
+) -> Iterator[dict[str, Any]]:
     """Outcomes of all kinds, late and duplicate responses; times from 0 µs to 30 days; clocks that step back."""
     rng = random.Random(seed)
     for number in range(count):
@@ -23,11 +30,11 @@ def odd_records(count: int = 3000, seed: int = 5) -> Iterator[dict[str, Any]]:
         took = rng.choice(
             (0.0, 0.5, 1e3 * rng.lognormvariate(0, 2), rng.choice((3e8, 2.6e9)) if number % 40 == 0 else 7)
         )
-        home, receiving = (f"node-{int(NODES * rng.random() ** 3):02d}" for _ in range(2))
+        home, receiving = (f"node-{int(nodes * rng.random() ** 3):02d}" for _ in range(2))
         shared: dict[str, Any] = {
             "device_id": rng.choice(IDS) if number % 3 else f"dock-fw{number % 4}-{int(40 * rng.random() ** 2):03d}",
             "profile": None if number % 97 == 0 else ("dji", "homing")[number % 2],
-            "method": None if number % 97 == 0 else f"method_{int(METHODS * rng.random() ** 2)}",
+            "method": None if number % 97 == 0 else f"method_{int(methods * rng.random() ** 2)}",
             "home_node": home,
             "writing_node": home,
         }
@@ -62,3 +69,8 @@ def odd_records(count: int = 3000, seed: int = 5) -> Iterator[dict[str, Any]]:
         if number % 50 == 1:
             again = late(row, 1000 * 60)
             yield {**again, "kind": "duplicate", "receiving_node": receiving}
+
+
+if __name__ == "__main__":
+    folder, *numbers = sys.argv[1:]
+    write(Path(folder), odd_records(*map(int, numbers)))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent
+PATIENCE = 400
+"""Seconds that a Spark of its own may take to start and to work, beside others that use all processors."""
 
 
 def minutes(
@@ -198,14 +200,14 @@ async def test_kill_9_loses_and_repeats_nothing(
     )
     try:
         first = 7
-        await eventually(lambda: any((out / "stream" / "windows").glob("*.parquet")), 120)
+        await eventually(lambda: any((out / "stream" / "windows").glob("*.parquet")), PATIENCE)
         for first in range(7, 30, 2):
             write(log, minutes(first, first + 2, slow=10))
             if len(alerts(out, "sent")) == 3:
                 break
             await asyncio.sleep(0.2)
         # A kill between an answer and the note of it would send that alert again, with the same id.
-        await eventually(lambda: len(alerts(out, "sent")) == 3, 60)
+        await eventually(lambda: len(alerts(out, "sent")) == 3, PATIENCE)
         assert job.poll() is None
     finally:
         os.killpg(job.pid, signal.SIGKILL)
