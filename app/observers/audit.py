@@ -7,7 +7,7 @@ how many were. Params and secrets are in no line.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from app.access.asking import ASKING
@@ -104,6 +104,15 @@ class Audit(Observer):
     def cancelled(self, command_id: str, device_id: str) -> None:
         """A caller has cancelled a command."""
         self._tell("cancel", self._asker(device_id) | {"command": command_id, "device": device_id})
+
+    def followed(self, what: Mapping[str, str | None]) -> None:
+        """A caller has begun to follow a command or events."""
+        self._tell("stream", {**self._asker(what.get("device") or ""), **what})
+
+    def webhook(self, webhook_id: str, tenant: str | None, done: str, parts: Sequence[str] = ()) -> None:
+        """A caller has done something with a webhook, or with these parts of it. Its URL may hold secrets."""
+        told = self._asker("") | {"tenant": tenant or None, "webhook": webhook_id, "do": done}
+        self._tell("webhook", told | ({"parts": list(parts)} if parts else {}))
 
     def denied(self, why: str, device_id: str) -> None:
         """A caller who is known may not do something with a device."""

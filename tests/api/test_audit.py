@@ -288,3 +288,30 @@ async def test_writers_tell_of_each_other(site: Site) -> None:
 async def test_an_open_node_keeps_no_audit(rig: Rig) -> None:
     assert rig.application.ports.audit is None
     assert (await rig.http.get("/v1/audit")).status_code == 404
+
+
+async def test_who_follows_and_who_changes_webhooks_is_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = {"secret_key": "0123456789abcdef" * 4}
+    async with audited(tmp_path, monkeypatch, webhooks=served) as site:
+        headers, http = site.headers("admin"), site.rig.http
+        sent = await site.send("operator")
+        await http.get(f"/v1/commands/{sent.json()['id']}/events", headers=headers)
+        body = {"url": "https://receiver.example/canary-4711", "events": ["command.failed"]}
+        made = (await http.post("/v1/webhooks", json=body, headers=headers)).json()
+        assert (await http.patch(f"/v1/webhooks/{made['id']}", json={"enabled": False}, headers=headers)).is_success
+        assert (await http.post(f"/v1/webhooks/{made['id']}/rotate", headers=headers)).is_success
+        assert (await http.delete(f"/v1/webhooks/{made['id']}", headers=headers)).is_success
+        lines = await told(site, "stream", "webhook")
+        assert {one["who"] for one in lines} == {"admin"}
+        assert {one["tenant"] for one in lines} == {"air"}
+        assert [(one["command"], one["device"]) for one in lines[:1]] == [(sent.json()["id"], OWN)]
+        assert [(one["webhook"], one["do"], one.get("parts")) for one in lines[1:]] == [
+            (made["id"], "create", None),
+            (made["id"], "change", ["enabled"]),
+            (made["id"], "rotate", None),
+            (made["id"], "remove", None),
+        ]
+        everything = await site.directory.audit.page(AuditQuery(limit=10_000))
+        assert not any(b"4711" in entry.body for entry in everything.entries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -14,13 +13,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from app.access.verification import all_lines, verify
+from app.access.verification import verify
 from app.core.access.changes import Put, Revoke
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
 from app.system import new_secret
+from tests.cluster.audit_figures import on_record
 from tests.cluster.harness import Cluster, NodeProcess, cluster_of
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually
@@ -158,11 +158,7 @@ async def test_a_node_that_is_killed_leaves_an_audit_that_is_whole(
             sent[node].add((await response.json())["command_id"])
 
     async def told() -> set[str]:
-        return {
-            json.loads(kept.line.body)["command"]
-            async for kept in all_lines(directory.audit)
-            if json.loads(kept.line.body)["kind"] == "command"
-        }
+        return set(await on_record(directory.audit))
 
     async with opened(database) as directory, aiohttp.ClientSession() as session:
         for _ in range(20):

@@ -95,6 +95,8 @@ async def follow(
     may()
     if seen is not None and has_ended(account, seen, to_the_end=to_the_end):
         return Reply(status_code=204)
+    if ports.audit is not None:
+        ports.audit.followed({"command": command_id, "device": account.command.device_id})
     feed = partial(feed_of, ports.watches, command_id, seen, to_the_end=to_the_end)
     return sse.EventStream(streams, feed, may=may, principal=asker.principal())
 

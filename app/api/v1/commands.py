@@ -264,6 +264,7 @@ async def cancel(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Rep
     asker.check_command(Action.CANCEL, command)
     ports.member.admit()
     if ports.audit is not None:
+        ports.audit.check()
         ports.audit.cancelled(command_id, command.device_id)
     finished = await ports.invoker.cancel(command_id)
     if not finished.won:

@@ -78,6 +78,8 @@ async def follow_events(
     if begins_now:
         start = await events.end_of(name)
     gone = None if given is None else await events.gap(name, start)
+    if ports.audit is not None:
+        ports.audit.followed({"topic": topic, "database": name})
     feed = partial(_feed, _Follow(events, name, topic, start), asker, gone, begins_now=begins_now)
     return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
 

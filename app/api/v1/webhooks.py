@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import orjson
@@ -22,6 +23,7 @@ from app.core.access.snapshot import DEFAULT_TENANT
 from app.core.errors import InvalidInputError, WebhooksOffError
 from app.core.webhooks.deliveries import EVENT
 from app.core.webhooks.endpoints import ENDPOINT_ID
+from app.observers.audit import Audit
 from app.webhooks.administration import Administration, Wanted
 
 MAX_LISTED: Final = 200
@@ -46,10 +48,16 @@ _Limit = Annotated[int, Query(description="How many at most.", ge=1, le=MAX_LIST
 class _Desk:
     """Webhooks, for one caller."""
 
-    def __init__(self, administration: Administration, tenant: str | None) -> None:
+    def __init__(self, administration: Administration, tenant: str | None, audit: Audit | None) -> None:
         self.webhooks = administration
         self.tenant = tenant
         """None: the caller operates Homing itself; "" where nobody is asked for a key."""
+        self._audit = audit
+
+    def note(self, webhook_id: str, done: str, parts: Sequence[str] = ()) -> None:
+        """Put on record what the caller has done with a webhook."""
+        if self._audit is not None:
+            self._audit.webhook(webhook_id, self.tenant, done, parts)
 
 
 async def _desk(ports: NodePorts, asker: WhoAsks) -> _Desk:
@@ -57,7 +65,7 @@ async def _desk(ports: NodePorts, asker: WhoAsks) -> _Desk:
     if ports.webhooks is None:
         raise WebhooksOffError("this node has no HOMING_WEBHOOKS_SECRET_KEY")
     identity = asker.identity()
-    return _Desk(ports.webhooks, "" if identity is None else identity.tenant)
+    return _Desk(ports.webhooks, "" if identity is None else identity.tenant, ports.audit)
 
 
 _AtDesk = Annotated[_Desk, Depends(_desk)]
@@ -81,6 +89,7 @@ async def create(body: models.NewWebhook, desk: _AtDesk) -> Reply:
         raise InvalidInputError("tenant", f"{body.tenant!a} is not yours; leave it out")
     wanted = Wanted(url=body.url, events=body.events, devices=body.devices, methods=body.methods)
     endpoint, secret = await desk.webhooks.create(tenant, wanted)
+    desk.note(endpoint.id, "create")
     return _json({**webhook_json(endpoint), "secret": secret}, 201)
 
 
@@ -120,7 +129,9 @@ async def read(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 - its sum
 async def change(webhook_id: _Id, body: models.WebhookChange, desk: _AtDesk) -> Reply:
     """What waits for a disabled one is kept for a day."""
     wanted = Wanted(url=body.url, events=body.events, devices=body.devices, methods=body.methods, enabled=body.enabled)
-    return _json(webhook_json(await desk.webhooks.change(desk.tenant, webhook_id, wanted)))
+    endpoint = await desk.webhooks.change(desk.tenant, webhook_id, wanted)
+    desk.note(webhook_id, "change", sorted(body.model_fields_set))
+    return _json(webhook_json(endpoint))
 
 
 @router.delete(
@@ -133,6 +144,7 @@ async def change(webhook_id: _Id, body: models.WebhookChange, desk: _AtDesk) -> 
 )
 async def remove(webhook_id: _Id, desk: _AtDesk) -> None:  # noqa: D103 - its summary says it
     await desk.webhooks.remove(desk.tenant, webhook_id)
+    desk.note(webhook_id, "remove")
 
 
 @router.post(
@@ -146,6 +158,7 @@ async def remove(webhook_id: _Id, desk: _AtDesk) -> None:  # noqa: D103 - its su
 async def rotate(webhook_id: _Id, desk: _AtDesk) -> Reply:
     """For a day both secrets sign: a receiver that knows either one takes the delivery."""
     endpoint, secret = await desk.webhooks.rotate(desk.tenant, webhook_id)
+    desk.note(webhook_id, "rotate")
     return _json({**webhook_json(endpoint), "secret": secret})
 
 
@@ -160,6 +173,7 @@ async def rotate(webhook_id: _Id, desk: _AtDesk) -> Reply:
 async def test(webhook_id: _Id, desk: _AtDesk) -> Reply:
     """It waits for the receiver, 15 s at most, and counts for nothing else."""
     reply = await desk.webhooks.test(desk.tenant, webhook_id)
+    desk.note(webhook_id, "test")
     return _json({"delivered": reply.delivered, "status": reply.status, "reason": reply.reason or None})
 
 
@@ -190,6 +204,7 @@ async def deliveries(webhook_id: _Id, desk: _AtDesk, limit: _Limit = 50) -> Repl
 async def retry(webhook_id: _Id, event_id: _EventId, desk: _AtDesk) -> None:
     """Only what has ended: what waits is tried by itself."""
     await desk.webhooks.again(desk.tenant, webhook_id, event_id)
+    desk.note(webhook_id, "retry", [event_id])
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Reply:
