@@ -11,7 +11,10 @@ from pyarrow.fs import AzureFileSystem, GcsFileSystem, S3FileSystem
 
 import app.main  # noqa: F401 - with all that it imports
 from app.access.passwords import Passwords
+from app.core.eventlog.event import Entry, Event
+from app.core.eventlog.reading import Reading
 from app.store.engine import open_directory
+from app.store.parquet.files import FileWriter, open_file, read_slice, slices, within
 
 table = pa.table(
     {"device": pa.array(["a", "b", "a"]).dictionary_encode(), "at": pa.array([1, 2, 3], pa.timestamp("us"))}
@@ -21,6 +24,13 @@ for compression in ("snappy", "zstd"):
     parquet.write_table(table, sink, compression=compression)
     if not parquet.read_table(pa.BufferReader(sink.getvalue())).equals(table):
         raise SystemExit(f"what pyarrow wrote with {compression} is not what it reads")
+writer = FileWriter()
+said = [Event(number, 0, Entry("a" if number % 2 else "b", b"%d" % number)) for number in range(1, 9)]
+writer.add(said)
+cold = open_file(pa.BufferReader(writer.finish()))
+(groups,) = slices(cold.metadata, Reading("+"))
+if within(read_slice(cold, groups, Reading("+")), 0, 0, 9, 9) != (said, False):
+    raise SystemExit("the cold tier of events reads something else than it wrote")
 if not all((AzureFileSystem, GcsFileSystem, S3FileSystem)):
     raise SystemExit("Arrow cannot reach object stores")
 if not ssl.create_default_context().cert_store_stats()["x509_ca"]:

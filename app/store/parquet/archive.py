@@ -123,16 +123,24 @@ class ParquetArchive:
 
     def _decoded(self, path: str, work: Callable[[pq.ParquetFile], T]) -> T:
         """What the work says of a file; DamagedEventsError when it cannot be read, though the place can be."""
+        footer = self._footers.take(path)
+        try:
+            return self._decode(path, footer, work)
+        except DamagedEventsError:
+            if footer is None:
+                raise
+            return self._decode(path, None, work)  # it may have been written again since
+
+    def _decode(self, path: str, footer: pq.FileMetaData | None, work: Callable[[pq.ParquetFile], T]) -> T:
         try:
             source = self._place.open(path)
         except FileNotFoundError:
             raise DamagedEventsError(f"{path} is missing") from None
         try:
-            footer = self._footers.get(path)
             parquet = open_file(source, footer)
-            if footer is None:
-                self._footers.put(path, parquet.metadata)
-            return work(parquet)
+            result = work(parquet)
+            self._footers.put(path, parquet.metadata)
+            return result
         except HomingError:
             raise
         except (OSError, ValueError, KeyError, UnicodeDecodeError, pa.ArrowException) as error:
@@ -167,10 +175,10 @@ class Footers:
         self._lock = Lock()
         self._kept: OrderedDict[str, pq.FileMetaData] = OrderedDict()
 
-    def get(self, path: str) -> pq.FileMetaData | None:
-        """Of the file at this path, which never changes."""
+    def take(self, path: str) -> pq.FileMetaData | None:
+        """Of the file at this path; who could use it puts it back."""
         with self._lock:
-            return self._kept.get(path)
+            return self._kept.pop(path, None)
 
     def put(self, path: str, footer: pq.FileMetaData) -> None:
         """Keep it for a while."""

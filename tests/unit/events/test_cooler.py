@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from app.core.errors import QuotaError, StoreUnavailableError
+from app.core.errors import DamagedEventsError, QuotaError, StoreUnavailableError
 from app.core.eventlog.event import Database, Entry, Event, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.plan import Kept
@@ -19,6 +19,7 @@ from app.events.cooler import Cooler
 from app.events.keeper import Keeper
 from app.store.memory.eventlog import MemoryEventLog
 from app.store.parquet.archive import ParquetArchive
+from app.store.parquet.files import FileWriter
 from app.store.parquet.place import Place
 from app.store.roles import OnlyOne
 from app.store.tiered import TieredEventLog
@@ -168,3 +169,28 @@ async def test_one_that_cannot_be_read_whole_stays_where_it_is_and_later_ones_go
     part = await stage.log.read(SHARD, Reading(), 10)
     assert [event.entry.value for event in part.events] == [b"1"], "as far as it can be read, before what is cold"
     assert part.lost == (await stage.there())[1].last
+
+
+async def test_a_file_that_is_not_what_was_written_is_never_named(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(request)
+    await stage.say(b"said")
+    await stage.log.rotate("events", 1)
+    stage.clock.advance(7201)
+    original = Place.put
+
+    def rotten(place: Place, path: str, data: memoryview) -> None:
+        other = FileWriter()
+        other.add([Event(5, 0, Entry("a", b"other"))])
+        original(place, path, other.finish())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "put", rotten)
+        with pytest.raises(DamagedEventsError, match="when it is read again"):
+            await stage.cooler.look()
+    assert await stage.states() == [SEALED, CURRENT]
+    await stage.cooler.look()
+    assert await stage.states() == [COLD, CURRENT]
+    part = await stage.log.read(SHARD, Reading(), 10)
+    assert [event.entry.value for event in part.events] == [b"said"]
