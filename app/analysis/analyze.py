@@ -12,9 +12,9 @@ from app.analysis.lake import COMPACT, ROLLUP, Lake
 from app.analysis.options import DAY, AnalyzeOptions
 from app.analysis.places import Place
 from app.analysis.report.make import report
-from app.analysis.rollup import rollup, runs_of
+from app.analysis.rollup import rollup, rollup_events, runs_of
 from app.analysis.session import prepared, spark_session
-from app.analysis.source import LATENCY
+from app.analysis.source import EVENTS, LATENCY
 from app.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -70,9 +70,12 @@ def _count(start: Callable[[], SparkSession], options: AnalyzeOptions, progress:
             return spark
 
         if "compact" in options.steps:
-            _compact(session, lake, options, lambda part, text: progress(0.2 + 0.3 * part, text))
+            _compact(session, lake, options, lambda part, text: progress(0.2 + 0.2 * part, text))
+            if options.events:
+                _compact_events(session, lake, options, lambda part, text: progress(0.4 + 0.1 * part, text))
         if "rollup" in options.steps:
-            _rollup(session, lake, options, lambda part, text: progress(0.5 + 0.4 * part, text))
+            _rollup(session, lake, options, lambda part, text: progress(0.5 + 0.3 * part, text))
+            _rollup_events(session, lake, options, lambda part, text: progress(0.8 + 0.1 * part, text))
 
 
 def _report(options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
@@ -90,6 +93,28 @@ def _compact(session: Session, lake: Lake, options: AnalyzeOptions, progress: Pr
     new = [date for date in dates if date not in there or there[date].run != listing.run(date)]
     if new:
         compact(session(), lake, LATENCY, options.log, listing, new, progress)
+
+
+def _compact_events(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
+    listing = list_log(EVENTS, options.events, _asked(options))
+    there = {} if options.again else lake.days(COMPACT, EVENTS)
+    dates = sorted(date for date in listing.by_date if options.wants(date))
+    new = [date for date in dates if date not in there or there[date].run != listing.run(date)]
+    if new:
+        compact(session(), lake, EVENTS, options.events, listing, new, progress)
+
+
+def _rollup_events(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
+    """As far as there are events: a log of commands may be looked at without them."""
+    compacted = lake.days(COMPACT, EVENTS)
+    there = {} if options.again else lake.days(ROLLUP, EVENTS)
+    new = [
+        date
+        for date in compacted
+        if options.wants(date) and (date not in there or there[date].run != compacted[date].run)
+    ]
+    if new:
+        rollup_events(session(), lake, new, progress)
 
 
 def _asked(options: AnalyzeOptions) -> list[str] | None:

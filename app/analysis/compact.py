@@ -176,7 +176,7 @@ def _commit(lake: Lake, source: Source, listing: Listing, dates: Sequence[str], 
             known = rows.setdefault(row["reason"], {**row, "files": 0, "records": 0, "run": listing.run(date)})
             known["files"] += row["files"]
             known["records"] += row["records"]
-        lake.put_rows(f"rollups/{QUARANTINE_DAILY.name}/date={date}", pa.Table.from_pylist(
+        lake.put_rows(f"rollups/{source.quarantine}/date={date}", pa.Table.from_pylist(
             list(rows.values()), QUARANTINE_DAILY.arrow.append(pa.field("run", pa.string()))
         ))  # fmt: skip
         left_out = sum(row["records"] for row in rows.values() if row["reason"] not in source.remarks)

@@ -7,7 +7,7 @@ Percentiles are nearest-rank: the smallest value that at least that share of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -194,6 +194,19 @@ LATE_HOURLY: Final = _table(
     "late_hourly", "Late and duplicate responses", "hour kind profile method receiving_node home_node",
     "hour kind profile method receiving_node home_node responses",
 )  # fmt: skip
+EVENT_HOURLY: Final = _table(
+    "event_hourly", "Events by hour", "hour db kind device_id",
+    """hour instant begin of the hour in which they were logged
+    db text database of the event log
+    kind text what their profile calls them, profile:name; null where none does
+    device_id
+    events records what the device said
+    bytes number bytes of it
+    largest number bytes of the largest
+    first_at instant when the first one was logged
+    last_at instant and the last one
+    longest_gap_us us longest time between two of them in this hour; null with one""",
+)  # fmt: skip
 QUARANTINE_DAILY: Final = _table(
     "quarantine", "What was left out", "reason",
     """reason text short stable word
@@ -212,6 +225,9 @@ ROLLUPS: Final = (
     LATE_HOURLY,
     QUARANTINE_DAILY,
 )
+QUARANTINE_EVENTS: Final = replace(QUARANTINE_DAILY, name="quarantine_events")
+EVENT_ROLLUPS: Final = (EVENT_HOURLY, QUARANTINE_EVENTS)
+"""Those of the event log."""
 
 _COUNTS: Final = """
     commands answered succeeded failed timed_out cancelled unsent succeeded_share failed_share timed_out_share
@@ -386,6 +402,31 @@ DEADLINES_TEST: Final = _table(
     saved_s seconds the difference; negative when the learned timeouts are longer
     saved_share share of waited_logged_s""",
 )  # fmt: skip
+_EVENTS: Final = (
+    _table(
+        "events", "What devices said unasked", "db kind",
+        """db text database of the event log
+        kind text what their profile calls them, profile:name; null where none does
+        devices number devices that said it
+        silent number of these, those in the table silent_devices
+        events records how many
+        per_second rate over the time from the first to the last event of the database
+        bytes number bytes of all of them
+        mean_bytes value mean size
+        largest number bytes of the largest
+        longest_gap_us us longest time between two of one device""",
+    ),
+    _table(
+        "silent_devices", "Devices that fell silent", "db kind device_id",
+        """db text database of the event log
+        kind text what their profile calls it, profile:name
+        device_id
+        events records what it said before
+        last_at instant when it said that last
+        silent_us us from then to the last event of the database
+        longest_gap_us us longest time between two before: a tenth of silent_us, or less""",
+    ),
+)  # fmt: skip
 QUARANTINE: Final = _table(
     "quarantine", "What was not used", "reason",
     """reason text short stable word
@@ -394,7 +435,7 @@ QUARANTINE: Final = _table(
     records records left out, or odd
     example text a file, or the id of a command""",
 )  # fmt: skip
-TABLES: Final = (*LATENCY_TABLES, *_REST, DEADLINES, DEADLINES_TEST, QUARANTINE)
+TABLES: Final = (*LATENCY_TABLES, *_REST, *_EVENTS, DEADLINES, DEADLINES_TEST, QUARANTINE)
 
 WINDOWS: Final = _table(
     "windows", "Minutes of a log that is followed", "start profile method",

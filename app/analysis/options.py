@@ -24,11 +24,13 @@ STEPS: Final = ("compact", "rollup", "report")
 class AnalyzeOptions:
     """`log` and `out` are folders or URLs that Hadoop knows; days are of UTC, `end` is exclusive.
 
-    `log` is only read by the step compact; `again` makes days anew that are there already.
+    `log` and `events`, the cold tier of the event log, are only read by the step compact; `again` makes days anew that
+    are there already.
     """
 
     out: str
     log: str = ""
+    events: str = ""
     steps: tuple[str, ...] = STEPS
     begin: date | None = None
     end: date | None = None

@@ -14,7 +14,7 @@ from app.analysis import contracts, rollups
 from app.analysis.compact import BATCH, Progress
 from app.analysis.lake import COMPACT, ROLLUP, SCHEMA_VERSION, Day, Lake
 from app.analysis.options import DAY
-from app.analysis.source import LATENCY
+from app.analysis.source import EVENTS, LATENCY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +54,20 @@ def rollup(spark: SparkSession, lake: Lake, dates: Sequence[str], pattern: str, 
             _deadlines(spark, lake, whole | {date: day.run for date, day in repaired.items() if day.records})
         days = [replace(compacted[date], run=runs[date]) for date in asked]
         lake.commit(ROLLUP, LATENCY, [*days, *repaired.values()])
+
+
+def rollup_events(spark: SparkSession, lake: Lake, dates: Sequence[str], progress: Progress) -> None:
+    """Make the rollups of these days of the event log anew, and commit them."""
+    compacted = lake.days(COMPACT, EVENTS)
+    for first in range(0, len(dates), BATCH):
+        batch = dates[first : first + BATCH]
+        progress(first / len(dates), f"rollup from {batch[0]}: {contracts.EVENT_HOURLY.name}")
+        lake.open(ROLLUP, EVENTS, batch)
+        runs = {date: compacted[date].run for date in batch if compacted[date].records}
+        if runs:
+            lake.clean(spark, EVENTS, tuple(runs)).createOrReplaceTempView("event")
+            lake.put_rollup(contracts.EVENT_HOURLY, spark.sql(rollups.EVENT_HOURLY), runs)
+        lake.commit(ROLLUP, EVENTS, [compacted[date] for date in batch])
 
 
 def _write(

@@ -143,6 +143,15 @@ FROM unanswered WHERE took IS NULL OR took >= 0 GROUP BY ALL"""
 """`around` has the records of the day after, too: a late response may come on the day after the timeout."""
 
 
+EVENT_HOURLY: Final = """\
+SELECT date, hour, db, kind, device_id, count(*) AS events, sum(bytes) AS bytes, max(bytes) AS largest,
+  min(logged_at) AS first_at, max(logged_at) AS last_at, max(gap) AS longest_gap_us
+FROM (
+  SELECT *, at - lag(at) OVER (PARTITION BY db, kind, device_id, hour ORDER BY at) AS gap
+  FROM (SELECT *, date_trunc('HOUR', logged_at) AS hour, unix_micros(logged_at) AS at FROM event)
+) GROUP BY ALL"""
+
+
 def queries(pattern: str) -> tuple[tuple[contracts.Rollup, str], ...]:
     """The rollups that are made of the records of a day alone."""
     return (

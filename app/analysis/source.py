@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from app.core.eventlog.cold import COLUMNS as EVENT_COLUMNS
 from app.latency.schema import COLUMNS, ColumnType, Kind
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Source:
     checks: Mapping[str, str]
     remarks: Mapping[str, str] = field(default_factory=dict)
     layout: tuple[str, ...] = ("date", "hour")
+    quarantine: str = "quarantine"
+    """The rollup of what is left out."""
 
     @property
     def fields(self) -> StructType:
@@ -98,6 +101,21 @@ LATENCY: Final = Source(
         f"(coalesce({DEVICE_US} < -{CLOCK_TOLERANCE_US}, false) OR coalesce({WAKE_US} < -{CLOCK_TOLERANCE_US}, false))"
     },
 )
+
+EVENTS: Final = Source(
+    "events",
+    ", ".join(f"{column.name} {column.type}" for column in EVENT_COLUMNS),
+    "logged_at",
+    "topic",
+    {
+        "foreign": " AND ".join(f"{column.name} IS NULL" for column in EVENT_COLUMNS if column.required),
+        "missing_value": _any("{} IS NULL", tuple(column.name for column in EVENT_COLUMNS if column.required)),
+        "wrong_hour": _moved("logged_at"),
+    },
+    layout=("db", "date", "hour"),
+    quarantine="quarantine_events",
+)
+"""The cold tier of the event log."""
 
 MEANINGS: Final = {
     "not_parquet": "a file that is truncated, empty or no Parquet",

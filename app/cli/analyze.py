@@ -56,6 +56,7 @@ _OPTIONS: Final[Mapping[str, Parameter]] = {
         str | None,
         begin=("--from", None, "First day, UTC: 2026-11-21, today-30."),
         end=("--to", None, "Day to end before."),
+        events=("--events", None, "The cold tier of the event log, HOMING_EVENTS_COLD: a folder or a URL."),
         date=("--date", None, "This day alone: 2026-11-21, yesterday."),
         compare_to=("--compare-to", None, "Compare with the period from this day to --from."),
         device_group=("--device-group", None, "The group in parentheses of this pattern is the group of a device id."),
@@ -196,12 +197,13 @@ def _duration(name: str, text: str | None) -> timedelta | None:
 
 analyze = _verb(
     _analyze_or_follow,
-    f"log out begin end {_REPORT} device_group master memory follow once lateness webhook p99 timeout_share objective",
+    f"log out events begin end {_REPORT} device_group master memory "
+    "follow once lateness webhook p99 timeout_share objective",
     "Analyse a latency log on Spark: compact, rollup and report; days that are done already are not done again.",
 )
 compact = _verb(
     _steps("compact", again=True),
-    "log out date begin end master memory",
+    "log out events date begin end master memory",
     "The first step of `analyze`: days of a latency log as clean records in large files.",
 )
 rollup = _verb(

@@ -19,7 +19,7 @@ from app.analysis.options import AnalyzeOptions, midnight
 from app.analysis.report.page import REPORT_NAME, render
 from app.analysis.report.summary import as_json, summarize
 from app.analysis.report.tables import Comparison, Statement, database, define, read_rollup, rows_of, shown, statements
-from app.analysis.source import LATENCY
+from app.analysis.source import EVENTS, LATENCY
 from app.core.errors import ConfigurationError
 
 HOUR: Final = timedelta(hours=1)
@@ -95,6 +95,11 @@ def _read(base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, 
         if one is contracts.QUARANTINE_DAILY:
             runs = {date: compacted[date].run for date in own if date in compacted}
         read_rollup(base, lake, one, runs or {"": ""})
+    first = "" if options.begin is None else options.begin.isoformat()
+    found = lake.days(ROLLUP, EVENTS)
+    of_events = {date: day.run for date, day in found.items() if date >= first and options.wants(date)}
+    for one in contracts.EVENT_ROLLUPS:
+        read_rollup(base, lake, one, of_events or {"": ""})
     hours = base.sql("SELECT DISTINCT hour FROM latency_hourly ORDER BY hour").to_arrow_table()["hour"].to_pylist()
     return period_of(hours, None if options.begin is None else midnight(options.begin), options)
 

@@ -15,6 +15,7 @@ from app.analysis.report.sections import (
     change,
     deadlines,
     devices,
+    events,
     heat_map,
     methods,
     nodes,
@@ -25,7 +26,7 @@ from app.analysis.report.sections import (
 from app.analysis.report.text import clean, code, count, span, with_unit
 
 REPORT_NAME: Final = "report.html"
-_SECTIONS: Final = (over_time, methods, heat_map, stages, nodes, devices, deadlines, change, quality)
+_SECTIONS: Final = (over_time, methods, heat_map, stages, nodes, devices, events, deadlines, change, quality)
 MOST_FLAGS: Final = 30
 
 

@@ -346,6 +346,33 @@ def deadlines(_summary: Row, rows: Rows) -> Section:
     return Section("deadlines", "Learned deadlines", (block,), lead)
 
 
+def events(_summary: Row, rows: Rows) -> Section:
+    """What devices said unasked, and who fell silent."""
+
+    def kind(row: Row) -> tuple[str, str]:
+        return clean(row["kind"] or "of no profile"), clean(row["db"])
+
+    def device(row: Row) -> tuple[str, str]:
+        return clean(row["device_id"]), clean(row["kind"] or "of no profile")
+
+    said = "events per_second devices silent mean_bytes largest longest_gap_us"
+    quiet = sorted(rows["silent_devices"], key=lambda row: -row["silent_us"])
+    blocks = (
+        _table("events-table", "What devices said unasked", TABLES["events"], rows["events"], kind, said),
+        _table(
+            "silent-table",
+            "Devices that fell silent",
+            TABLES["silent_devices"],
+            quiet,
+            device,
+            "silent_us longest_gap_us events",
+            silent_us="silent for",
+            longest_gap_us="longest gap before",
+        ),
+    )
+    return Section("events", "Events", blocks)
+
+
 def change(_summary: Row, rows: Rows) -> Section:
     """What moved notably."""
     found = sorted((row for row in rows["change"] if row["notable"]), key=lambda row: (row["q"], str(row["method"])))

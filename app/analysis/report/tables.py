@@ -28,6 +28,8 @@ TOP: Final = 20
 """Devices that the page shows as slowest and as flakiest."""
 LIMITS: Final = {
     "least_commands": 20,  # devices with fewer are not ranked
+    "least_events": 10,  # devices with fewer have no usual gap
+    "least_silence_us": 60_000_000,
     "least_records": 30,  # cells with fewer take part in no test
     "share_step": 0.02,  # a share stands out when it is that much larger ...
     "share_ratio": 2,  # ... in both senses

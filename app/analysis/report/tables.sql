@@ -415,8 +415,36 @@ ORDER BY p, kind, subject, measure
 
 -- table quarantine
 SELECT reason, meaning, sum(files) AS files, sum(records) AS records, min(example) AS example
-FROM quarantine JOIN (VALUES
+FROM (FROM quarantine UNION ALL FROM quarantine_events) JOIN (VALUES
 {%- for reason, meaning in meanings %}
   ('{{ reason }}', '{{ meaning }}'){{ "," if not loop.last }}
 {%- endfor %}
 ) AS meanings(reason, meaning) USING (reason) GROUP BY ALL
+
+-- held event_cell: by device, with the gaps over the ends of hours
+SELECT db, kind, device_id, sum(events) AS events, sum(bytes) AS bytes, max(largest) AS largest,
+  min(first_at) AS first_at, max(last_at) AS last_at, max(greatest(longest_gap_us, before_us)) AS longest_gap_us
+FROM (
+  SELECT *, epoch_us(first_at) - epoch_us(lag(last_at) OVER (PARTITION BY db, kind, device_id ORDER BY hour)) AS before_us
+  FROM event_hourly
+) GROUP BY ALL
+
+-- held silent_device
+SELECT db, kind, device_id, events, last_at, epoch_us(ended) - epoch_us(last_at) AS silent_us, longest_gap_us
+FROM (SELECT *, max(last_at) OVER (PARTITION BY db) AS ended FROM event_cell)
+WHERE device_id IS NOT NULL AND events >= {{ least_events }} AND silent_us >= 10 * longest_gap_us
+  AND silent_us >= {{ least_silence_us }}
+
+-- table silent_devices
+FROM silent_device
+
+-- table events
+SELECT cell.db, cell.kind, count(cell.device_id) AS devices, count(silent.device_id) AS silent,
+  sum(cell.events) AS events, sum(cell.events) / nullif(any_value(span_us) / 1e6, 0) AS per_second,
+  sum(bytes) AS bytes, sum(bytes) / sum(cell.events) AS mean_bytes, max(largest) AS largest,
+  max(cell.longest_gap_us) AS longest_gap_us
+FROM event_cell AS cell
+JOIN (SELECT db, epoch_us(max(last_at)) - epoch_us(min(first_at)) AS span_us FROM event_cell GROUP BY db) USING (db)
+LEFT JOIN silent_device AS silent
+  ON silent.db = cell.db AND silent.kind IS NOT DISTINCT FROM cell.kind AND silent.device_id = cell.device_id
+GROUP BY cell.db, cell.kind
