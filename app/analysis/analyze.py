@@ -81,7 +81,8 @@ def _count(start: Callable[[], SparkSession], options: AnalyzeOptions, progress:
 def _report(options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
     if "report" not in options.steps:
         return {}
-    return report(Lake(options.out), options, lambda part, text: progress(0.9 + 0.1 * part, text))
+    begin = 0.9 if len(options.steps) > 1 else 0.0
+    return report(Lake(options.out), options, lambda part, text: progress(begin + (1 - begin) * part, text))
 
 
 def _compact(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:

@@ -28,6 +28,7 @@ from app.analysis.report.plots import (
     linear_scale,
     log_scale,
 )
+from app.analysis.report.tables import TOP
 from app.analysis.report.text import clean, count, day, duration, known, minute, ratio, share, with_unit
 
 Rows = dict[str, list[Row]]
@@ -298,10 +299,10 @@ def _intervals(
 ) -> Block:
     prefix = value.removesuffix("_share")
     columns = (f"{prefix}_low", f"{prefix}_high", value)
-    rows = [row for row in rows if known(row[f"{rank}_rank"]) and all(known(row[column]) for column in columns)]
+    rows = [row for row in rows if (row[f"{rank}_rank"] or TOP + 1) <= TOP and all(known(row[one]) for one in columns)]
     if not rows:
         return Block("rows", id_, title, "devices", empty="No device had enough commands.")
-    rows = sorted(rows, key=lambda row: row[f"{rank}_rank"])[:MOST_ROWS]
+    rows = sorted(rows, key=lambda row: row[f"{rank}_rank"])
     ends = [row[column] for row in rows for column in columns]
     scale = log_scale([1.0, *ends]) if show is ratio else linear_scale(ends)
     plotted = [
