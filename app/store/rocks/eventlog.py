@@ -25,6 +25,7 @@ from app.observability import Fill
 from app.store.eventlog import ArchivedError
 from app.store.rocks import keys
 from app.store.rocks.groups import GroupCommit
+from app.store.rocks.mending import Mender
 from app.store.rocks.scanning import DamagedGenerationError, last_values, scan, value_of
 from app.store.rocks.state import Book, Shelf
 from app.store.rocks.writing import Addition, Pen
@@ -55,13 +56,20 @@ class RocksEventLog:
     async def start(self) -> None:
         self._shelf = await asyncio.to_thread(Shelf, self._folder, self.databases)
         self._pen = Pen(self._shelf, self._clock, self._flush)
-        self._group: GroupCommit[Addition, Position] = GroupCommit(self._pen.write)
+        self._group: GroupCommit[Addition, Position] = GroupCommit(self._write)
+        self._mender = Mender(
+            self._folder,
+            broken=lambda: self._pen.broken,
+            close=lambda: self._group.alone(self._shelf.close),
+            reopen=lambda: self._group.alone(self._open_again),
+        )
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._changed.set()
+        await self._mender.close()
         await self._group.close()
         await asyncio.to_thread(self._readers.shutdown)
         await asyncio.to_thread(self._shelf.close)
@@ -76,12 +84,13 @@ class RocksEventLog:
         return await self._put(Addition(transaction.shard, transaction.entries, conditions=transaction.conditions))
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
-        book = self._shelf.book(shard.database)
+        self._shelf.book(shard.database)
         until = min(reading.until, self._pen.durable[shard])
         if until <= reading.after:
             return Slice([], reading.after, more=False)
         bounded = replace(reading, until=until)
         while True:
+            book = self._shelf.book(shard.database)
             cuts = [book.cuts[number] for number in sorted(book.cuts) if reading.generation in (None, number)]
             tables = [
                 (cut.about.number, cut.table)
@@ -125,19 +134,37 @@ class RocksEventLog:
 
     async def rotate(self, database: str, expected: int) -> None:
         self._shelf.book(database)
-        await self._group.alone(lambda: self._pen.rotate(database, expected))
+        with self._mender.using():
+            await self._group.alone(lambda: self._pen.rotate(database, expected))
 
     async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
         self._shelf.book(database)
-        await self._group.alone(lambda: self._pen.cool(database, number, files))
+        with self._mender.using():
+            await self._group.alone(lambda: self._pen.cool(database, number, files))
 
     async def drop(self, database: str, number: int) -> None:
         self._shelf.book(database)
-        await self._group.alone(lambda: self._pen.drop(database, number))
+        with self._mender.using():
+            await self._group.alone(lambda: self._pen.drop(database, number))
+
+    def _open_again(self) -> None:
+        self._shelf = Shelf(self._folder, self.databases)
+        self._pen = Pen(self._shelf, self._clock, self._flush)
+
+    def _write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
+        if self._shelf.closed:
+            raise StoreUnavailableError("the event log is being opened again")
+        return self._pen.write(additions)
 
     async def _put(self, addition: Addition) -> Position:
         self._shelf.book(addition.shard.database)
-        position = await self._group.put(addition)
+        with self._mender.using():
+            try:
+                position = await self._group.put(addition)
+            except StoreUnavailableError:
+                if self._pen.broken:
+                    self._mender.failed()
+                raise
         self._changed.set()
         self._changed = asyncio.Event()
         return position
@@ -149,13 +176,15 @@ class RocksEventLog:
         return found
 
     async def _quarantine(self, database: str, error: DamagedGenerationError) -> None:
-        await self._group.alone(lambda: self._pen.quarantine(database, error.number, error.reason))
+        with self._mender.using():
+            await self._group.alone(lambda: self._pen.quarantine(database, error.number, error.reason))
 
     async def _ask(self, question: Callable[[], T]) -> T:
         if self._closed:
             raise StoreUnavailableError("the event log is closed")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._readers, question)
+            with self._mender.using():
+                return await asyncio.get_running_loop().run_in_executor(self._readers, question)
         except HomingError:
             raise
         except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
+import structlog
 from rocksdict import ColumnFamily, DBCompressionType, Options, Rdict
 
 from app.core.errors import ConfigurationError, DatabaseNotFoundError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 MEMTABLE_BYTES: Final = 16 * 1024 * 1024
 WAL_BYTES: Final = 128 * 1024 * 1024
 """When the log in front of the tables is larger, the oldest tables in memory are written out."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Shelf:
     """The open RocksDB with the books of all databases. ConfigurationError when it cannot be opened."""
 
     def __init__(self, folder: Path, databases: Sequence[Database]) -> None:
+        self.closed = False
         self.database = _open(folder)
         self.values = self.database.get_column_family(keys.VALUES)
         self.values_handle = self.database.get_column_family_handle(keys.VALUES)
@@ -120,13 +124,16 @@ class Shelf:
 
     def close(self) -> None:
         """Let go of the files; nothing may use it any more."""
+        if self.closed:
+            return
+        self.closed = True
         for book in self.books.values():
             for cut in book.cuts.values():
                 if cut.table is not None:
-                    cut.table.close()
+                    _close(cut.table)
             book.cuts.clear()
-        self.values.close()
-        self.database.close()
+        _close(self.values)
+        _close(self.database)
         # RocksDB lets go of its lock when nobody has a handle any more.
         del self.values_handle, self.values, self.database
 
@@ -177,6 +184,14 @@ class Shelf:
 def written(about: Generation) -> bytes:
     """The catalogue's entry of a generation."""
     return json.dumps(asdict(about)).encode()
+
+
+def _close(table: Rdict) -> None:
+    try:
+        table.close()
+    except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+        # What it still wanted to write is in no log either, and so nobody was told that it is there.
+        _log.warning("events_not_closed", reason=str(error))
 
 
 def _open(folder: Path) -> Rdict:

@@ -55,6 +55,8 @@ class Pen:
             for shard, head in zip(book.database.all_shards(), book.heads, strict=True)
         }
         """What readers may see of each shard."""
+        self.broken = False
+        """Whether something could not be written: RocksDB may take nothing more until it is opened again."""
 
     def write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
         """All of them in one batch; for each one its last position, or why it is not written."""
@@ -205,7 +207,9 @@ class Pen:
         try:
             self._shelf.database.write(batch.rows)
             self._flush(self._shelf.database)
+            self.broken = False
         except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            self.broken = True
             self._shelf.reload()
             raise StoreUnavailableError(f"the event log cannot be written to: {error}") from None
 

@@ -110,6 +110,31 @@ async def test_a_disk_that_fails_acknowledges_nothing_and_may_come_back(tmp_path
         assert (await numbers(again, 0, "c/12")) == [3]
 
 
+async def test_a_full_disk_refuses_and_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """A real one: the kernel lets no file grow, then it does again."""
+    command = [sys.executable, str(WRITER.with_name("fills_up.py")), str(tmp_path)]
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path.cwd(),
+        env={"PYTHONPATH": str(Path.cwd())},
+        timeout=PATIENCE,
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = [line.split(maxsplit=1) for line in ended.stdout.splitlines() if line.startswith(("ack", "ref"))]
+    refused = [text for word, text in lines if word == "refused"]
+    assert any("File too large" in text for text in refused)
+    acknowledged = [int(text) for word, text in lines if word == "acknowledged"]
+    async with opened(tmp_path, Database("events", 1)) as log:
+        part = await log.read(SHARD, Reading(), 5000)
+        found = [int(event.entry.value.split()[0]) for event in part.events]
+        assert set(acknowledged) <= set(found)
+        assert found == sorted(found)
+
+
 async def test_a_damaged_generation_is_named_and_left_out_and_the_others_are_served(tmp_path: Path) -> None:
     async with opened(tmp_path) as log:
         for generation in (1, 2, 3):
