@@ -21,6 +21,7 @@ from app.core.eventlog.plan import Plan
 from app.core.identifiers import CANARY, validate_device_id
 from app.core.listening import EventReader
 from app.core.messages import ReceivedMessage
+from app.events.pace import give_way
 from app.events.presence import PresenceKeeper
 from app.events.writer import EventWriter, Waiting
 from app.mqtt.base import MqttClient, Subscription
@@ -97,13 +98,15 @@ class Intake:
         mqtt = self._mqtt = self._open_mqtt()
         await mqtt.start(self.subscriptions, self._inbox.handle)
         watching = asyncio.create_task(self._presence.run(lambda: mqtt.connected, self._tell), name="presence")
+        pacing = asyncio.create_task(give_way(mqtt, self._counters), name="events pace")
         ends = [asyncio.ensure_future(one) for one in (self._role.lost(), mqtt.taken_over())]
         try:
-            await asyncio.wait([*ends, watching], return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                watching.result()
+            await asyncio.wait([*ends, watching, pacing], return_when=asyncio.FIRST_COMPLETED)
+            for one in (watching, pacing):
+                if one.done():
+                    one.result()
         finally:
-            await end([*ends, watching])
+            await end([*ends, watching, pacing])
         self._mqtt = None
         await mqtt.stop(keep_session=True)
         await self._role.release()

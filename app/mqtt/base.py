@@ -98,6 +98,12 @@ class MqttClient(Protocol):
         Without `restart_as` this client connects again only after a minute, as it would kick the other one out.
         """
 
+    def rest(self, *, on: bool) -> None:
+        """Read nothing from this connection, or go on reading: the broker keeps what comes meanwhile.
+
+        A new connection reads.
+        """
+
     def publish(self, publication: Publication) -> Puback:
         """Send and return a future that is done at PUBACK (QoS 1) or when written (QoS 0).
 

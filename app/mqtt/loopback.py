@@ -184,6 +184,8 @@ class LoopbackMqttClient:
         self._unconfirmed: set[Puback] = set()
         self._connections = 0
         self._deliveries = 0
+        self._resting = False
+        self._kept_back: deque[LoopbackDelivery] = deque()
 
     @property
     def client_id(self) -> str:
@@ -223,6 +225,11 @@ class LoopbackMqttClient:
 
     async def taken_over(self) -> None:
         await self._taken_over.wait()
+
+    def rest(self, *, on: bool) -> None:
+        self._resting = on
+        while self._kept_back and not self._resting:
+            self._hand_out(self._kept_back.popleft())
 
     def publish(self, publication: Publication) -> Puback:
         if not self.connected:
@@ -294,6 +301,8 @@ class LoopbackMqttClient:
         if not self.connected:
             return
         self._connected.clear()
+        self._resting = False
+        self._kept_back.clear()  # none of it is acknowledged
         self._broker.detach(self.client_id, keep_session=keep_session)
         if self._will is not None and tell:
             self._broker.publish(ReceivedMessage(self._will.topic, self._will.payload, qos=0))
@@ -310,6 +319,12 @@ class LoopbackMqttClient:
 
     def _receive(self, delivery: LoopbackDelivery) -> None:
         delivery.client_id = self.client_id
+        if self._resting:
+            self._kept_back.append(delivery)
+        else:
+            self._hand_out(delivery)
+
+    def _hand_out(self, delivery: LoopbackDelivery) -> None:
         self._deliveries += 1
         if self._handler is None:
             return

@@ -111,6 +111,10 @@ class PahoMqttClient:
     async def taken_over(self) -> None:
         await self._taken_over.wait()
 
+    def rest(self, *, on: bool) -> None:
+        if self._link is not None:
+            self._link.rest(on=on)
+
     def publish(self, publication: Publication) -> Puback:
         return self._current_link().publish(publication)
 

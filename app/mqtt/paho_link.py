@@ -90,6 +90,7 @@ class PahoLink:
         self._deliveries_at_tick = 0
         self._opening: asyncio.Timeout | None = None
         self._reading_paused = False
+        self._resting = False
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due = 0.0
 
@@ -179,6 +180,18 @@ class PahoLink:
             self._stream.write(packets.puback(packet_id))
         if self._reading_paused and self._unacknowledged <= self._options.receive_maximum:
             self._reading_paused = False
+            self._read_on()
+
+    def rest(self, *, on: bool) -> None:
+        """See `MqttClient.rest`."""
+        if on and not self._resting:
+            self._stream.pause()
+        was_resting, self._resting = self._resting, on
+        if was_resting and not on:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not (self._reading_paused or self._resting):
             self._stream.resume()
 
     def end(self, reason: str) -> None:
@@ -349,9 +362,10 @@ class PahoLink:
         """Keepalive. Not paho's: that one takes the broker for dead when we stop reading on purpose."""
         now = self._loop.time()
         was_frozen = now - self._tick_due > 1.0
-        if self._reading_paused or was_frozen:
+        is_paused = self._reading_paused or self._resting
+        if is_paused or was_frozen:
             self._stream.last_received = now
-        is_busy = self._reading_paused or self.deliveries != self._deliveries_at_tick
+        is_busy = is_paused or self.deliveries != self._deliveries_at_tick
         if is_busy and self._opening is not None and not self._opening.expired():
             # A broker may send the backlog of the session before SUBACK: slow, but not stuck.
             self._opening.reschedule(now + self._options.connect_timeout.total_seconds())

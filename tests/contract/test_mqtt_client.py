@@ -360,3 +360,23 @@ async def test_a_cancelled_wait_does_not_disturb_the_client(bench: Bench) -> Non
     future = client.publish(Publication(bench.topic("a"), b"1"))
     future.cancel()
     await client.publish(Publication(bench.topic("a"), b"2"))
+
+
+async def test_a_client_that_rests_is_given_nothing_until_it_reads_on(bench: Bench) -> None:
+    inbox = Inbox()
+    topic = bench.topic("restless")
+    client = await bench.started(inbox, topic)
+    other = await bench.started(Inbox())
+    client.rest(on=True)
+    for number in range(3):
+        await other.publish(Publication(topic, b"%d" % number))
+    heard = Inbox()
+    witness = await bench.started(heard, topic)
+    await other.publish(Publication(topic, b"3"))
+    await heard.wait_for(1)  # by now it would have come
+    assert witness.connected
+    assert inbox.payloads == []
+    client.rest(on=False)
+    client.rest(on=False)
+    await inbox.wait_for(4)
+    assert inbox.payloads == [b"0", b"1", b"2", b"3"]

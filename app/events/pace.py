@@ -1,0 +1,33 @@
+"""Events give way to commands: while the event loop is late, the intake reads nothing, and the broker keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from app.mqtt.base import MqttClient
+from app.observability import Counters
+
+LOOK_SECONDS: Final = 0.02
+MOST_LAG_SECONDS: Final = 0.05
+"""By how much the loop may be late: a command that comes then waits for as long."""
+MOST_REST_SECONDS: Final = 0.5
+"""At a time: on a machine that is always late, events still come in, slowly."""
+
+
+async def give_way(mqtt: MqttClient, counters: Counters) -> None:
+    """Rest while the loop is late, until cancelled; how often is counted as `events.gave_way`."""
+    loop = asyncio.get_running_loop()
+    since: float | None = None
+    while True:
+        due = loop.time() + LOOK_SECONDS
+        await asyncio.sleep(LOOK_SECONDS)
+        now = loop.time()
+        if now - due <= MOST_LAG_SECONDS or (since is not None and now - since > MOST_REST_SECONDS):
+            if since is not None:
+                mqtt.rest(on=False)
+            since = None
+        elif since is None:
+            since = now
+            mqtt.rest(on=True)
+            counters["events.gave_way"] += 1
