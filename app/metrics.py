@@ -244,6 +244,8 @@ _HTTP_CLOSED: Final = Family(
 _LATENCY_LOG: Final = Family("homing_latency_log_events", "counter", "What happened to the latency log", ("event",))
 _EXPLAINED: Final = Family("homing_explanations", "counter", "Commands that were explained", ("verdict",))
 _WEBHOOKS: Final = Family("homing_webhook_events", "counter", "What happened to webhooks", ("event",))
+_LOG: Final = Family("homing_device_events", "counter", "What happened to events of devices", ("event",))
+_PRESENCE: Final = Family("homing_device_presence", "counter", "Devices that have come or gone", ("event",))
 _EVENTS: Final = Family("homing_events", "counter", "Everything else that is counted, by name", ("event",))
 
 _PREFIXES: Final = (
@@ -254,6 +256,8 @@ _PREFIXES: Final = (
     ("latency.", _LATENCY_LOG),
     ("webhooks.", _WEBHOOKS),
     ("explained.", _EXPLAINED),
+    ("events.", _LOG),
+    ("presence.", _PRESENCE),
 )
 _DROPPED_BY_THE_LINK: Final = ("undecodable_topic", "packet_too_large")
 _SHOWN_AT_ZERO: Final = (
@@ -268,6 +272,7 @@ _SHOWN_AT_ZERO: Final = (
         "drop.no_rule_holds",
     ),
     "explained.no_idea",
+    *("events.appended", "events.refused", "events.retried", "presence.online", "presence.offline"),
     *("webhooks.delivered", "webhooks.failed", "webhooks.given_up", "webhooks.dropped", "webhooks.lost"),
     *("latency.records", "latency.write_failures", "latency.dropped_full_buffer", "latency.dropped_write_failed"),
     "audit.dropped",
@@ -323,7 +328,7 @@ FAMILIES: Final = (
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
     *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
     *(family for family, _ in _COUNTED),
-    *(_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _EXPLAINED, _WEBHOOKS, _EVENTS),
+    *(_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _EXPLAINED, _WEBHOOKS, _LOG, _PRESENCE, _EVENTS),
 )
 """Every metric of our own. Those of the process (`process_*`, `python_gc_*`) are the client library's."""
 
@@ -422,7 +427,11 @@ class NodeMetrics(Collector):
         """All counters: what is new and in no table still shows."""
         values: dict[Family, dict[Labels, int]] = {family: {} for family, _ in _COUNTED}
         values |= {
-            family: {} for family in (_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _WEBHOOKS, _EVENTS)
+            family: {}
+            for family in (
+                *(_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG),
+                *(_EXPLAINED, _WEBHOOKS, _LOG, _PRESENCE, _EVENTS),
+            )
         }
         counters = self._counts
         for name in dict.fromkeys((*_BY_COUNTER, *_SHOWN_AT_ZERO, *counters)):
