@@ -47,11 +47,37 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
         yield from [about_memory_store()] if facts is None else about_redis(facts)
     except StoreUnavailableError as error:
         yield Diagnosis(Level.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
+    yield from _look_at_events(settings)
     try:
         seen = probe(mqtt_options(settings, "homing-doctor"), clock, run_id, _needs(settings, run_id))
         yield from about_broker(seen, settings.mqtt.version)
     except BrokerUnavailableError as error:
         yield Diagnosis(Level.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL.")
+
+
+def _look_at_events(settings: Settings) -> Iterator[Diagnosis]:
+    from app.cli.diagnosis import Diagnosis, Level
+    from app.cli.event_diagnosis import about_events, about_events_of_one, about_no_events
+    from app.core.addresses import events_kind
+    from app.core.errors import StoreUnavailableError
+    from app.core.eventlog.event import Database
+    from app.store.engine import inspect_event_log
+    from app.system import SystemClock
+
+    events, wall = settings.events, SystemClock().wall
+    if not events.url:
+        yield about_no_events()
+    elif not events_kind(events.url).shared:
+        yield about_events_of_one(events.url)
+    else:
+        try:
+            databases = [Database(one.name, events.shards, ()) for one in events.kept]
+            facts = inspect_event_log(events.url, databases, settings.mqtt.share_group, wall)
+        except StoreUnavailableError as error:
+            advice = "Start that Redis, or correct HOMING_EVENTS_URL."
+            yield Diagnosis(Level.FAIL, "events", "reachable", str(error), advice)
+        else:
+            yield from about_events(events, facts, round(wall() * 1_000_000))
 
 
 def look_at_access(settings: Settings) -> AccessFacts:

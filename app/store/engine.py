@@ -28,6 +28,7 @@ from app.store.tiered import TieredEventLog
 
 if TYPE_CHECKING:
     from app.store.redis.doctor import RedisFacts
+    from app.store.redis.event_facts import EventFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,16 @@ def inspect_server(url: str, clock: Callable[[], float], run_id: str) -> RedisFa
     from app.store.redis.doctor import inspect  # noqa: PLC0415 - see above
 
     return inspect(url, clock, run_id)
+
+
+def inspect_event_log(url: str, databases: Sequence[Database], name: str, wall: Callable[[], float]) -> EventFacts:
+    """What the event log behind a redis:// URL holds, and who brings events in.
+
+    Blocks, and writes nothing. StoreUnavailableError; `wall` is seconds since 1970, `name` as in `open_events`.
+    """
+    from app.store.redis.event_facts import inspect_events  # noqa: PLC0415 - see above
+
+    return inspect_events(url, databases, f"{name}-intake", wall)
 
 
 def open_directory(

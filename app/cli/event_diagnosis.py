@@ -1,0 +1,122 @@
+"""What `homing doctor` makes of the event log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from app.cli.diagnosis import Diagnosis, Level
+from app.core.durations import format_duration
+from app.core.eventlog.generation import CUTS
+
+if TYPE_CHECKING:
+    from app.settings import EventsSettings
+    from app.store.redis.event_facts import EventFacts
+
+PART: Final = "events"
+NEARLY_FULL: Final = 0.8
+"""Of the quota."""
+SHARE_IN_REDIS: Final = 0.6
+"""What events take in Redis, of their bytes as a quota counts them."""
+MOST_CLOCK_OFF: Final = 1.0
+"""Seconds."""
+SLACK: Final = timedelta(minutes=5)
+"""How much longer than it should be something may be kept before that is worth a word."""
+
+
+def about_no_events() -> Diagnosis:
+    """On an empty HOMING_EVENTS_URL."""
+    advice = "To keep what devices say: HOMING_EVENTS_URL=redis://…, or rocks:///folder for one node."
+    return Diagnosis(Level.OK, PART, "kind", "what devices say unasked is not kept", advice)
+
+
+def about_events_of_one(url: str) -> Diagnosis:
+    """On a log that one node alone can open."""
+    return Diagnosis(Level.OK, PART, "kind", f"{url}; the node that has it open tells more: GET /v1/databases", "")
+
+
+def about_events(settings: EventsSettings, facts: EventFacts, now_us: int) -> Iterator[Diagnosis]:
+    """On a log in Redis. `now_us` is microseconds since 1970."""
+    yield _intake(facts, now_us)
+    yield _room(settings, facts)
+    yield _memory(settings, facts)
+    yield _retention(settings, facts, now_us)
+    yield _clock(facts)
+
+
+def _intake(facts: EventFacts, now_us: int) -> Diagnosis:
+    if facts.holder is None:
+        return Diagnosis(
+            Level.WARN,
+            PART,
+            "intake",
+            "no node brings events in: what devices say stays at the broker, as far as that keeps it",
+            "Start a node with this HOMING_EVENTS_URL; where one runs, see intake_begins in its log.",
+        )
+    last = "no event is kept yet"
+    if facts.latest:
+        last = f"the last event is {format_duration(_whole(max(0, now_us - facts.latest)))} old"
+    return Diagnosis(Level.OK, PART, "intake", f"node {facts.holder!a} brings events in; {last}", "")
+
+
+def _room(settings: EventsSettings, facts: EventFacts) -> Diagnosis:
+    share = facts.size / settings.quota_bytes
+    seen = f"{facts.size:,} of {settings.quota_bytes:,} bytes"
+    if share >= 1 and settings.discard == "new":
+        return Diagnosis(Level.FAIL, PART, "quota", f"{seen}: nothing is taken any more", FULL)
+    if share >= NEARLY_FULL:
+        return Diagnosis(Level.WARN, PART, "quota", seen, FULL)
+    return Diagnosis(Level.OK, PART, "quota", seen, "")
+
+
+FULL: Final = "Raise HOMING_EVENTS_QUOTA_BYTES, shorten retentions, or set HOMING_EVENTS_DISCARD=old."
+
+
+def _memory(settings: EventsSettings, facts: EventFacts) -> Diagnosis:
+    if facts.maxmemory is None:
+        return Diagnosis(Level.OK, PART, "maxmemory", "the server does not tell", "")
+    needed = round(settings.quota_bytes * SHARE_IN_REDIS)
+    if facts.maxmemory and needed > facts.maxmemory:
+        seen = f"a full quota takes about {needed:,} bytes of Redis, whose maxmemory is {facts.maxmemory:,}"
+        return Diagnosis(
+            Level.WARN,
+            PART,
+            "maxmemory",
+            f"{seen}: Redis would refuse before the quota does, and commands with it where they share it",
+            "Lower HOMING_EVENTS_QUOTA_BYTES, raise maxmemory, or give events a Redis of their own.",
+        )
+    return Diagnosis(Level.OK, PART, "maxmemory", f"a full quota takes about {needed:,} bytes of it", "")
+
+
+def _retention(settings: EventsSettings, facts: EventFacts, now_us: int) -> Diagnosis:
+    for one in settings.kept:
+        oldest = facts.oldest.get(one.name)
+        most = one.retention + 2 * one.retention / CUTS + SLACK
+        if oldest is not None and now_us - oldest > most / timedelta(microseconds=1):
+            age = format_duration(_whole(now_us - oldest))
+            return Diagnosis(
+                Level.WARN,
+                PART,
+                "retention",
+                f"{one.name} has events that are {age} old, and should keep {format_duration(one.retention)}",
+                "A running node drops what is over: see events_not_kept in the log of the nodes (debug).",
+            )
+    return Diagnosis(Level.OK, PART, "retention", "nothing is kept for longer than it should be", "")
+
+
+def _clock(facts: EventFacts) -> Diagnosis:
+    seen = f"Redis is {abs(facts.clock_off):.1f} s {'ahead' if facts.clock_off > 0 else 'behind'}"
+    if abs(facts.clock_off) > MOST_CLOCK_OFF:
+        return Diagnosis(
+            Level.WARN,
+            PART,
+            "clock",
+            f"{seen} of this machine",
+            "Positions are instants of Redis's clock: 'from=-10m' means another time here. Let NTP set both.",
+        )
+    return Diagnosis(Level.OK, PART, "clock", "Redis and this machine agree on the time", "")
+
+
+def _whole(microseconds: int) -> timedelta:
+    return timedelta(seconds=round(microseconds / 1_000_000))
