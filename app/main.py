@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +28,7 @@ from app.api.representation import command_json
 from app.cluster.engine import open_cluster
 from app.core.access.keys import Key, KeyFault, make_key, parse_key
 from app.core.clock import Clock
-from app.core.errors import ConfigurationError
+from app.core.errors import ConfigurationError, HomingError
 from app.core.profile import DeviceProfile
 from app.events.plane import EventPlane, open_plane
 from app.measures import StoreMeasures
@@ -97,6 +98,10 @@ def _directory(settings: Settings) -> AccessDirectory | None:
     return open_directory(settings.access.url, new_cluster_id=new_secret, budget=settings.access.budget)
 
 
+PRESENCE_SECONDS: Final = 0.25
+"""How long a command waits to be told that its device is away; then it is sent."""
+
+
 class Homing:
     """A node and its HTTP application, which is what starts and stops it.
 
@@ -114,7 +119,13 @@ class Homing:
         audit = None if adapters.directory is None else _audit(settings, adapters, adapters.directory)
         guard = None if adapters.directory is None else self._guard(settings, adapters, adapters.directory, audit)
         tenant_of = (Everybody() if guard is None else guard.authority).tenant_of
-        self.parts: Final = compose(settings, _with_observer(adapters, audit), tenant_of=tenant_of, render=command_json)
+        self.parts: Final = compose(
+            settings,
+            _with_observer(adapters, audit),
+            tenant_of=tenant_of,
+            render=command_json,
+            offline_since=self._offline_since,
+        )
         if audit is not None and guard is not None:
             info = self.parts.membership.info
             audit.begin(f"{info.node_id}/{info.incarnation}", guard.authority.who, guard.authority.tenant_of)
@@ -128,6 +139,15 @@ class Homing:
         self.application: Final = Application(ports, settings, self._lifespan)
         self._on_failure = on_failure
         self._drain_delay = settings.cluster.drain_delay
+
+    async def _offline_since(self, device_id: str) -> int | None:
+        """What the events tell of a device, soon or not at all."""
+        if self.events is None:
+            return None
+        with suppress(TimeoutError, HomingError):
+            async with asyncio.timeout(PRESENCE_SECONDS):
+                return await self.events.offline_since(device_id)
+        return None
 
     async def drain(self) -> None:
         """Say that the node is about to stop, and go on serving until everybody knows."""

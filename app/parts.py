@@ -26,7 +26,7 @@ from app.commands.asking import Asking
 from app.commands.expirer import Expirer
 from app.commands.explainer import Explainer
 from app.commands.feed import Feed
-from app.commands.invoker import Invoker
+from app.commands.invoker import Invoker, OfflineSince
 from app.commands.left import LeftCommands
 from app.commands.publisher import Publisher
 from app.commands.registrar import Registrar
@@ -124,10 +124,22 @@ class Parts:
     tracing: Tracing | None
 
 
-def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, render: Render) -> Parts:
+async def _no_evidence(_device_id: str) -> int | None:
+    return None
+
+
+def compose(
+    settings: Settings,
+    adapters: Adapters,
+    *,
+    tenant_of: TenantOf,
+    render: Render,
+    offline_since: OfflineSince = _no_evidence,
+) -> Parts:
     """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit.
 
-    `tenant_of` tells to whom a device belongs, `render` shows a command as the API does.
+    `tenant_of` tells to whom a device belongs, `render` shows a command as the API does, `offline_since` what is known
+    of a device that is away.
     """
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
     profiles = _profiles(settings)
@@ -226,6 +238,7 @@ def compose(settings: Settings, adapters: Adapters, *, tenant_of: TenantOf, rend
         node_id=info.node_id,
         expirer=expirer,
         observers=observers,
+        offline_since=offline_since,
     )
     answers = Answers(
         store=store,

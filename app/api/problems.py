@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from app.api.http import BODY_SECONDS, PROBLEM_JSON, BytesResponse, SlowBodyError
 from app.api.representation import command_json
-from app.commands.invoker import NO_SUBSCRIBER
+from app.commands.invoker import DEVICE_OFFLINE, NO_SUBSCRIBER
 from app.core import errors
 from app.core.command import Command
 from app.core.payload import MAX_BYTES, MAX_DEPTH
@@ -67,6 +67,7 @@ NO_OUTCOME: Final = ProblemType("outcome-unknown", "The outcome could not be lea
 NOT_READY: Final = ProblemType("not-ready", "This node cannot serve now", 503, retry_after=1)
 CONFLICT: Final = ProblemType("conflict", "A condition of the transaction does not hold", 409)
 NOT_LISTENING: Final = ProblemType("device-not-listening", "Nobody is subscribed to the device's command topic", 409)
+OFFLINE: Final = ProblemType("device-offline", "The device has said that it is offline", 409)
 NOTHING_TO_LOG_IN_TO: Final = ProblemType("nothing-to-log-in-to", "This node asks nobody who they are", 409)
 TIMED_OUT: Final = ProblemType("timed-out", "No answer came before the deadline", 504)
 UNAVAILABLE: Final = ProblemType("unavailable", "Something this node needs is away", 503, retry_after=1)
@@ -146,7 +147,7 @@ _CHALLENGE: Final = ((b"www-authenticate", b'Bearer realm="homing"'),)
 
 UNSENT_BY_CODE: Final[Mapping[str, ProblemType]] = MappingProxyType(
     {one.code: BY_ERROR[one] for one in (errors.UnpublishableError, errors.PacketTooLargeError)}
-    | {NO_SUBSCRIBER: NOT_LISTENING}
+    | {NO_SUBSCRIBER: NOT_LISTENING, DEVICE_OFFLINE: OFFLINE}
 )
 """What is wrong with an unsent command, by the error code on its record; NOT_SENT for any other."""
 

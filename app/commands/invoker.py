@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -33,6 +33,8 @@ from app.core.profile import DeviceProfile, to_json
 from app.core.routing import Outcome
 from app.store.commands import CommandWriter, Finished, Joined
 
+OfflineSince = Callable[[str], Awaitable[int | None]]
+"""Since when a device is known to be away, in microseconds since 1970; None without evidence, and never an error."""
 Again = Callable[[], Awaitable["Invocation | None"]]
 """Tries to send what was joined and turned out to be unsent; None when the caller's time is over."""
 
@@ -119,7 +121,9 @@ class Invoker:
         node_id: str,
         expirer: Expirer,
         observers: Observers,
+        offline_since: OfflineSince,
     ) -> None:
+        self._offline_since = offline_since
         self._store = store
         self._echoes = echoes
         self._publisher = publisher
@@ -172,7 +176,8 @@ class Invoker:
         self._open_commands.registered(pending, command)
         self._expirer.keep(identity, timeout)
         try:
-            self._publish(command, pending, registration.trace)
+            if request.if_offline is not IfOffline.FAIL or await self._is_there(command):
+                self._publish(command, pending, registration.trace)
         except BaseException as error:
             self._forget(identity, waiter)
             self._tell_unsent(identity, error)
@@ -180,6 +185,16 @@ class Invoker:
             _name(identity, error, command if outcome is None else with_outcome(command, outcome))
             raise
         return Invocation(command, self._waiters, waiter)
+
+    async def _is_there(self, command: Command) -> bool:
+        """Whether to send a command whose caller has asked to fail where the device is away; ends it if not.
+
+        Of other commands the broker alone tells, which costs nothing.
+        """
+        since = await self._offline_since(command.device_id)
+        if since is not None:
+            self._later(self._expirer.end(command.id, CommandState.UNSENT, device_offline(command.device_id, since)))
+        return since is None and command.id in self._open_commands
 
     async def cancel(self, identity: str) -> Finished:
         """Cancel an open command; `won` is false when it had an outcome already."""
@@ -322,6 +337,17 @@ def no_subscriber(topic: str, profile: str) -> bytes:
     return to_json({"code": NO_SUBSCRIBER, "message": reason})
 
 
+DEVICE_OFFLINE: Final = "device_offline"
+"""Error code of a command to a device that has said that it goes, and has not come back."""
+
+
+def device_offline(device_id: str, since: int) -> bytes:
+    """The error of such a command, as its record has it; `since` is in microseconds since 1970."""
+    at = datetime.fromtimestamp(since / 1_000_000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    reason = f"{device_id} has been offline since {at}, as it said or its will did; it was not sent"
+    return to_json({"code": DEVICE_OFFLINE, "message": reason})
+
+
 def not_sent(error: BaseException) -> bytes:
     """The error of a command that could not be sent, as its record has it."""
     reason = str(error) if isinstance(error, HomingError) else "the node failed before it was sent"
@@ -330,7 +356,10 @@ def not_sent(error: BaseException) -> bytes:
 
 
 def unsent_code(command: Command) -> str | None:
-    """Why the command is unsent: NOT_SENT, NO_SUBSCRIBER or the code of an UnpublishableError; None when it is not."""
+    """Why the command is unsent: NOT_SENT, NO_SUBSCRIBER, DEVICE_OFFLINE or the code of an UnpublishableError.
+
+    None when it is not.
+    """
     if command.state is not CommandState.UNSENT:
         return None
     return str(error_of(command).get("code", NOT_SENT))

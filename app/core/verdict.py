@@ -160,6 +160,11 @@ def _wrong_profile(case: Case) -> str:
     )
 
 
+def _not_handed_over(case: Case) -> str:
+    why = f": {case.command.device_id} had said that it is offline" if case.code == "device_offline" else ""
+    return f"it was not handed over to the MQTT broker, so nobody has it{why}"
+
+
 def _elsewhere(case: Case) -> str:
     where = _miss(case).miss
     return (
@@ -243,7 +248,7 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
     (
         lambda case: case.command.state is CommandState.UNSENT or (_timed_out(case) and case.reach.published is False),
         Verdict.NOT_HANDED_OVER,
-        lambda _: "it was not handed over to the MQTT broker, so nobody has it",
+        _not_handed_over,
     ),
     (
         lambda case: _timed_out(case) and case.reach.published is None,

@@ -74,6 +74,10 @@ class Intake:
         """How many events wait to be appended."""
         return {"events": self._writer.fill()}
 
+    async def is_held(self) -> bool:
+        """Whether some node takes events in at this moment."""
+        return await self._role.held()
+
     async def run(self) -> None:
         """Take events in while the role is held, until cancelled."""
         while True:

@@ -140,6 +140,16 @@ class EventPlane:
         found = await self.value(self.plan.kept[0].name, topic_of(device_id))
         return None if found is None else change_of(found.entry)
 
+    async def offline_since(self, device_id: str) -> Position | None:
+        """Since when the device is known to be away: it has said so, or its will, and has not come back.
+
+        None where there is no such evidence: nobody has heard of it, only its silence tells, or no node listens now.
+        """
+        found = await self.presence_of(device_id)
+        if found is None or found[0].online or not found[0].said or not await self._intake.is_held():
+            return None
+        return found[1]
+
     async def commit(self, transaction: Transaction) -> Position:
         """See `EventLog.commit`."""
         self._check()

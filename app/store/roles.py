@@ -18,6 +18,9 @@ class Role(Protocol):
     async def still_held(self) -> None:
         """Return once it is known to be held at this moment; never when it is lost."""
 
+    async def held(self) -> bool:
+        """Whether any node holds it at this moment; False when nobody can say."""
+
     async def release(self) -> None:
         """Let another node hold it."""
 
@@ -38,6 +41,10 @@ class OnlyOne:
 
     async def still_held(self) -> None:
         """Return."""
+
+    async def held(self) -> bool:
+        """True: there is nobody else."""
+        return True
 
     async def release(self) -> None:
         """Return."""

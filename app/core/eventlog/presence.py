@@ -28,6 +28,8 @@ class Change:
     device_id: str
     online: bool
     offline_after: timedelta | None = None
+    said: bool = True
+    """Whether a message says so, of the device or its will; else its silence does."""
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ def topic_of(device_id: str) -> str:
 def entry_of(change: Change, at: Position) -> Entry:
     """The change as an event. `at` is when it was noticed, in microseconds since 1970."""
     after = None if change.offline_after is None else change.offline_after / timedelta(seconds=1)
-    value = {"online": change.online, "since": at, "offline_after_s": after}
+    value = {"online": change.online, "since": at, "offline_after_s": after, "said": change.said}
     return Entry(topic_of(change.device_id), json.dumps(value).encode(), change.device_id, KIND)
 
 
@@ -57,7 +59,9 @@ def change_of(entry: Entry) -> tuple[Change, Position] | None:
         value = json.loads(entry.value)
         after = value["offline_after_s"]
         patience = None if after is None else timedelta(seconds=after)
-        change = Change(found[1] if found else "", bool(value["online"]), patience)
+        # Of nodes before there was this, nobody knows.
+        said = value.get("said") is True
+        change = Change(found[1] if found else "", bool(value["online"]), patience, said)
         return (change, int(value["since"])) if found else None
     except (ValueError, KeyError, TypeError):
         return None
@@ -109,7 +113,7 @@ class Presences:
                 self._queue(device_id, known, known.until)
             else:
                 known.online = False
-                gone.append(Change(device_id, online=False, offline_after=known.patience))
+                gone.append(Change(device_id, online=False, offline_after=known.patience, said=False))
         return gone
 
     def _patient(self, device_id: str, known: _Known, offline_after: timedelta | None, now: float) -> None:

@@ -68,6 +68,13 @@ class RedisRole:
             await asyncio.sleep(self._lease / RENEWALS)
         await asyncio.Event().wait()
 
+    async def held(self) -> bool:
+        """See the port."""
+        try:
+            return await self._redis.call(("GET", keys.role(self._name)), self._lease / RENEWALS) is not None
+        except UnavailableError:
+            return False
+
     async def release(self) -> None:
         """See the port."""
         task, self._renewing = self._renewing, None

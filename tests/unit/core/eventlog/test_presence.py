@@ -30,7 +30,7 @@ def test_a_device_that_is_silent_for_too_long_has_gone() -> None:
     known.heard("SN1", 59.0, MINUTE, online=True)
     assert known.silent(60.0) == []
     assert known.silent(118.9) == []
-    assert known.silent(119.0) == [Change("SN1", online=False, offline_after=MINUTE)]
+    assert known.silent(119.0) == [Change("SN1", online=False, offline_after=MINUTE, said=False)]
     assert known.silent(10_000.0) == [], "what never says how long it may be silent is there until it says that it goes"
     assert known.heard("SN1", 10_001.0, MINUTE, online=True) is not None
 
