@@ -69,7 +69,11 @@ ENGINES = {
     "app.store.memory": ("app/store/memory/*", "app/store/engine.py"),
     "app.store.redis": (
         *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
-        *("app/cli/diagnosis.py", "app/rig/rights.py"),  # what is seen of a Redis, and the rights it has to give
+        *(
+            "app/cli/diagnosis.py",
+            "app/cli/event_diagnosis.py",
+            "app/rig/rights.py",
+        ),  # what is seen of a Redis, and the rights it has to give
     ),
     "app.store.parquet": ("app/store/parquet/*", "app/store/engine.py"),
     "app.store.rocks": ("app/store/rocks/*", "app/store/engine.py"),
