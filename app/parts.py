@@ -21,12 +21,12 @@ from app.callbacks.waker import Waker
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.wakeups import Hearing, WakeUpHandler
-from app.commands.absence import Absence
+from app.commands.absence import Absence, OfflineSince, nobody_knows
 from app.commands.asking import Asking
 from app.commands.expirer import Expirer
 from app.commands.explainer import Explainer
 from app.commands.feed import Feed
-from app.commands.invoker import Invoker, OfflineSince
+from app.commands.invoker import Invoker
 from app.commands.left import LeftCommands
 from app.commands.publisher import Publisher
 from app.commands.registrar import Registrar
@@ -124,17 +124,13 @@ class Parts:
     tracing: Tracing | None
 
 
-async def _no_evidence(_device_id: str) -> int | None:
-    return None
-
-
 def compose(
     settings: Settings,
     adapters: Adapters,
     *,
     tenant_of: TenantOf,
     render: Render,
-    offline_since: OfflineSince = _no_evidence,
+    offline_since: OfflineSince = nobody_knows,
 ) -> Parts:
     """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit.
 
@@ -206,7 +202,9 @@ def compose(
     cluster = adapters.open_cluster(hearing)
     explainer = _explainer(adapters, info, cluster, profiles, notes, open_commands)
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
-    absence = Absence(mqtt=mqtt, profiles=profiles, contradicted=lambda: canary.contradicted)
+    absence = Absence(
+        mqtt=mqtt, profiles=profiles, contradicted=lambda: canary.contradicted, offline_since=offline_since
+    )
     expirer = Expirer(store=store, open_commands=open_commands, clock=clock, node_id=info.node_id, tells=absence.tells)
     webhooks = open_webhooks(
         settings.webhooks,
@@ -238,7 +236,6 @@ def compose(
         node_id=info.node_id,
         expirer=expirer,
         observers=observers,
-        offline_since=offline_since,
     )
     answers = Answers(
         store=store,

@@ -8,7 +8,7 @@ connection begins with a message to a device that there is not, for each profile
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -27,12 +27,30 @@ NOTHING: Final = b"{}"
 """What whoever listens to the commands of all devices gets to see of it."""
 
 
+OfflineSince = Callable[[str], Awaitable[int | None]]
+"""Since when a device is known to be away, in microseconds since 1970; None without evidence, and never an error."""
+
+
+async def nobody_knows(_device_id: str) -> int | None:
+    """Of a node that keeps no events."""
+    return None
+
+
 class Absence:
-    """`contradicted` tells whether the broker has said that nobody is subscribed where this node is."""
+    """`contradicted` tells whether the broker has said that nobody is subscribed where this node is.
+
+    `offline_since` is asked where a caller wants to know before anything is sent.
+    """
 
     def __init__(
-        self, *, mqtt: MqttClient, profiles: Mapping[str, DeviceProfile], contradicted: Callable[[], bool]
+        self,
+        *,
+        mqtt: MqttClient,
+        profiles: Mapping[str, DeviceProfile],
+        contradicted: Callable[[], bool],
+        offline_since: OfflineSince = nobody_knows,
     ) -> None:
+        self.offline_since: Final = offline_since
         self._mqtt = mqtt
         self._profiles = profiles
         self._contradicted = contradicted

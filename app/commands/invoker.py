@@ -33,8 +33,6 @@ from app.core.profile import DeviceProfile, to_json
 from app.core.routing import Outcome
 from app.store.commands import CommandWriter, Finished, Joined
 
-OfflineSince = Callable[[str], Awaitable[int | None]]
-"""Since when a device is known to be away, in microseconds since 1970; None without evidence, and never an error."""
 Again = Callable[[], Awaitable["Invocation | None"]]
 """Tries to send what was joined and turned out to be unsent; None when the caller's time is over."""
 
@@ -121,9 +119,7 @@ class Invoker:
         node_id: str,
         expirer: Expirer,
         observers: Observers,
-        offline_since: OfflineSince,
     ) -> None:
-        self._offline_since = offline_since
         self._store = store
         self._echoes = echoes
         self._publisher = publisher
@@ -191,7 +187,7 @@ class Invoker:
 
         Of other commands the broker alone tells, which costs nothing.
         """
-        since = await self._offline_since(command.device_id)
+        since = await self._publisher.absence.offline_since(command.device_id)
         if since is not None:
             self._later(self._expirer.end(command.id, CommandState.UNSENT, device_offline(command.device_id, since)))
         return since is None and command.id in self._open_commands
