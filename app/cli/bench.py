@@ -41,7 +41,9 @@ def bench(  # noqa: PLR0913 - one per option
     Starts two nodes, a Redis, a Mosquitto and a fleet of its own; needs redis-server and mosquitto on this machine.
     """
     from app.observability import configure_logging
-    from app.rig.bench import BenchOptions, render, render_events, run_bench, run_events_bench
+    from app.rig.bench import BenchOptions, render, run_bench
+    from app.rig.bench.event_plane import render as render_events
+    from app.rig.bench.event_plane import run_events_bench
 
     options = BenchOptions(
         profile=profile,

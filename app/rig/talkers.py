@@ -44,6 +44,7 @@ class Talkers:
         self.unsure: defaultdict[str, set[int]] = defaultdict(set)
         """Topic -> numbers that nobody acknowledged: they may be in the log or not."""
         self._padding = "x" * padding
+        self._silent = False
         self._waiting = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -66,11 +67,15 @@ class Talkers:
         """How many numbers the broker has acknowledged."""
         return self.taken.total()
 
+    def stop_talking(self) -> None:
+        """Say nothing more."""
+        self._silent = True
+
     async def talk(self, rate: float, seconds: float) -> None:
         """Say so many events a second in turn on all topics, and wait until all are acknowledged or given up."""
         loop = asyncio.get_running_loop()
         began, said, turn = loop.time(), 0, 0
-        while (elapsed := loop.time() - began) < seconds:
+        while (elapsed := loop.time() - began) < seconds and not self._silent:
             due = math.ceil(min(elapsed + TICK_SECONDS, seconds) * rate)
             while said < due:
                 if self._waiting >= WINDOW:

@@ -13,20 +13,9 @@ For the command line:
     report.as_json() -> bytes               for --json FILE
 """
 
-from app.rig.bench.event_plane import render as render_events
-from app.rig.bench.event_plane import run_events_bench
 from app.rig.bench.options import BenchError, BenchOptions, ProgressCallback
 from app.rig.bench.render import render
 from app.rig.bench.report import BenchReport
 from app.rig.bench.run import run_bench
 
-__all__ = [
-    "BenchError",
-    "BenchOptions",
-    "BenchReport",
-    "ProgressCallback",
-    "render",
-    "render_events",
-    "run_bench",
-    "run_events_bench",
-]
+__all__ = ["BenchError", "BenchOptions", "BenchReport", "ProgressCallback", "render", "run_bench"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -94,10 +96,14 @@ async def _talk_alone(rig: Rig) -> None:
     measure(rig)
     talkers = await talkers_of(rig)
     rig.phase = "load and faults"
-    faults = asyncio.create_task(rig.nemesis.run(rig.schedule))
-    await talkers.talk(rig.form.events, rig.form.seconds or 0.0)
-    await faults
-    await rig.nemesis.heal()
+    talking = asyncio.create_task(talkers.talk(rig.form.events, math.inf))
+    rig.stack.callback(talking.cancel)
+    for fault in rig.schedule:
+        await asyncio.sleep(rig.form.every)
+        await rig.nemesis.run([replace(fault, at=0.0)])
+        await rig.nemesis.heal()  # it serves again, however long that takes here
+    talkers.stop_talking()
+    await talking
     await judge_events(rig, talkers)
 
 
@@ -216,7 +222,8 @@ E12 = Scenario(
 E13 = Scenario(
     name="E13",
     title="one node with RocksDB dies again and again",
-    provoke="kill -9 of a node that keeps events in a folder, 20 times, while a million events come",
+    provoke="kill -9 of a node that keeps events in a folder, 20 times, each 20 s after it serves again, while a "
+    "million events come",
     figures=(*(one for one in KEPT if one is not DISAGREE), DIED, NOT_BACK, REFUSED, REPEATED),
     full=Form(
         seconds=400,
