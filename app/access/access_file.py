@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from app.core.access.model import Binding, Device, Document, Kind, Principal, Role, Tenant
 from app.core.errors import ConfigurationError
@@ -50,7 +50,7 @@ class PrincipalBody(_Part):
     kind: Kind = Kind.SERVICE
     tenant: _Id | None = None
     email: str | None = None
-    disabled: bool = False
+    disabled: StrictBool = False
 
 
 class PrincipalInFile(PrincipalBody):

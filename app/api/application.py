@@ -13,11 +13,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from app import __version__
+from app.access.authority import Everybody
 from app.api import front, health, problems, schemas
 from app.api.dependencies import asker
 from app.api.hot import HotRoute
 from app.api.http import BytesResponse
-from app.api.openapi import SECURITY
+from app.api.openapi import SECURITY, as_of_open, with_border
 from app.api.parking import Parking
 from app.api.ports import Ports
 from app.api.sse import Streams
@@ -138,7 +139,11 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, made once, with the models that FastAPI does not see in the routes."""
         if self.openapi_schema is None:
-            components = super().openapi()["components"]
+            document = super().openapi()
+            if isinstance(self.ports.access, Everybody):
+                as_of_open(document)
+            with_border(document)
+            components = document["components"]
             components["schemas"] |= schemas.unseen()
             components["securitySchemes"] = SECURITY
         return super().openapi()

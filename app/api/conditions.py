@@ -50,6 +50,8 @@ def _tags(header: str, value: str | None) -> frozenset[str] | None:
             raise InvalidInputError(header, 'is no list of tags; allowed: * or "…", as ETag gave it')
         found.append(tag[1])
         at = tag.end()
+    if not found:  # as of a script whose variable is empty: nothing may be changed on no condition by mistake
+        raise InvalidInputError(header, 'is empty; allowed: * or "…", as ETag gave it')
     return frozenset(found)
 
 

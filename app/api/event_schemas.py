@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, StrictInt
 
 from app.core.eventlog.event import MAX_TOPIC_BYTES
 from app.core.eventlog.transaction import MOST_PARTS
@@ -150,7 +150,7 @@ class Condition(_Model):
     """What must hold of a last value: it stands at this position, or there is none."""
 
     topic: str
-    position: int | None = None
+    position: StrictInt | None = None
     absent: Literal[True] | None = None
 
 

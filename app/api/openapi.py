@@ -32,6 +32,7 @@ PUBLIC: Final = frozenset({"GET /", "GET /healthz", "GET /readyz", "POST /v1/log
 SECURITY: Final = {
     "key": {"type": "http", "scheme": "bearer", "description": "An API key. A node that is open asks for none."}
 }
+_BORDER: Final = (problems.TARGET_TOO_LONG, problems.HEAD_TOO_LARGE)
 _GUARDED: Final = (BY_ERROR[errors.UnauthenticatedError], BY_ERROR[errors.ForbiddenError])
 
 
@@ -43,6 +44,21 @@ def acts(action: Action) -> Described:
 def knows() -> Described:
     """An operation whose callers only have to be known."""
     return {"security": [{"key": []}]}
+
+
+def as_of_open(document: Described) -> None:
+    """Say that operations may be called without a key, too: the node asks nobody for one."""
+    for operation in (one for path in document["paths"].values() for one in path.values()):
+        if "security" in operation:
+            operation["security"] = [{}, *operation["security"]]
+
+
+def with_border(document: Described) -> None:
+    """Add to each operation what it is answered with before anybody knows which operation it is."""
+    for operation in (one for path in document["paths"].values() for one in path.values()):
+        for kind in _BORDER:
+            operation["responses"][str(kind.status)] = {"$ref": f"#/components/responses/{kind.slug}"}
+    document["components"]["responses"] = {kind.slug: _problem_response((kind,)) for kind in _BORDER}
 
 
 def problems_of(*kinds: ProblemType, public: bool = False) -> dict[int | str, Described]:

@@ -284,6 +284,8 @@ def _of_framework(request: Request, error: Exception, routes: Iterable[BaseRoute
         allowed = ", ".join(sorted(_methods_of(request, routes)))
         detail = f"{request.method[:16]!a} is not allowed here; allowed: {allowed}"
         return problem(METHOD_NOT_ALLOWED, detail, [(b"allow", allowed.encode())])
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI could not read the body at all: it is not UTF-8, say
+        return _unreadable("body", "it is not JSON (RFC 8259)")
     # RFC 9457, 4.2.1: about:blank when the status code says it all.
     title = HTTPStatus(error.status_code).phrase
     body = orjson.dumps({"type": "about:blank", "title": title, "status": error.status_code, "detail": error.detail})
@@ -298,6 +300,10 @@ def _methods_of(request: Request, routes: Iterable[BaseRoute]) -> set[str]:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
         for method in route.methods or ()
     }
+
+
+def _unreadable(field: str, reason: str) -> Response:
+    return problem(INVALID, f"{field}: {reason}", errors=[{"field": field, "reason": reason}])
 
 
 async def _validation_error(_request: Request, error: Exception) -> Response:

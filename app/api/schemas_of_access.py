@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictInt
 
 from app.access.access_file import BindingBody, BindingInFile, PrincipalInFile, RoleInFile, TenantInFile
 from app.api.schemas import Instant
@@ -15,8 +15,8 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-_Days = Annotated[int, Field(ge=1, le=3650, description="Days until it ends.")]
-_Never = Annotated[bool, Field(description="It does not end.")]
+_Days = Annotated[StrictInt, Field(ge=1, le=3650, description="Days until it ends.")]
+_Never = Annotated[StrictBool, Field(description="It does not end.")]
 
 
 class KeyBody(_Model):

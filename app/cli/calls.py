@@ -67,9 +67,7 @@ def connected(
 
     try:
         agent = f"homing/{__version__}"
-        with Homing(
-            url, key=key, context=context, retry=Retry(attempts=attempts, burst=max(10, attempts)), agent=agent
-        ) as homing:
+        with Homing(url, key=key, context=context, retry=Retry(attempts=attempts), agent=agent) as homing:
             yield homing
     except ConfigurationError as error:
         raise Stop(str(error), Exit.USAGE) from None

@@ -13,6 +13,7 @@ from homing_client._wire import Reply, Request
 _OWN_TIMEOUT: Final = "urn:homing:problem:timed-out"
 _NOTHING_DONE: Final = frozenset({429})
 """The node refused before it did anything, so that anything may be sent again."""
+_SAVED: Final = 10
 _BUSY: Final = frozenset({429, 502, 503, 504})
 
 
@@ -23,14 +24,15 @@ class Retry:
     `attempts`: with the first. Between two of them it waits a random time of at most `first` × 2ⁿ, never more than
     `most`, and never less than the node asked for by `Retry-After`; where that is more than `most`, it gives up.
     `share`: retries may be this share of all requests at most, so that clients do not bring down what is struggling;
-    `burst` of them may come at once.
+    `burst` of them may come before that, and ten times as many are saved up for when a node dies. Whom a node that is
+    not there did not get to hear is sent to the next one at once, and counts for nothing: nobody bears it.
     """
 
     attempts: int = 5
     first: timedelta = timedelta(milliseconds=100)
     most: timedelta = timedelta(seconds=20)
     share: float = 0.15
-    burst: int = 10
+    burst: int = 50
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.share < 0 or self.burst < 0:
@@ -44,12 +46,12 @@ class Budget:
     """A bucket of retries: each request puts in a share of one, each retry takes one out."""
 
     def __init__(self, share: float, burst: int) -> None:
-        self._share, self._burst = share, burst
+        self._share, self._most = share, burst * _SAVED
         self._left = float(burst)
 
     def deposit(self) -> None:
         """A request was made."""
-        self._left = min(self._burst, self._left + self._share)
+        self._left = min(self._most, self._left + self._share)
 
     def withdraw(self) -> bool:
         """Take a retry; False when there is none left."""
@@ -62,13 +64,20 @@ class Budget:
 class Attempts:
     """The attempts at one request. Ask `again` after each that failed, and sleep for as long as it says."""
 
-    def __init__(self, request: Request, retry: Retry, budget: Budget, chance: Callable[[], float]) -> None:
+    def __init__(
+        self, request: Request, retry: Retry, budget: Budget, chance: Callable[[], float], *, others: int = 0
+    ) -> None:
+        """`others`: how many nodes there are besides the one that is asked first."""
         self._request, self._retry, self._budget, self._chance = request, retry, budget, chance
+        self._others = others if retry.attempts > 1 else 0
         self._made = 0
         budget.deposit()
 
     def again(self, ended: Reply | UnreachableError) -> float | None:
         """Seconds to wait before the next attempt; None when this was the last one."""
+        if isinstance(ended, UnreachableError) and not ended.sent and self._others:
+            self._others -= 1
+            return 0.0
         self._made += 1
         asked = None
         if isinstance(ended, Reply):

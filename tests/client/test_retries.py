@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ import pytest
 
 from homing_client import (
     NO_RETRY,
+    AsyncHoming,
     Homing,
     LimitError,
     Reply,
@@ -86,6 +88,26 @@ async def test_of_several_nodes_one_is_enough(fake: FakeHoming, open_homing: Ope
     homing = open_homing(f"{away},{fake.url}", retry=SOON)
     assert (await done(homing.call, "dock-1", "cover_open")).succeeded
     assert homing.url == fake.url
+
+
+async def test_all_who_find_a_node_gone_go_to_the_next_one_at_once_and_stay(fake: FakeHoming) -> None:
+    """Their number is even, so that turns of each would lead back to the one that is away; no retry is spent."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        away = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    never = Retry(first=timedelta(days=1), share=0, burst=0)
+    async with AsyncHoming(f"{away},{fake.url}", retry=never) as homing:
+        assert all(one.open for one in await asyncio.gather(*(homing.me() for _ in range(50))))
+        assert homing.url == fake.url
+    async with AsyncHoming(f"{away},{away}", retry=never) as homing:
+        with pytest.raises(UnreachableError):
+            await homing.me()
+
+
+def test_retries_are_saved_up_for_when_a_node_dies() -> None:
+    budget = Budget(0.5, 2)
+    for _ in range(100):
+        budget.deposit()
+    assert sum(budget.withdraw() for _ in range(100)) == 20
 
 
 async def test_nobody_there_is_an_error_of_ours(open_homing: Open) -> None:

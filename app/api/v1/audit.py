@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import orjson
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Response as Reply
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, BeforeValidator, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems
@@ -28,15 +28,23 @@ _ACTS: Final = acts(Action.AUDIT)
 _PROBLEMS: Final = (BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY)
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _CURSOR: Final = "([0-9]{1,18})_([0-9]{1,18})_([0-9]{1,19})_([!-~]{1,200})"
-_TEXT: Final = {"pattern": "^.{1,128}$"}
+_DATE: Final = re.compile("[0-9]{4}-")
+_Text = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
 router = APIRouter(prefix="/v1/audit", tags=["access"])
+
+
+def _is_date(text: object) -> object:
+    """Numbers are seconds to pydantic, and a mistake of whoever asks."""
+    if isinstance(text, str) and _DATE.match(text) is None:
+        raise ValueError("no instant; allowed: RFC 3339, such as 2026-03-01T08:00:00Z")
+    return text
 
 
 async def _asked(
     request: Request,
     since: Annotated[
-        AwareDatetime | SkipJsonSchema[None],
+        Annotated[AwareDatetime, BeforeValidator(_is_date)] | SkipJsonSchema[None],
         Query(
             description="Only lines from then on (RFC 3339).",
             json_schema_extra={"pattern": "^[0-9]{4}-"},
@@ -44,12 +52,10 @@ async def _asked(
         ),
     ] = None,
     who: Annotated[
-        str | SkipJsonSchema[None],
-        Query(description="Only what this principal asked for.", json_schema_extra=_TEXT, examples=["ci"]),
+        _Text | SkipJsonSchema[None], Query(description="Only what this principal asked for.", examples=["ci"])
     ] = None,
     device: Annotated[
-        str | SkipJsonSchema[None],
-        Query(description="Only what is about this device.", json_schema_extra=_TEXT, examples=["dock-1"]),
+        _Text | SkipJsonSchema[None], Query(description="Only what is about this device.", examples=["dock-1"])
     ] = None,
     limit: Limit = 50,
     cursor: Annotated[

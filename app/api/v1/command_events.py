@@ -61,7 +61,7 @@ _Until = Annotated[
     response_class=Reply,
     response_description="Server-sent events: `command`, `progress`, `outcome`, `late`; `problem` when it breaks off.",
     responses={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        200: {"content": {"text/event-stream": {}}},
         204: {"description": "Nothing can happen after the event that the caller knows."},
         **problems_of(
             BY_ERROR[errors.CommandNotFoundError],

@@ -45,7 +45,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
     response_model=schemas.Command,
     response_description="The command and its outcome.",
     responses={
-        200: {"headers": _ANSWER_HEADERS, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        200: {"headers": _ANSWER_HEADERS, "content": {"text/event-stream": {}}},
         202: {
             "description": "The command goes on: read it at `Location`. Also when the node is about to stop.",
             "headers": {"Location": header("Where to read the command."), **_ANSWER_HEADERS},

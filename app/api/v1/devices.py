@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import orjson
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Response as Reply
-from pydantic import AfterValidator
+from pydantic import AfterValidator, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from app.access.conditions import ANY, tag_of
@@ -58,18 +58,12 @@ async def _filter(
         ),
     ] = ANY,
     tenant: Annotated[
-        str | SkipJsonSchema[None],
-        Query(
-            description="Only those of this tenant.", json_schema_extra={"pattern": "^.{1,128}$"}, examples=["north"]
-        ),
+        Annotated[str, StringConstraints(min_length=1, max_length=128)] | SkipJsonSchema[None],
+        Query(description="Only those of this tenant.", examples=["north"]),
     ] = None,
     profile: Annotated[
-        str | SkipJsonSchema[None],
-        Query(
-            description="Only those whose record says so.",
-            json_schema_extra={"pattern": schemas.PROFILE},
-            examples=["dji"],
-        ),
+        Annotated[str, StringConstraints(pattern=schemas.PROFILE)] | SkipJsonSchema[None],
+        Query(description="Only those whose record says so.", examples=["dji"]),
     ] = None,
     label: Annotated[
         list[str] | SkipJsonSchema[None],

@@ -47,7 +47,7 @@ _Last = Annotated[
     response_class=Reply,
     response_description="Server-sent events: `event`, `gap`, `bookmark`; `problem` when it breaks off.",
     responses={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        200: {"content": {"text/event-stream": {}}},
         **problems_of(*GONE, problems.INVALID, BY_ERROR[errors.CapacityError], AWAY),
     },
     openapi_extra=acts(Action.READ),

@@ -205,7 +205,7 @@ async def list_topics(
         str,
         Query(
             description="Behind this topic: the `cursor` of the page before.",
-            json_schema_extra={"pattern": "^.{0,1024}$"},
+            max_length=1024,
             examples=["thing/product/dock-1/osd"],
         ),
     ] = "",

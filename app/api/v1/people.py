@@ -8,8 +8,9 @@ from typing import Annotated, Final
 import orjson
 from fastapi import APIRouter, Path, Query
 from fastapi import Response as Reply
-from pydantic import BaseModel
+from pydantic import BaseModel, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from app.access.access_file import (
     PrincipalBody,
@@ -49,6 +50,15 @@ _READ: Final = {200: {"headers": _TAG}, **problems_of(*_READING)}
 router = APIRouter(prefix="/v1", tags=["access"])
 
 _ID: Final = "^.{1,128}$"
+
+
+class _PrincipalConvertor(PathConvertor):
+    """An id that may have slashes, and is not the path of what is given to somebody: each has its own methods."""
+
+    regex = ".*(?<!/bindings)"
+
+
+register_url_convertor("principal", _PrincipalConvertor())
 TenantId = Annotated[str, Path(description="The tenant.", examples=["north"], pattern=_ID)]
 PrincipalId = Annotated[
     str, Path(description="The person or service; it may have slashes.", examples=["ci"], pattern=_ID)
@@ -58,12 +68,8 @@ Subject = Annotated[
 ]
 RoleName = Annotated[str, Path(description="The role.", examples=["pilot"], pattern=_ID)]
 OfTenant = Annotated[
-    str | SkipJsonSchema[None],
-    Query(
-        description="The tenant of the role; none: a role of all tenants.",
-        json_schema_extra={"pattern": _ID},
-        examples=["north"],
-    ),
+    Annotated[str, StringConstraints(pattern=_ID)] | SkipJsonSchema[None],
+    Query(description="The tenant of the role; none: a role of all tenants.", examples=["north"]),
 ]
 
 
@@ -157,7 +163,7 @@ async def put_bindings(
 
 
 @router.get(
-    "/principals/{principal_id:path}",
+    "/principals/{principal_id:principal}",
     summary="Read what is on record about a person or service",
     response_model=PrincipalInFile,
     response_description="The person or service.",
@@ -170,7 +176,7 @@ async def read_principal(principal_id: PrincipalId, records: Records, asker: Who
 
 
 @router.put(
-    "/principals/{principal_id:path}",
+    "/principals/{principal_id:principal}",
     summary="Put a person or service on record",
     response_model=PrincipalInFile,
     response_description="What is on record now.",
@@ -185,7 +191,7 @@ async def put_principal(
 
 
 @router.delete(
-    "/principals/{principal_id:path}",
+    "/principals/{principal_id:principal}",
     status_code=204,
     summary="Take a person or service from the record",
     response_description="They are not on record any more.",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
 
 from app.api.representation import instant
 from app.api.schemas import Instant
@@ -39,7 +38,7 @@ class NewWebhook(_Model):
     devices: _Devices = "*"
     methods: _Methods = "*:*"
     tenant: Annotated[
-        str | SkipJsonSchema[None],
+        str | None,
         Field(description="Whose it is, where the caller operates Homing itself."),
     ] = None
 
@@ -47,13 +46,11 @@ class NewWebhook(_Model):
 class WebhookChange(_Model):
     """What is left out stays as it is."""
 
-    url: _Url | SkipJsonSchema[None] = None
-    events: _Events | SkipJsonSchema[None] = None
-    devices: _Devices | SkipJsonSchema[None] = None
-    methods: _Methods | SkipJsonSchema[None] = None
-    enabled: Annotated[
-        bool | SkipJsonSchema[None], Field(description="What waits for a disabled one is kept for a day.")
-    ] = None
+    url: _Url | None = None
+    events: _Events | None = None
+    devices: _Devices | None = None
+    methods: _Methods | None = None
+    enabled: Annotated[StrictBool | None, Field(description="What waits for a disabled one is kept for a day.")] = None
 
 
 class Webhook(_Model):

@@ -47,9 +47,9 @@ class AsyncSession:
         """The node that is asked at present."""
         return self._urls[self._at % len(self._urls)]
 
-    def next_node(self) -> None:
-        """Ask another node from now on, if there is one."""
-        self._at += 1
+    def _leave(self, at: int) -> None:
+        """Ask another node from now on, if there is one; of many who were sent away by one node, the first says so."""
+        self._at = max(self._at, at + 1)
 
     def headers_of(self, request: Request) -> dict[str, str]:
         """All headers of a request."""
@@ -62,13 +62,14 @@ class AsyncSession:
         """The last answer to a request; UnreachableError when there was none."""
         attempts = self._attempts(request)
         while True:
+            at = self._at
             ended = await self._attempt(request)
             if isinstance(ended, Reply) and ended.status < 400:  # noqa: PLR2004 - RFC 9110
                 return ended
             wait = attempts.again(ended)
             if wait is None:
                 break
-            self.next_node()
+            self._leave(at)
             await _system.async_sleep(wait)
         if isinstance(ended, UnreachableError):
             raise ended
@@ -98,7 +99,7 @@ class AsyncSession:
         """
         attempts = self._attempts(request)
         while True:
-            pause, news = 0.0, False
+            at, pause, news = self._at, 0.0, False
             known = {} if after is None else {"Last-Event-ID": after}
             headers = self.headers_of(request) | {"Accept": EVENTS} | known
             try:
@@ -126,11 +127,12 @@ class AsyncSession:
                 wait = attempts.again(failure)
             if wait is None:
                 raise failure if isinstance(failure, UnreachableError) else problem_of(failure)
-            self.next_node()
+            self._leave(at)
             await _system.async_sleep(max(wait, pause))
 
     def _attempts(self, request: Request) -> Attempts:
-        return Attempts(request, self._retry, self._budget, self._chance)
+        others = len(self._urls) - 1
+        return Attempts(request, self._retry, self._budget, self._chance, others=others)
 
     async def aclose(self) -> None:
         """Let go of all connections."""
