@@ -56,8 +56,8 @@ class Webhooks(Protocol):
     async def deliveries(self, endpoint_id: str, limit: int) -> Sequence[Delivery]:
         """Those that wait, the next one first, then those that ended, the last one first."""
 
-    async def waiting(self, endpoint_id: str) -> int:
-        """How many wait."""
+    async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
+        """How many wait for each."""
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
         """Forget what waits after `duration`, or (None) not at all."""

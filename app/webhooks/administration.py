@@ -21,7 +21,7 @@ from app.core.webhooks.schedule import KEPT, Reply
 from app.core.webhooks.signing import Signer
 from app.store.webhooks import Webhooks
 from app.webhooks import events
-from app.webhooks.book import MOST_ENDPOINTS, Book
+from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, Book
 from app.webhooks.sender import Sender
 
 
@@ -76,8 +76,11 @@ class Administration:
             root=self._signer.fingerprint,
         )
         endpoint = self._changed(blank, wanted)
-        if len(await self._store.endpoints()) >= MOST_ENDPOINTS:
+        there = await self._store.endpoints()
+        if len(there) >= MOST_ENDPOINTS:
             raise CapacityError(f"there are {MOST_ENDPOINTS} webhooks, which is all that a cluster can have")
+        if tenant and sum(one.tenant == tenant for one in there) >= MOST_OF_TENANT:
+            raise CapacityError(f"tenant {tenant[:64]!a} has {MOST_OF_TENANT} webhooks, which is all that it can have")
         await self._put(endpoint, None)
         return endpoint, self._signer.secret(endpoint)
 
@@ -118,7 +121,8 @@ class Administration:
     async def deliveries(self, tenant: str | None, endpoint_id: str, limit: int) -> tuple[int, Sequence[Delivery]]:
         """How many wait; and of these, the next one first, and those that ended, the last one first, up to `limit`."""
         await self.get(tenant, endpoint_id)
-        return await self._store.waiting(endpoint_id), await self._store.deliveries(endpoint_id, limit)
+        (waiting,) = await self._store.waiting([endpoint_id])
+        return waiting, await self._store.deliveries(endpoint_id, limit)
 
     async def again(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
         """Try an ended delivery once more, now; WebhookNotFoundError."""

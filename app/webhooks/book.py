@@ -11,6 +11,8 @@ from app.store.webhooks import Webhooks
 
 MOST_ENDPOINTS: Final = 200
 """How many a cluster can have."""
+MOST_OF_TENANT: Final = 50
+"""How many of them one tenant can have."""
 MOST_TOLD: Final = 16
 """How many are told of one command."""
 _MOST_REMEMBERED: Final = 8_192

@@ -19,6 +19,7 @@ from app.store.webhooks import Webhooks
 from app.webhooks import events
 from app.webhooks.book import Book
 from app.webhooks.events import Render
+from app.webhooks.waiting import Waiting
 
 ROUND: Final = 100
 """How much of a partition's outbox is moved at once."""
@@ -36,8 +37,10 @@ class Collector:
         render: Render,
         now: Callable[[], int],
         counters: Counters,
+        waiting: Waiting,
     ) -> None:
         self._store = store
+        self._waiting = waiting
         self._commands = commands
         self._book = book
         self._render = render
@@ -86,6 +89,13 @@ class Collector:
         return True
 
     async def _enqueue(self, endpoint: Endpoint, delivery: Delivery) -> None:
-        if not await self._store.enqueue(endpoint.id, delivery):
-            self._counters["webhooks.dropped"] += 1
-            self._log.warning("webhook_queue_full", webhook_id=endpoint.id, event_id=delivery.event_id)
+        if not self._waiting.has_room(endpoint.tenant):
+            self._drop("tenant", endpoint, delivery)
+        elif await self._store.enqueue(endpoint.id, delivery):
+            self._waiting.add(endpoint.tenant)
+        else:
+            self._drop("endpoint", endpoint, delivery)
+
+    def _drop(self, whose: str, endpoint: Endpoint, delivery: Delivery) -> None:
+        self._counters[f"webhooks.dropped_{whose}_full"] += 1
+        self._log.warning("webhook_queue_full", webhook_id=endpoint.id, event_id=delivery.event_id, full=whose)

@@ -16,6 +16,7 @@ from app.tasks import end
 from app.webhooks.book import Book
 from app.webhooks.collector import Collector
 from app.webhooks.lane import MOST_IN_FLIGHT, Lane
+from app.webhooks.waiting import MOST_OF_TENANT, Waiting
 
 INTERVAL: Final = 0.5
 """Seconds between two looks at the outbox."""
@@ -32,6 +33,7 @@ class Deliverer:
         *,
         collector: Collector,
         book: Book,
+        waiting: Waiting,
         live: Callable[[], Awaitable[Sequence[str]]],
         node_id: str,
         open_lane: Callable[[str], Lane],
@@ -41,6 +43,7 @@ class Deliverer:
     ) -> None:
         self._collector = collector
         self._book = book
+        self._waiting = waiting
         self._live = live
         self._node_id = node_id
         self._open_lane = open_lane
@@ -53,9 +56,12 @@ class Deliverer:
         self._log = structlog.get_logger()
 
     def queues(self) -> Mapping[str, Fill]:
-        """How many attempts are under way."""
+        """How many attempts are under way, and how many events wait for the tenant for which most do."""
         flying = sum(lane.in_flight for lane, _ in self._lanes.values())
-        return {"webhook_attempts": Fill(flying, MOST_IN_FLIGHT * max(1, len(self._lanes)))}
+        return {
+            "webhook_attempts": Fill(flying, MOST_IN_FLIGHT * max(1, len(self._lanes))),
+            "webhooks_waiting": Fill(self._waiting.most, MOST_OF_TENANT),
+        }
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -78,6 +84,7 @@ class Deliverer:
             self._known_live, self._share = live, share_of(self._node_id, live)
         self._staff()
         if self._book.all:
+            await self._waiting.count()
             await self._collector.collect(self._share)
         for lane, _ in self._lanes.values():
             lane.wake()

@@ -21,6 +21,7 @@ from app.webhooks.collector import Collector
 from app.webhooks.deliverer import Deliverer
 from app.webhooks.events import Render
 from app.webhooks.lane import Lane
+from app.webhooks.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ def open_webhooks(
         ) from None
     hooks, signer, random = store.webhooks, Signer(root), Random()
     book = Book(hooks, tenant_of)
+    waiting = Waiting(hooks, book)
     sender = HttpSender(allowed=settings.allowed_networks, user_agent=f"homing/{__version__}")
 
     def now() -> int:
@@ -75,7 +77,9 @@ def open_webhooks(
     async def live() -> Sequence[str]:
         return [one.node_id for one in await cluster.nodes()]
 
-    collector = Collector(store=hooks, commands=store, book=book, render=render, now=now, counters=counters)
+    collector = Collector(
+        store=hooks, commands=store, book=book, render=render, now=now, counters=counters, waiting=waiting
+    )
 
     def open_lane(endpoint_id: str) -> Lane:
         return Lane(
@@ -93,6 +97,7 @@ def open_webhooks(
     deliverer = Deliverer(
         collector=collector,
         book=book,
+        waiting=waiting,
         live=live,
         node_id=node_id,
         open_lane=open_lane,

@@ -18,6 +18,7 @@ from app.core.access.model import Role
 from tests.api.rig import Rig, running
 from tests.api.test_access import OTHER, OWN, Site, guarded
 from tests.unit.webhooks.receivers import Receiver, receiving
+from tests.waiting import eventually
 
 SERVED = {"secret_key": "0123456789abcdef" * 4, "networks": "127.0.0.0/8", "plain_http": True}
 ALL = [
@@ -60,6 +61,39 @@ async def listed_until(rig: Rig, hook: dict[str, Any], condition: Callable[[dict
         listed: dict[str, Any] = (await ask(rig, "GET", f"/{hook['id']}/deliveries")).json()
         if condition(listed):
             return listed
+
+
+class TestBounds:
+    async def test_what_is_too_much_for_a_tenant_is_dropped_and_counted(
+        self, rig: Rig, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        never = asyncio.Event()
+
+        async def hang(_request: web.Request) -> web.Response:
+            await never.wait()
+            return web.Response()
+
+        receiver.answer = hang
+        monkeypatch.setattr("app.webhooks.waiting.MOST_OF_TENANT", 3)
+        hooks = [await create(rig, receiver) for _ in range(2)]
+        for _ in range(2):
+            await rig.send("ok")
+        await eventually(lambda: rig.counters["webhooks.dropped_tenant_full"])
+        waiting = [(await ask(rig, "GET", f"/{one['id']}/deliveries")).json()["waiting"] for one in hooks]
+        assert (sum(waiting), rig.counters["webhooks.dropped_tenant_full"]) == (3, 1)
+        await eventually(lambda: rig.application.ports.queues()["webhooks_waiting"].size == 3)
+        never.set()
+
+    async def test_a_tenant_cannot_have_all_of_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("app.webhooks.administration.MOST_OF_TENANT", 1)
+        async with guarded(tmp_path, webhooks=SERVED) as site:
+            body = {"url": "https://a.example/hook", "events": ["command.failed"]}
+            answers = [
+                await site.rig.http.post("/v1/webhooks", json=body, headers=site.headers(who))
+                for who in ("admin", "admin", "neighbour")
+            ]
+        assert [one.status_code for one in answers] == [201, 429, 201]
+        assert "tenant 'air' has 1 webhooks" in answers[1].json()["detail"]
 
 
 class TestTold:

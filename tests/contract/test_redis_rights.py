@@ -183,7 +183,7 @@ async def of_webhooks(store: RedisStateStore) -> None:
         await hooks.settle(hook.id, tried(claimed, reply, timedelta()))
     await hooks.again(hook.id, claimed.event_id)
     await hooks.deliveries(hook.id, 5)
-    await hooks.waiting(hook.id)
+    await hooks.waiting([hook.id])
     await hooks.keep(hook.id, None)
     await hooks.remove_endpoint(hook.id)
 

@@ -78,7 +78,7 @@ class TestEndpoints:
         assert await hooks.remove_endpoint(WH)
         assert not await hooks.remove_endpoint(WH)
         assert await hooks.endpoints() == []
-        assert await hooks.waiting(WH) == 0
+        assert await hooks.waiting([WH]) == [0]
         assert await backend.size() == 0
 
 
@@ -209,7 +209,7 @@ class TestQueue:
         await elsewhere.settle(WH, tried(claimed, FAILED))
         (known,) = await hooks.deliveries(WH, 5)
         assert known.progress is Progress.DELIVERED
-        assert await hooks.waiting(WH) == 0
+        assert await hooks.waiting([WH]) == [0]
 
     async def test_an_ended_one_can_be_sent_again(self, hooks: Webhooks) -> None:
         await hooks.enqueue(WH, delivery())
@@ -239,7 +239,7 @@ class TestQueue:
         for module in ("memory", "redis"):
             monkeypatch.setattr(f"app.store.{module}.webhooks.MOST_WAITING", 2)
         assert [await hooks.enqueue(WH, delivery()) for _ in range(3)] == [True, True, False]
-        assert await hooks.waiting(WH) == 2
+        assert await hooks.waiting([WH]) == [2]
 
     async def test_ended_ones_are_not_kept_without_end(self, hooks: Webhooks, monkeypatch: pytest.MonkeyPatch) -> None:
         for module in ("memory", "redis"):
@@ -259,4 +259,4 @@ class TestQueue:
             await hooks.keep(one, MOMENT)
         await hooks.keep(OTHER, None)
         await backend.advance(2 * MOMENT)
-        assert (await hooks.waiting(WH), await hooks.waiting(OTHER)) == (0, 1)
+        assert await hooks.waiting([WH, OTHER]) == [0, 1]

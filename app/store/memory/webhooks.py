@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from heapq import heappop, heappush, nsmallest
+from itertools import count
 
 from app.core.identifiers import partition_of_command
 from app.core.webhooks.deliveries import KEPT_US, MOST_KEPT, MOST_WAITING, Delivery, Notice, Progress, before
@@ -17,10 +19,39 @@ class _Queue:
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
     """When each that waits is next due (µs), also those that are claimed."""
+    order: list[tuple[int, int, str]] = field(default_factory=list)
+    """A heap of when each is due; an entry of which `due` says otherwise is stale. The number is for ties."""
+    parked: dict[str, str] = field(default_factory=dict)
+    """Later events of commands, by the earlier ones that they wait for; they are not in `order`."""
+    numbers: Iterator[int] = field(default_factory=count)
     ended: dict[str, int] = field(default_factory=dict)
     """When each that ended did so, the oldest first."""
     failing_since: int = 0
     forget_at: int | None = None
+
+    def put(self, event_id: str, due: int) -> None:
+        """Let it be due then."""
+        self.due[event_id] = due
+        heappush(self.order, (due, next(self.numbers), event_id))
+
+    def take(self, now: int) -> str | None:
+        """The next that is due, which is not in order any more; None where there is none."""
+        while self.order and self.order[0][0] <= now:
+            due, _, event_id = heappop(self.order)
+            if self.due.get(event_id) != due:
+                continue
+            earlier = before(event_id)
+            if earlier not in self.due:
+                return event_id
+            self.parked[earlier] = event_id
+        return None
+
+    def end(self, event_id: str, now: int) -> None:
+        """It does not wait any more; what waited for it is due."""
+        del self.due[event_id]
+        later = self.parked.pop(event_id, None)
+        if later is not None:
+            self.put(later, now)
 
 
 class MemoryWebhooks:
@@ -69,18 +100,14 @@ class MemoryWebhooks:
             return False
         now = self._now()
         queue.deliveries[delivery.event_id] = replace(delivery, next_at=now)
-        queue.due[delivery.event_id] = now
+        queue.put(delivery.event_id, now)
         return True
 
     async def claim(self, endpoint_id: str, most: int, hold: timedelta) -> Sequence[Delivery]:
         queue, now = self._queue(endpoint_id), self._now()
         claimed: list[Delivery] = []
-        for event_id in sorted(queue.due, key=queue.due.__getitem__):
-            if queue.due[event_id] > now or len(claimed) == most:
-                break
-            if before(event_id) in queue.due:
-                continue
-            queue.due[event_id] = now + micros(hold)
+        while len(claimed) < most and (event_id := queue.take(now)) is not None:
+            queue.put(event_id, now + micros(hold))
             claimed.append(queue.deliveries[event_id])
         return claimed
 
@@ -90,9 +117,9 @@ class MemoryWebhooks:
             return now - queue.failing_since if queue.failing_since else 0
         queue.deliveries[delivery.event_id] = delivery
         if delivery.delay is not None:
-            queue.due[delivery.event_id] = now + delivery.delay
+            queue.put(delivery.event_id, now + delivery.delay)
         else:
-            del queue.due[delivery.event_id]
+            queue.end(delivery.event_id, now)
             queue.ended[delivery.event_id] = now
             self._trim(queue, now)
         if delivery.progress is Progress.DELIVERED:
@@ -106,17 +133,18 @@ class MemoryWebhooks:
         if event_id not in queue.ended:
             return False
         del queue.ended[event_id]
-        queue.due[event_id] = now = self._now()
+        now = self._now()
+        queue.put(event_id, now)
         queue.deliveries[event_id] = replace(queue.deliveries[event_id], progress=Progress.WAITING, next_at=now)
         return True
 
     async def deliveries(self, endpoint_id: str, limit: int) -> Sequence[Delivery]:
         queue = self._queue(endpoint_id)
-        waiting = sorted(queue.due, key=queue.due.__getitem__)
+        waiting = nsmallest(limit, queue.due, key=queue.due.__getitem__)
         return [queue.deliveries[one] for one in (*waiting, *reversed(queue.ended))][:limit]
 
-    async def waiting(self, endpoint_id: str) -> int:
-        return len(self._queue(endpoint_id).due)
+    async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
+        return [len(self._queue(one).due) for one in endpoint_ids]
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
         self._queue(endpoint_id).forget_at = None if duration is None else self._now() + micros(duration)

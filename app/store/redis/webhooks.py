@@ -120,8 +120,9 @@ class RedisWebhooks:
         found = await self._call("HMGET", events, *ids) if ids else []
         return list(_readable((one for one in found if one is not None), decode_delivery))
 
-    async def waiting(self, endpoint_id: str) -> int:
-        return int(await self._call("ZCARD", keys.webhook(endpoint_id)[0]))
+    async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
+        replies = await self._lanes.call_for_list([("ZCARD", keys.webhook(one)[0]) for one in endpoint_ids])
+        return [one if isinstance(one, int) else 0 for one in replies]
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
         ms = IDLE_MS if duration is None else micros(duration) // 1000
