@@ -8,10 +8,11 @@
 `Homing` is the same without `async` and `await`. Names that begin with an underscore may change at any time.
 """
 
-from homing_client._async.access import AsyncAccess
-from homing_client._async.client import AsyncDevice, AsyncHoming
-from homing_client._async.events import AsyncEvents
-from homing_client._async.webhooks import AsyncWebhooks
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from homing_client._errors import (
     CancelledError,
     CommandError,
@@ -46,12 +47,18 @@ from homing_client._models import (
     Readiness,
 )
 from homing_client._retry import NO_RETRY, Retry
-from homing_client._sync.access import Access
-from homing_client._sync.client import Device, Homing
-from homing_client._sync.events import Events
-from homing_client._sync.webhooks import Webhooks
 from homing_client._version import __version__
 from homing_client._wire import AsyncTransport, Reply, ServerEvent, Transport
+
+if TYPE_CHECKING:
+    from homing_client._async.access import AsyncAccess
+    from homing_client._async.client import AsyncDevice, AsyncHoming
+    from homing_client._async.events import AsyncEvents
+    from homing_client._async.webhooks import AsyncWebhooks
+    from homing_client._sync.access import Access
+    from homing_client._sync.client import Device, Homing
+    from homing_client._sync.events import Events
+    from homing_client._sync.webhooks import Webhooks
 
 __all__ = [
     "NO_RETRY",
@@ -101,3 +108,21 @@ __all__ = [
     "Webhooks",
     "__version__",
 ]
+
+_MODULES: Final = {
+    **dict.fromkeys(("AsyncHoming", "AsyncDevice"), "_async.client"),
+    **dict.fromkeys(("Homing", "Device"), "_sync.client"),
+    **{f"Async{name}": f"_async.{name.lower()}" for name in ("Access", "Events", "Webhooks")},
+    **{name: f"_sync.{name.lower()}" for name in ("Access", "Events", "Webhooks")},
+}
+"""What is imported when somebody asks for it: most programs need one of the twins, and little of it."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"homing_client.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 
 monotonic = time.monotonic
@@ -11,13 +11,15 @@ monotonic = time.monotonic
 wall = time.time
 """Seconds since the Unix epoch."""
 
-chance = secrets.SystemRandom().random
-"""A number from 0 to 1, for jitter."""
+
+def chance() -> float:
+    """A number from 0 to 1, for jitter."""
+    return int.from_bytes(os.urandom(6)) / 2**48
 
 
 def new_key() -> str:
     """An idempotency key that nobody else makes."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 async def async_sleep(seconds: float) -> None:

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +60,8 @@ class Contexts:
     @classmethod
     def load(cls, path: Path | None = None) -> Self:
         """Read the file; without one there are no contexts. ConfigurationError says what is wrong with it."""
+        import tomllib  # noqa: PLC0415 - where there are no contexts it is not needed
+
         path = path or default_path()
         try:
             with path.open("rb") as file:
@@ -79,6 +79,8 @@ class Contexts:
 
     def save(self, path: Path | None = None) -> Path:
         """Replace the file, for its owner alone, as a whole or not at all."""
+        import tempfile  # noqa: PLC0415 - it takes longer to import than all of this package
+
         path = path or default_path()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 from its first moment

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from functools import cached_property
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from homing_client import _operations as operations
 from homing_client import _system
-from homing_client._async.access import AsyncAccess
-from homing_client._async.events import AsyncEvents
 from homing_client._async.session import AsyncSession
-from homing_client._async.webhooks import AsyncWebhooks
 from homing_client._errors import BY_STATE
 from homing_client._models import Cluster, Command, CommandEvent, DeviceRecord, Entry, Happening, Me, Readiness
 from homing_client._operations import IfOffline, JsonObject
@@ -21,6 +19,11 @@ from homing_client._retry import Retry
 from homing_client._version import __version__
 from homing_client._wire import AsyncTransport, Request
 from homing_client.contexts import addresses, resolve
+
+if TYPE_CHECKING:
+    from homing_client._async.access import AsyncAccess
+    from homing_client._async.events import AsyncEvents
+    from homing_client._async.webhooks import AsyncWebhooks
 
 PATIENCE: Final = timedelta(seconds=30)
 
@@ -57,9 +60,26 @@ class AsyncHoming:
             transport, urls, key=found.key, agent=agent, retry=retry, patience=patience.total_seconds()
         )
 
-        self.access: Final = AsyncAccess(self._session)
-        self.events: Final = AsyncEvents(self._session)
-        self.webhooks: Final = AsyncWebhooks(self._session)
+    @cached_property
+    def access(self) -> AsyncAccess:
+        """Who may do what."""
+        from homing_client._async.access import AsyncAccess  # noqa: PLC0415 - most programs never ask
+
+        return AsyncAccess(self._session)
+
+    @cached_property
+    def events(self) -> AsyncEvents:
+        """What devices say unasked."""
+        from homing_client._async.events import AsyncEvents  # noqa: PLC0415 - likewise
+
+        return AsyncEvents(self._session)
+
+    @cached_property
+    def webhooks(self) -> AsyncWebhooks:
+        """URLs that are told of outcomes."""
+        from homing_client._async.webhooks import AsyncWebhooks  # noqa: PLC0415 - likewise
+
+        return AsyncWebhooks(self._session)
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
+from functools import cached_property
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from homing_client import _operations as operations
 from homing_client import _system
@@ -15,13 +16,15 @@ from homing_client._errors import BY_STATE
 from homing_client._models import Cluster, Command, CommandEvent, DeviceRecord, Entry, Happening, Me, Readiness
 from homing_client._operations import IfOffline, JsonObject
 from homing_client._retry import Retry
-from homing_client._sync.access import Access
-from homing_client._sync.events import Events
 from homing_client._sync.session import Session
-from homing_client._sync.webhooks import Webhooks
 from homing_client._version import __version__
 from homing_client._wire import Request, Transport
 from homing_client.contexts import addresses, resolve
+
+if TYPE_CHECKING:
+    from homing_client._sync.access import Access
+    from homing_client._sync.events import Events
+    from homing_client._sync.webhooks import Webhooks
 
 PATIENCE: Final = timedelta(seconds=30)
 
@@ -58,9 +61,26 @@ class Homing:
             transport, urls, key=found.key, agent=agent, retry=retry, patience=patience.total_seconds()
         )
 
-        self.access: Final = Access(self._session)
-        self.events: Final = Events(self._session)
-        self.webhooks: Final = Webhooks(self._session)
+    @cached_property
+    def access(self) -> Access:
+        """Who may do what."""
+        from homing_client._sync.access import Access  # noqa: PLC0415 - most programs never ask
+
+        return Access(self._session)
+
+    @cached_property
+    def events(self) -> Events:
+        """What devices say unasked."""
+        from homing_client._sync.events import Events  # noqa: PLC0415 - likewise
+
+        return Events(self._session)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        """URLs that are told of outcomes."""
+        from homing_client._sync.webhooks import Webhooks  # noqa: PLC0415 - likewise
+
+        return Webhooks(self._session)
 
     def __enter__(self) -> Self:
         return self
