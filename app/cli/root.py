@@ -114,7 +114,7 @@ def _options(
 def run() -> int:
     """Run the command of this process's arguments; return its exit code."""
     try:
-        application_for(sys.argv[1:])()
+        application_for(sys.argv[1:])(prog_name="homing")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else Exit.OK
     except Stop as stop:

@@ -236,9 +236,14 @@ def test_the_http_library_is_in_no_public_signature() -> None:
         assert not any("httpx" in base.__module__ for base in getattr(public, "__mro__", ())), name
 
 
-def test_importing_it_does_not_load_the_http_library() -> None:
-    code = "import sys, homing_client; assert not {'httpx2', 'ssl', 'app', 'random', 'homing_client._async', 'homing_client._sync'} & sys.modules.keys()"
+def test_importing_it_loads_what_is_used() -> None:
+    unused = {"httpx2", "ssl", "app", "random", "tempfile", "homing_client._async", "homing_client._sync"}
+    code = f"import sys, homing_client; assert not {unused} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT / "client")
+    unused = {"homing_client._async", "homing_client._sync.access", "homing_client._sync.webhooks"}
+    code = f"import sys; from homing_client import Homing; assert not {unused} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT / "client")
+    assert set(dir(homing_client)) == set(homing_client.__all__)
 
 
 def test_its_version_is_that_of_homing() -> None:
