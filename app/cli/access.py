@@ -105,7 +105,7 @@ def export() -> None:
     async def read(directory: AccessDirectory) -> Document:
         return await directory.read()
 
-    out.out(written(with_directory(read)), highlight=False)
+    out.console.out(written(with_directory(read)), highlight=False)
 
 
 @application.command()

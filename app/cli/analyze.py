@@ -266,6 +266,6 @@ def _progress() -> Iterator[Callable[[float, str], None]]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=err, transient=True) as progress:
+    with Progress(*columns, console=err.console, transient=True) as progress:
         task = progress.add_task("starting", total=1.0)
         yield lambda fraction, text: progress.update(task, completed=fraction, description=text)

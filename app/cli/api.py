@@ -41,4 +41,4 @@ def api(
     if entry.tag is not None:
         tell(err, f"tag {entry.tag}")
     if entry.value is not None:
-        out.print(written(entry.value), markup=False)
+        out.line(written(entry.value))

@@ -64,7 +64,7 @@ def bench(  # noqa: PLR0913 - one per option
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+    with Progress(*columns, console=err.console, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("starting", total=1.0)
 
         def tell(fraction: float, text: str) -> None:
@@ -77,7 +77,7 @@ def bench(  # noqa: PLR0913 - one per option
         else:
             report = asyncio.run(run_bench(options, tell))
             shown, text = render(report), report.as_json()
-    out.print(shown)
+    out.console.print(shown)
     if json_file is not None:
         json_file.write_bytes(text)
 

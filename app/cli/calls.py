@@ -73,7 +73,7 @@ def connected(
         raise Stop(str(error), Exit.USAGE) from None
     except ProblemError as error:
         if output is not Form.HUMAN:
-            out.print(written(error.problem), markup=False)
+            out.line(written(error.problem))
         raise Stop("" if output is not Form.HUMAN else str(error), code_of(error)) from None
     except (UnreachableError, UnexpectedAnswerError) as error:
         raise Stop(str(error), Exit.UNREACHABLE) from None

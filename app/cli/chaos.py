@@ -53,7 +53,7 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
 
     configure_logging("error", "console")
     if list_all:
-        out.print(_all())
+        out.console.print(_all())
         return
     if scenario is None:
         raise Stop("--scenario: give one, such as R3; --list shows them all", Exit.USAGE)
@@ -74,11 +74,11 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
         latency_log=None if latency_log is None else latency_log.absolute(),
     )
     chosen, _, faults = prepare(options)
-    err.print(f"{chosen.name} {chosen.title}: {chosen.provoke}", markup=False)
+    err.line(f"{chosen.name} {chosen.title}: {chosen.provoke}")
     for fault in faults[:SHOWN_FAULTS]:
-        err.print(f"  {fault}", markup=False)
+        err.line(f"  {fault}")
     if len(faults) > SHOWN_FAULTS:
-        err.print(f"  … and {len(faults) - SHOWN_FAULTS} more")
+        err.console.print(f"  … and {len(faults) - SHOWN_FAULTS} more")
     result = _run(options)
     _show(result)
     if not result.passed:
@@ -95,7 +95,7 @@ def _run(options: ChaosOptions) -> Result:
 
     # Everything that was started has to be stopped, also when we are told to stop.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Live(console=err, refresh_per_second=4, transient=True) as live:
+    with Live(console=err.console, refresh_per_second=4, transient=True) as live:
         return asyncio.run(run_scenario(options, lambda status: live.update(_table(status))))
 
 
@@ -131,16 +131,16 @@ def _show(result: Result) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    out.print(result.checked.render(), markup=False)
+    out.line(result.checked.render())
     table = Table("figure", "to reach", "reached", "", title=f"{result.scenario.name} {result.scenario.title}")
     for one in result.figures:
         reached = "unknown" if one.value is None else f"{one.value:g}"
         verdict = "ok" if one.passed else "MISSED" if one.counts else "missed (not judged in the short form)"
         limit = f"{one.figure.compare} {one.figure.limit:g}"
         table.add_row(one.figure.meaning, limit, reached, Text(verdict, "green" if one.passed else "red"))
-    out.print(table)
+    out.console.print(table)
     measured = ", ".join(f"{name} {value:g}" for name, value in sorted(result.measures.items()))
-    out.print(f"measured: {measured}", markup=False)
-    out.print(f"history: {result.history}", markup=False)
-    out.print(f"again: {result.command}", markup=False)
-    out.print("PASSED" if result.passed else "FAILED")
+    out.line(f"measured: {measured}")
+    out.line(f"history: {result.history}")
+    out.line(f"again: {result.command}")
+    out.console.print("PASSED" if result.passed else "FAILED")

@@ -25,7 +25,7 @@ def status(
         for name, one in sorted(ready.checks.items()):
             tell(out, f"  {name:<8}{one}")
     else:
-        out.print(written(said), markup=False)
+        out.line(written(said))
     raise Stop("", Exit.OK if ready.ready else Exit.FAILED)
 
 

@@ -101,7 +101,7 @@ def explain(
     with connected(url, context, shown) as homing:
         found = homing.explain(identity)
     if shown is not Form.HUMAN:
-        out.print(written(found), markup=False)
+        out.line(written(found))
         return
     command, verdict = found["command"], found["verdict"]
     tell(out, f"{command['method']} on {command['device_id']}: {command['state']}")

@@ -110,7 +110,7 @@ def _listener(port: int) -> socket.socket:
         return listen("127.0.0.1", port)
     except ConfigurationError:
         listener = listen("127.0.0.1", 0)
-        err.print(f"Port {port} is taken, so the API is at {url_of(listener)}", markup=False)
+        err.line(f"Port {port} is taken, so the API is at {url_of(listener)}")
         return listener
 
 
@@ -144,7 +144,7 @@ async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bo
                 return False
             succeeded = working.result()
             if log_dir:
-                out.print(f"\nLog   {log_dir}", markup=False, soft_wrap=True)
+                out.console.print(f"\nLog   {log_dir}", markup=False, soft_wrap=True)
             if not once:
                 _explain(url)
                 with suppress(asyncio.CancelledError):
@@ -212,7 +212,7 @@ async def _show_round(homing: AsyncHoming, server: NodeServer, devices: int) -> 
     ]
     await _until_ready(homing, server)
     places = asyncio.Semaphore(MOST_AT_ONCE)
-    with Live(console=out, refresh_per_second=10, get_renderable=lambda: table_of(rows)):
+    with Live(console=out.console, refresh_per_second=10, get_renderable=lambda: table_of(rows)):
         await asyncio.gather(*(_send(homing, row, places) for row in rows))
     return all(row.outcome == "succeeded" for row in rows)
 
@@ -267,7 +267,7 @@ def table_of(rows: list[Row]) -> Table:
 
 
 def _explain(url: str) -> None:
-    out.print(
+    out.console.print(
         f"\nAPI   {url}/v1/commands\nDocs  {url}/docs\n"
         f"Try   curl -s {url}/v1/devices/{FIRST_DEVICE}/commands -H 'Content-Type: application/json' "
         """-d '{"method": "cover_open"}'"""

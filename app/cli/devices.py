@@ -101,7 +101,7 @@ def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
 
 def _print(record: DeviceRecord, form: Form) -> None:
     if form is not Form.HUMAN:
-        out.print(written(record.raw), markup=False)
+        out.line(written(record.raw))
         return
     for name, value in zip(_COLUMNS, _row(record.raw), strict=True):
         tell(out, f"{name:<9}{value or '-'}")

@@ -146,4 +146,4 @@ def _print(diagnoses: Sequence[Diagnosis]) -> None:
     for diagnosis in diagnoses:
         cells = (diagnosis.part, diagnosis.subject, diagnosis.seen, diagnosis.advice)
         table.add_row(Text(diagnosis.level.value, colours[diagnosis.level]), *(Text(cell) for cell in cells))
-    out.print(table)
+    out.console.print(table)

@@ -52,7 +52,7 @@ def follow(
             if shown is Form.HUMAN:
                 tell(out, " ".join(cell(one.data, name) for name in COLUMNS.split()))
             else:
-                out.print(written(one.data), markup=False)
+                out.line(written(one.data))
 
 
 @application.command()

@@ -94,7 +94,7 @@ def list_keys(
             ends = "never" if one.expires_us is None else shown(one.expires_us)
             row = (one.id, names[one.principal_id], one.name, shown(one.created_us), ends, shown(one.last_used_us))
             table.add_row(*(Text(plain(cell)) for cell in row), Text(_state(one, now_us)))
-    out.print(table)
+    out.console.print(table)
 
 
 @application.command()

@@ -96,7 +96,7 @@ def whoami(
         me = homing.me()
         where = homing.url
     if shown is not Form.HUMAN:
-        out.print(written(me.raw), markup=False)
+        out.line(written(me.raw))
         return
     tell(out, f"{_told(me)} at {where}")
     for label, value in (("tenant", me.tenant), ("roles", ", ".join(me.roles)), ("key", me.key)):

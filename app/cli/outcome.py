@@ -41,7 +41,7 @@ def _bar(title: str) -> Iterator[Callable[[Any], None]]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
+    with Progress(*columns, console=err.console, transient=True) as progress:
         task = progress.add_task(title, total=None)
 
         def show(reported: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -69,7 +69,7 @@ def report(command: Command, form: Form) -> None:
         for line in lines_of(command):
             tell(out, line)
     else:
-        out.print(written(command.raw), markup=False)
+        out.line(written(command.raw))
     raise Stop("", OUTCOMES.get(command.state, Exit.OK))
 
 

@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Sequence
 from enum import IntEnum, StrEnum
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
-out = Console(highlight=False, soft_wrap=True)
+
+class Stream:
+    """A standard stream. rich, which takes a tenth of a short verb to import, draws on it what is more than a line."""
+
+    def __init__(self, *, is_err: bool) -> None:
+        self._is_err = is_err
+
+    @cached_property
+    def console(self) -> Console:
+        """For tables, bars and what moves."""
+        from rich.console import Console
+
+        return Console(stderr=self._is_err, highlight=False, soft_wrap=True)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody looks at it."""
+        return self._file.isatty()
+
+    def line(self, text: str) -> None:
+        """Print a line as it is."""
+        try:
+            self._file.write(f"{text}\n")
+            self._file.flush()
+        except BrokenPipeError:
+            # Whoever read has what they wanted, as head has. Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
+            sys.exit(1)
+
+    @property
+    def _file(self) -> TextIO:
+        return sys.stderr if self._is_err else sys.stdout
+
+
+out = Stream(is_err=False)
 """Results; the only thing a script has to read."""
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+err = Stream(is_err=True)
 """Progress, warnings and errors."""
 
 
@@ -51,9 +89,9 @@ def complain(sentence: str) -> None:
     tell(err, f"homing: {sentence}")
 
 
-def tell(console: Console, line: str) -> None:
-    """Print a line that may quote others: it is never taken as markup, nor may it move the cursor."""
-    console.print(plain(line), markup=False)
+def tell(stream: Stream, line: str) -> None:
+    """Print a line that may quote others: it may not move the cursor."""
+    stream.line(plain(line))
 
 
 def plain(text: str) -> str:
@@ -71,11 +109,11 @@ def table(
 ) -> None:
     """Print values: a row of cells each for people, a list of JSON values, or one JSON value a line."""
     if form is Form.JSON:
-        out.print(written(list(values)), markup=False)
+        out.line(written(list(values)))
         return
     if form is Form.NDJSON:
         for one in values:
-            out.print(written(one), markup=False)
+            out.line(written(one))
         return
     rows = [[plain(cell) for cell in row(one)] for one in values]
     if not out.is_terminal:
@@ -87,7 +125,7 @@ def table(
     shown = Table(*columns, box=None, pad_edge=False, show_header=head)
     for cells in rows:
         shown.add_row(*(Text(cell, overflow="fold") for cell in cells))
-    out.print(shown)
+    out.console.print(shown)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> None:
@@ -95,4 +133,4 @@ def _aligned(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        out.print("  ".join(padded).rstrip(), markup=False)
+        out.line("  ".join(padded).rstrip())

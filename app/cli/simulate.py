@@ -115,15 +115,15 @@ async def _run(options: FleetOptions, mqtt_url: str, version: Any) -> None:  # n
         showing.cancel()
     if not fleet.cancelled():
         fleet.result()
-    err.print(summary_of(stats), markup=False)
+    err.line(summary_of(stats))
 
 
 async def _show(stats: FleetStats, ready: asyncio.Event, options: FleetOptions) -> None:
     if not err.is_terminal:
         await ready.wait()
-        err.print(f"{stats.devices} {options.profile} devices are connected", markup=False)
+        err.line(f"{stats.devices} {options.profile} devices are connected")
         return
-    with err.status("connecting") as status:
+    with err.console.status("connecting") as status:
         while True:
             status.update(summary_of(stats) if ready.is_set() else f"connecting {options.devices} devices")
             await asyncio.sleep(REFRESH_SECONDS)

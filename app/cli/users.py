@@ -120,7 +120,7 @@ def list_users(*, services: Annotated[bool, typer.Option("--services", help="Ser
             state = "" if one.disabled_us is None else f"disabled since {shown(one.disabled_us)}"
             row = (one.id, one.name, one.kind.value, one.tenant_id or "-", ", ".join(roles) or "-", state)
             table.add_row(*(Text(plain(cell)) for cell in row))
-    out.print(table)
+    out.console.print(table)
 
 
 def _find(document: Document, name: str, tenant: str | None, *, people_only: bool = True) -> Principal:

@@ -210,7 +210,7 @@ def _show(verb: Verb, shown: Form, value: Any) -> None:  # noqa: ANN401 - what a
         table(shown, value, lambda one: [cell(one, name) for name in columns], heads, head=verb.head)
     elif shown is not Form.HUMAN:
         if value is not None:
-            out.print(written(value), markup=False)
+            out.line(written(value))
     elif isinstance(value, dict):
         width = max(map(len, value), default=0)
         for name in value:
