@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from app import __version__
-from app.access.authority import Everybody
+from app.access.ports import Everybody
 from app.api import front, health, problems, schemas
 from app.api.dependencies import asker
 from app.api.hot import HotRoute

@@ -38,7 +38,7 @@ RATE = 25
 """Commands a second."""
 SECONDS = 20
 """Of a turn."""
-BODY = b'{"type":"command.succeeded","timestamp":"2026-11-21T16:12:13.402Z","data":' + b"x" * 700 + b"}"
+BODY = b'{"type":"command.succeeded","data":{"sequence":1,"command":"%s"}}' % (b"x" * 700)
 """As large as what an outcome has to say."""
 
 
