@@ -125,7 +125,7 @@ def _some(field: str, text: str | None, allowed: Sequence[str]) -> frozenset[str
     response_description="Server-sent events: `progress`, `outcome`, `late`; `gap`, `bookmark`; `problem` when it "
     "breaks off.",
     responses={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        200: {"content": {"text/event-stream": {}}},
         **problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], BY_ERROR[errors.StoreUnavailableError]),
     },
     openapi_extra=acts(Action.READ),
