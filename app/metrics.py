@@ -236,6 +236,12 @@ _COUNTED: Final = (
 """Counters by name, each with the value of its family's label."""
 
 _DROPPED: Final = Family("homing_dropped", "counter", "Messages that were dropped, by why", ("reason",))
+_DROPPED_OF: Final = Family(
+    "homing_profile_dropped",
+    "counter",
+    "Messages on topics of a profile that were dropped, by why",
+    ("profile", "reason"),
+)
 _AUDIT: Final = Family("homing_audit_lines", "counter", "Lines of the audit, by what became of them", ("result",))
 _REFUSED: Final = Family("homing_refused", "counter", "Requests that were refused, by problem type", ("problem",))
 _HTTP_CLOSED: Final = Family(
@@ -250,6 +256,7 @@ _EVENTS: Final = Family("homing_events", "counter", "Everything else that is cou
 
 _PREFIXES: Final = (
     ("drop.", _DROPPED),
+    ("dropped_of.", _DROPPED_OF),
     ("refused.", _REFUSED),
     ("audit.", _AUDIT),
     ("http.closed.", _HTTP_CLOSED),
@@ -329,7 +336,8 @@ FAMILIES: Final = (
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
     *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
     *(family for family, _ in _COUNTED),
-    *(_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _EXPLAINED, _WEBHOOKS, _LOG, _PRESENCE, _EVENTS),
+    *(_DROPPED, _DROPPED_OF, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG, _EXPLAINED, _WEBHOOKS, _LOG, _PRESENCE),
+    _EVENTS,
 )
 """Every metric of our own. Those of the process (`process_*`, `python_gc_*`) are the client library's."""
 
@@ -430,7 +438,7 @@ class NodeMetrics(Collector):
         values |= {
             family: {}
             for family in (
-                *(_DROPPED, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG),
+                *(_DROPPED, _DROPPED_OF, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG),
                 *(_EXPLAINED, _WEBHOOKS, _LOG, _PRESENCE, _EVENTS),
             )
         }
@@ -447,7 +455,7 @@ def _place_of(counter: str) -> tuple[Family, Labels]:
         return known
     for prefix, family in _PREFIXES:
         if counter.startswith(prefix):
-            return family, (counter.removeprefix(prefix),)
+            return family, tuple(counter.removeprefix(prefix).split(".", len(family.labels) - 1))
     return _EVENTS, (counter,)
 
 

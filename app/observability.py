@@ -109,8 +109,13 @@ class BurstLog:
         self._log = structlog.get_logger()
 
     def drop(self, reason: str, **ids: str | None) -> None:
-        """Count one drop under `drop.<reason>`; the `ids` that are known go into the line, if one is written."""
+        """Count one drop under `drop.<reason>`; the `ids` that are known go into the line, if one is written.
+
+        With a `profile` it is counted under `dropped_of.<profile>.<reason>` as well.
+        """
         self._counters[f"drop.{reason}"] += 1
+        if (profile := ids.get("profile")) is not None:
+            self._counters[f"dropped_of.{profile}.{reason}"] += 1
         count = self._bursts.count(reason)
         if count:
             known = {name: one for name, one in ids.items() if one is not None}

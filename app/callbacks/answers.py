@@ -56,11 +56,11 @@ class Answers:
         except InvalidInputError:
             for tell in self._observers.missed:
                 tell("foreign_id", answer)
-            self._drop("foreign_id")
+            self._drop("foreign_id", answer, named=False)
             arrival.settle()
             return
         if self._floods.holds_back(answer.device_id):
-            self._drop("flood", answer.device_id)
+            self._drop("flood", answer)
             arrival.settle()
             return
         if self._store_clock is not None:
@@ -89,7 +89,7 @@ class Answers:
             if arrival.refuse():
                 self._tell_unrecorded(answer)
             else:
-                self._drop("store_refused", answer.device_id)
+                self._drop("store_refused", answer)
                 arrival.settle()
         except StoreUnavailableError:
             self._tell_unrecorded(answer)
@@ -124,11 +124,11 @@ class Answers:
                 won = recorded.verdict is Verdict.WON
                 self._open_commands.complete(outcome, now - arrived_at if won else None)
                 if not won:
-                    self._drop(recorded.verdict.value, answer.device_id, outcome.command_id)
+                    self._drop(recorded.verdict.value, answer, outcome.command_id)
             case Progressed(command_id):
                 self._open_commands.progressed(command_id)
             case Drop(reason):
-                self._drop(reason, answer.device_id, recorded.command_id)
+                self._drop(reason, answer, recorded.command_id)
                 if recorded.verdict is Verdict.UNKNOWN:
                     self._floods.count(answer.device_id)
             case Forwarded() if self._store_clock is not None and recorded.outcome is not None:
@@ -137,9 +137,11 @@ class Answers:
             case Forwarded() | Annexed():
                 """Others see to it, or it is only kept."""
 
-    def _drop(self, reason: str, device_id: str | None = None, command_id: str | None = None) -> None:
+    def _drop(self, reason: str, answer: Answer, command_id: str | None = None, *, named: bool = True) -> None:
+        """`named` says whether its device has a name that can be told."""
+        device_id = answer.device_id if named else None
         for tell in self._observers.dropped:
-            tell(reason, device_id=device_id, command_id=command_id)
+            tell(reason, device_id=device_id, command_id=command_id, profile=answer.profile or None)
 
     def _tell_unrecorded(self, answer: Answer) -> None:
         for tell in self._observers.unrecorded:

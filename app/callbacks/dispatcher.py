@@ -58,13 +58,13 @@ class Dispatcher:
             if replied:
                 arrival.settle()
             else:
-                self._drop(arrival, error.reason)
+                self._drop(arrival, error.reason, error.profile)
         else:
             for tell_heard in self._observers.heard:
                 tell_heard(reading.device_id, reading.profile, message.topic)
             self._takers[type(reading)](arrival, reading)
 
-    def _drop(self, arrival: Arrival, reason: str) -> None:
+    def _drop(self, arrival: Arrival, reason: str, profile: str = "") -> None:
         for tell in self._observers.dropped:
-            tell(reason, topic=arrival.message.topic)
+            tell(reason, topic=arrival.message.topic, profile=profile or None)
         arrival.settle()

@@ -77,7 +77,13 @@ class Observer:
         """The store did not take a response, which gets no PUBACK: the broker delivers it again."""
 
     def dropped(
-        self, reason: str, *, topic: str | None = None, device_id: str | None = None, command_id: str | None = None
+        self,
+        reason: str,
+        *,
+        topic: str | None = None,
+        device_id: str | None = None,
+        command_id: str | None = None,
+        profile: str | None = None,
     ) -> None:
         """A response or a wake-up was good for nothing; what is known of it is named. `reason` is one of a few."""
 

@@ -113,11 +113,15 @@ class WebhookChangedError(HomingError):
 
 
 class UndecodableMessageError(HomingError):
-    """A device's message cannot be read; `reason` is a short stable word for counting."""
+    """A device's message cannot be read; `reason` is a short stable word for counting.
 
-    def __init__(self, reason: str) -> None:
+    `profile` is the one that has the topic, '' where none has or nobody asked.
+    """
+
+    def __init__(self, reason: str, profile: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.profile = profile
 
 
 class CommandError(HomingError):

@@ -46,16 +46,17 @@ class _AllowList:
             return f"{named(forbidden[0])} at index {forbidden.start()} is not allowed"
         if len(value) > self.max_length:
             return f"has {len(value)} characters"
+        if "/" in value:
+            return f"'{value[:32]}' has nothing, '.' or '..' before or behind a slash"
         return f"'{value}' alone is not allowed"  # "." or "..", or what nodes use themselves
 
 
 _DEVICE_ID: Final = _AllowList("device_id", "A-Za-z0-9_.:-", "A-Z a-z 0-9 _ . : -", 128)
-_METHOD: Final = _AllowList("method", "A-Za-z0-9_.:-", "A-Z a-z 0-9 _ . : -", 128)
+_METHOD: Final = _AllowList("method", "A-Za-z0-9_.:/-", "A-Z a-z 0-9 _ . : / -", 128)  # such as device/rename
 _NODE_ID: Final = _AllowList("node_id", "A-Za-z0-9_.-", "A-Z a-z 0-9 _ . -", 64)
 _IDEMPOTENCY_KEY: Final = _AllowList("idempotency_key", "!-~", "the visible ASCII characters (no space)", 255)
 
 _DEVICE_ID_PATTERN: Final = _DEVICE_ID.compiled()
-_METHOD_PATTERN: Final = _METHOD.compiled()
 _NODE_ID_PATTERN: Final = _NODE_ID.compiled()
 _IDEMPOTENCY_KEY_PATTERN: Final = _IDEMPOTENCY_KEY.compiled()
 _DOTS: Final = (".", "..")  # HTTP clients and file systems take these as "here" and "above"
@@ -64,7 +65,8 @@ _NO_DEVICES: Final = (*_DOTS, CANARY)
 _NO_DOTS: Final = r"(?!\.\.?$)"
 DEVICE_ID: Final = _NO_DOTS + _DEVICE_ID.pattern
 """What a device id looks like, as a regular expression for documentation; the other patterns likewise."""
-METHOD: Final = _NO_DOTS + _METHOD.pattern
+METHOD: Final = r"(?!(?:.*/)?\.{0,2}(?:/|$))" + _METHOD.pattern
+_METHOD_PATTERN: Final = re.compile(METHOD)
 IDEMPOTENCY_KEY: Final = _IDEMPOTENCY_KEY.pattern
 COMMAND_ID: Final = "(?:[01][0-9][0-9]|2[0-4][0-9]|25[0-5])-[0-7][0-9A-HJKMNP-TV-Z]{25}"  # a ULID has no I, L, O, U
 _COMMAND_ID_PATTERN: Final = re.compile(COMMAND_ID)
@@ -79,8 +81,11 @@ def validate_device_id(device_id: str) -> str:
 
 
 def validate_method(method: str) -> str:
-    """The method itself when it is `[A-Za-z0-9_.:-]{1,128}` and not `.` or `..`; raises InvalidInputError."""
-    if not _METHOD_PATTERN.fullmatch(method) or method in _DOTS:
+    """The method itself when it is `[A-Za-z0-9_.:/-]{1,128}`; raises InvalidInputError.
+
+    Nothing between slashes may be empty, `.` or `..`, as methods become levels of topics.
+    """
+    if not _METHOD_PATTERN.fullmatch(method):
         raise _METHOD.error(method)
     return method
 

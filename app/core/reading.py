@@ -68,12 +68,13 @@ class ResponseReader:
 
     def _readings(self, message: ReceivedMessage) -> Iterator[Answer]:
         """One after the other, as the first is nearly always the one; UndecodableMessageError when there is none."""
-        reason = "unexpected_topic"
+        reason, profile = "unexpected_topic", ""
         failure: UndecodableMessageError | None = None
         found = False
         decided = []
         for kind, values, document in self.documents(message):
-            reason = "not_a_response"
+            if failure is None:
+                reason, profile = "not_a_response", kind.profile
             if isinstance(document, UndecodableMessageError):
                 failure = failure or document
             elif kind.scope not in decided and all_hold(kind.spec.match, document):
@@ -86,7 +87,7 @@ class ResponseReader:
                     found = True
                     yield from answers
         if not found:
-            raise UndecodableMessageError(reason if failure is None else failure.reason)
+            raise UndecodableMessageError(reason if failure is None else failure.reason, profile)
 
     def documents(
         self, message: ReceivedMessage

@@ -13,6 +13,12 @@ class Drops(Observer):
         self._log = log
 
     def dropped(
-        self, reason: str, *, topic: str | None = None, device_id: str | None = None, command_id: str | None = None
+        self,
+        reason: str,
+        *,
+        topic: str | None = None,
+        device_id: str | None = None,
+        command_id: str | None = None,
+        profile: str | None = None,
     ) -> None:
-        self._log.drop(reason, topic=topic, device_id=device_id, command_id=command_id)
+        self._log.drop(reason, topic=topic, device_id=device_id, command_id=command_id, profile=profile)

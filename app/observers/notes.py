@@ -68,7 +68,13 @@ class Notes(Observer):
         self._miss(reason, plain(answer.topic), answer.value, answer.device_id)
 
     def dropped(
-        self, reason: str, *, topic: str | None = None, device_id: str | None = None, command_id: str | None = None
+        self,
+        reason: str,
+        *,
+        topic: str | None = None,
+        device_id: str | None = None,
+        command_id: str | None = None,
+        profile: str | None = None,
     ) -> None:
         """A message could not be read."""
         if topic is not None:

@@ -183,11 +183,12 @@ async def test_counters_show_under_their_own_names_and_unknown_ones_all_the_same
     counters = assembly.members[0].counters
     counters.update(
         {"drop.not_json": 2, "undecodable_topic": 3, "drop.undecodable_topic": 1, "latency.written": 5}
-        | {"sweep.delivered": 6, "brand.new": 7, "refused.limit-reached": 8}
+        | {"dropped_of.dji-drc.no_rule_holds": 9, "sweep.delivered": 6, "brand.new": 7, "refused.limit-reached": 8}
     )
     samples = scrape(assembly)
     assert value(samples, "homing_dropped_total", reason="not_json") == 2
     assert value(samples, "homing_dropped_total", reason="undecodable_topic") == 4
+    assert value(samples, "homing_profile_dropped_total", profile="dji-drc", reason="no_rule_holds") == 9
     assert value(samples, "homing_latency_log_events_total", event="written") == 5
     assert value(samples, "homing_wakeups_lost_total") == 6
     assert value(samples, "homing_events_total", event="brand.new") == 7
@@ -231,7 +232,7 @@ async def test_the_number_of_series_does_not_grow_with_devices_methods_or_comman
 async def test_every_family_has_its_samples_under_its_name_and_labels() -> None:
     assembly = await assemble(1)
     counters = assembly.members[0].counters
-    counters.update({"latency.written": 1, "brand.new": 1, "refused.limit-reached": 1})
+    counters.update({"latency.written": 1, "brand.new": 1, "refused.limit-reached": 1, "dropped_of.dji.not_json": 1})
     await Lamp(assembly.broker, at_once).start()
     await (await assembly.members[0].invoker.invoke(request(), park=True)).wait(AS_LONG_AS_IT_TAKES)
     found: dict[str, set[str]] = {}

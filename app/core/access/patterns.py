@@ -13,6 +13,7 @@ SEPARATOR: Final = "\0"
 
 _MAX_LENGTH: Final = 128
 _NOT_IN_NAMES: Final = re.compile("[^A-Za-z0-9_.:*-]")
+_NOT_IN_METHODS: Final = re.compile("[^A-Za-z0-9_.:/*-]")
 _NOT_IN_PROFILES: Final = re.compile("[^a-z0-9_*-]")
 _ANY: Final = f"[^{SEPARATOR}]"  # line breaks, too
 
@@ -26,9 +27,13 @@ def validate_pattern(field: str, pattern: str, *, of_profiles: bool = False) -> 
         raise InvalidInputError(field, "is empty; * stands for all")
     if len(pattern) > _MAX_LENGTH:
         raise InvalidInputError(field, f"has {len(pattern)} characters; allowed are {_MAX_LENGTH}")
-    forbidden = (_NOT_IN_PROFILES if of_profiles else _NOT_IN_NAMES).search(pattern)
+    strangers, allowed = _NOT_IN_NAMES, "A-Z a-z 0-9 _ . : -"
+    if of_profiles:
+        strangers, allowed = _NOT_IN_PROFILES, "a-z 0-9 _ -"
+    elif field == "method":
+        strangers, allowed = _NOT_IN_METHODS, "A-Z a-z 0-9 _ . : / -"
+    forbidden = strangers.search(pattern)
     if forbidden is not None:
-        allowed = "a-z 0-9 _ -" if of_profiles else "A-Z a-z 0-9 _ . : -"
         raise InvalidInputError(
             field,
             f"{named(forbidden[0])} at index {forbidden.start()} is not allowed; allowed: {allowed}, * for any text",

@@ -154,6 +154,7 @@ async def test_F92_rubbish_is_counted_acknowledged_and_harmless(topic: str, payl
     await _turns()
     member = assembly.members[0]
     assert member.counters[f"drop.{reason}"] == 1
+    assert member.counters[f"dropped_of.homing.{reason}"] == 1
     assert _unacknowledged(assembly) == 0
     invocation = await member.invoker.invoke(request(), park=True)
     assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.SUCCEEDED

@@ -41,6 +41,9 @@ def test_F93_the_corpus_has_at_least_500_different_ids() -> None:
 @pytest.mark.parametrize(("validate", "field"), [*ID_VALIDATORS, (validate_command_id, "command_id")])
 def test_F93_every_hostile_id_is_refused_in_a_clean_sentence(validate: Validator, field: str) -> None:
     for hostile in HOSTILE:
+        if validate is validate_method and _is_path(hostile):
+            assert validate(hostile) == hostile
+            continue
         with pytest.raises(InvalidInputError) as caught:
             validate(hostile)
         assert caught.value.field == field
@@ -48,6 +51,20 @@ def test_F93_every_hostile_id_is_refused_in_a_clean_sentence(validate: Validator
         assert str(caught.value).isascii()
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 200
+
+
+def _is_path(text: str) -> bool:
+    """Methods may have slashes, such as device/rename."""
+    return "/" in text and all(accepts(validate_node_id, part.replace(":", "-")) for part in text.split("/"))
+
+
+@pytest.mark.parametrize("path", ["/a", "a/", "a//b", "a/./b", "../a", "a/..", "/"])
+def test_a_method_with_slashes_has_something_between_them(path: str) -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"has nothing, '.' or '..' before or behind a slash; allowed: 1 to 128"
+    ):
+        validate_method(path)
+    assert validate_method("device/ota_update/check") == "device/ota_update/check"
 
 
 def test_F93_what_structures_a_topic_is_refused_by_the_template_too() -> None:
@@ -103,7 +120,10 @@ def test_validators_accept_exactly_their_characters(text: str) -> None:
     letters = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
     dots = text in (".", "..")
     assert accepts(validate_device_id, text) is (1 <= len(text) <= 128 and set(text) <= letters | {":"} and not dots)
-    assert accepts(validate_method, text) is accepts(validate_device_id, text)
+    of_method = (
+        1 <= len(text) <= 128 and set(text) <= letters | set(":/") and not {"", ".", ".."} & set(text.split("/"))
+    )
+    assert accepts(validate_method, text) is of_method
     assert accepts(validate_node_id, text) is (1 <= len(text) <= 64 and set(text) <= letters and not dots)
     visible = all("!" <= character <= "~" for character in text)
     assert accepts(validate_idempotency_key, text) is (1 <= len(text) <= 255 and visible)

@@ -78,8 +78,8 @@ def refused(text: str) -> list[str]:
         ("[request]", "[request]\nrepeatable = true", "5: request.repeatable: is true or false; allowed: a list"),
         (
             "[request]",
-            '[request]\nrepeatable = ["a/b"]',
-            "5: request.repeatable.0: '/' at index 1 is not allowed; allowed",
+            '[request]\nrepeatable = ["a b"]',
+            "5: request.repeatable.0: ' ' at index 1 is not allowed; allowed",
         ),
         ("[request]", '[request]\nrepeatable = ["on", "on"]', "5: request.repeatable: has on twice; allowed: each"),
         ("lamps/{device_id}/set", "lamps/{serial}/set", "5: request.topic: topic template"),

@@ -191,9 +191,10 @@ def test_two_profiles_on_one_topic_each_read_the_answer_of_their_own_commands() 
     assert read == {"lamp": CommandState.SUCCEEDED, "bulb": CommandState.FAILED}
 
 
-def test_a_command_that_no_answer_could_name_expects_none_and_so_is_refused() -> None:
+@pytest.mark.parametrize("value", ["{params.flight}", "f-{params.flight}"])
+def test_a_command_that_no_answer_could_name_expects_none_and_so_is_refused(value: str) -> None:
     """It was sent, and could only time out."""
-    text = LAMP.replace('correlation = "id"', 'correlation = "value"\nvalue = "{params.flight}"')
+    text = LAMP.replace('correlation = "id"', f'correlation = "value"\nvalue = "{value}"')
     flying = parse_profile(text, "lamp.toml")
     assert flying.expectations(facts()) == ()
     assert len(flying.expectations(facts(params={"flight": "F1"}))) == 1
