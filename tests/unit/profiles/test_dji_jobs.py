@@ -1,0 +1,106 @@
+"""DJI's documented states, one by one: replies and job events are read as they are meant, and who asks is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.core.command import CommandState
+from app.core.listening import ReplyReader
+from app.core.messages import ReceivedMessage
+from app.core.payload import JsonValue
+from app.core.reading import ResponseReader, names
+from app.core.templating import CommandFacts
+from tests.unit.profiles.corpora import CREATED, ID, PROFILES
+
+DJI = PROFILES["dji"]
+READER = ResponseReader([DJI])
+RUNNING, SUCCEEDED, FAILED = CommandState.RUNNING, CommandState.SUCCEEDED, CommandState.FAILED
+JOBS = {"flighttask_execute", "takeoff_to_point", "fly_to_point"}
+"""Their reply says only that they were accepted."""
+METHODS = sorted(set(DJI.catalogue.methods) - {"property_set"})
+OF_JOBS = {
+    **dict.fromkeys(("sent", "in_progress", "paused"), RUNNING),
+    **dict.fromkeys(("ok", "partially_done"), SUCCEEDED),
+    **dict.fromkeys(("failed", "rejected", "canceled", "timeout"), FAILED),
+}
+OF_TAKEOFF = {
+    **dict.fromkeys(("task_ready", "wayline_progress", "wayline_ok"), RUNNING),
+    "task_finish": SUCCEEDED,
+    **dict.fromkeys(("wayline_failed", "wayline_cancel"), FAILED),
+}
+OF_FLY_TO = {
+    "wayline_progress": RUNNING,
+    "wayline_ok": SUCCEEDED,
+    **dict.fromkeys(("wayline_failed", "wayline_cancel"), FAILED),
+}
+
+
+def states(method: str, where: str, body: dict[str, JsonValue], params: JsonValue = None) -> list[CommandState]:
+    """What a message means for a command of the method."""
+    facts = CommandFacts(ID, "D1", method, params, CREATED, CREATED + 10_000_000)
+    answer = READER.read(ReceivedMessage(f"thing/product/D1/{where}", json.dumps(body).encode()))
+    return [one.state for one in (answer, *answer.others) if names(DJI, facts, one)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("named", [True, False])  # 111 of 160 documented replies do not repeat the method
+def test_the_reply_to_each_service_is_its_end_or_the_acceptance_of_a_job(method: str, *, named: bool) -> None:
+    said: dict[str, JsonValue] = {"tid": ID, "bid": ID, "timestamp": 1, **({"method": method} if named else {})}
+    accepted = states(method, "services_reply", {**said, "data": {"result": 0}})
+    assert accepted == [RUNNING if method in JOBS else SUCCEEDED]
+    assert states(method, "services_reply", {**said, "data": {"result": 314000}}) == [FAILED]
+
+
+@pytest.mark.parametrize(("status", "state"), OF_JOBS.items())
+@pytest.mark.parametrize("method", ["flighttask_execute", "cover_open", "device_reboot", "ota_create"])
+def test_progress_of_a_job_is_read_by_its_status(method: str, status: str, state: CommandState) -> None:
+    output = {"status": status, "progress": {"percent": 40, "current_step": 5}, "ext": {"flight_id": "F1"}}
+    body: dict[str, JsonValue] = {"tid": "t", "bid": ID, "data": {"result": 0, "output": output}}  # type: ignore[dict-item]  # it is JSON
+    assert states(method, "events", body) == [state]
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "status", "state"),
+    [
+        *(("takeoff_to_point", "flight_id", *one) for one in OF_TAKEOFF.items()),
+        *(("fly_to_point", "fly_to_id", *one) for one in OF_FLY_TO.items()),
+    ],
+)
+def test_flights_are_known_by_what_the_call_named_them(method: str, key: str, status: str, state: CommandState) -> None:
+    body: dict[str, JsonValue] = {"tid": "t", "bid": "b", "data": {"result": 0, key: "F1", "status": status}}
+    assert states(method, "events", body, {key: "F1"}) == [state]
+    assert states(method, "events", body, {key: "F2"}) == []
+
+
+ASKED = [
+    *(("requests", method) for method in ("config", "airport_bind_status", "airport_organization_get")),
+    *(
+        ("requests", method)
+        for method in ("airport_organization_bind", "flighttask_resource_get", "storage_config_get")
+    ),
+    *(("requests", method) for method in ("flight_areas_get", "something_of_a_later_release")),
+    ("sys", "update_topo"),
+    *(
+        ("events", method)
+        for method in ("flighttask_progress", "hms", "takeoff_to_point_progress", "file_upload_callback")
+    ),
+]
+
+
+@pytest.mark.parametrize(("where", "method"), ASKED)
+def test_a_dock_that_asks_is_told_under_its_ids_and_method(where: str, method: str) -> None:
+    topic = "sys/product/D1/status" if where == "sys" else f"thing/product/D1/{where}"
+    body = {"tid": "t1", "bid": "b1", "method": method, "need_reply": 1, "data": {"devices": [], "flight_id": "F1"}}
+    candidates = ReplyReader([DJI]).read(ReceivedMessage(topic, json.dumps(body).encode()), 7)
+    told = next(reply for one in candidates if (reply := one.reply(None)) is not None)
+    said = json.loads(told.payload)
+    assert told.topic == f"{topic}_reply"
+    assert (said["tid"], said["bid"], said["method"]) == ("t1", "b1", method)
+    assert said["data"]["result"] in (0, 1)
+
+
+def test_an_event_that_wants_no_reply_gets_none() -> None:
+    body = json.dumps({"tid": "t", "bid": "b", "method": "hms", "need_reply": 0, "data": {}}).encode()
+    assert ReplyReader([DJI]).read(ReceivedMessage("thing/product/D1/events", body), 7) == []
