@@ -435,13 +435,7 @@ class NodeMetrics(Collector):
     def _counters(self) -> Iterator[Metric]:
         """All counters: what is new and in no table still shows."""
         values: dict[Family, dict[Labels, int]] = {family: {} for family, _ in _COUNTED}
-        values |= {
-            family: {}
-            for family in (
-                *(_DROPPED, _DROPPED_OF, _AUDIT, _REFUSED, _HTTP_CLOSED, _LATENCY_LOG),
-                *(_EXPLAINED, _WEBHOOKS, _LOG, _PRESENCE, _EVENTS),
-            )
-        }
+        values |= {family: {} for family in (*(one for _, one in _PREFIXES), _EVENTS)}
         counters = self._counts
         for name in dict.fromkeys((*_BY_COUNTER, *_SHOWN_AT_ZERO, *counters)):
             family, labels = _place_of(name)

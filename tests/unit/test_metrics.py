@@ -183,11 +183,18 @@ async def test_counters_show_under_their_own_names_and_unknown_ones_all_the_same
     counters = assembly.members[0].counters
     counters.update(
         {"drop.not_json": 2, "undecodable_topic": 3, "drop.undecodable_topic": 1, "latency.written": 5}
-        | {"dropped_of.dji-drc.no_rule_holds": 9, "sweep.delivered": 6, "brand.new": 7, "refused.limit-reached": 8}
+        | {
+            "dropped_of.dji-drc.no_rule_holds": 9,
+            "explained.silent": 1,
+            "sweep.delivered": 6,
+            "brand.new": 7,
+            "refused.limit-reached": 8,
+        }
     )
     samples = scrape(assembly)
     assert value(samples, "homing_dropped_total", reason="not_json") == 2
     assert value(samples, "homing_dropped_total", reason="undecodable_topic") == 4
+    assert value(samples, "homing_explanations_total", verdict="silent") == 1
     assert value(samples, "homing_profile_dropped_total", profile="dji-drc", reason="no_rule_holds") == 9
     assert value(samples, "homing_latency_log_events_total", event="written") == 5
     assert value(samples, "homing_wakeups_lost_total") == 6
