@@ -15,7 +15,7 @@ from app.api.command_body import MEMBERS
 from app.core.payload import MAX_BYTES, MAX_DEPTH
 from tests.api.rig import COMMANDS, Rig
 from tests.api.test_send import Browser, problem
-from tests.unit.core.hostile_ids import hostile_ids
+from tests.unit.core.hostile_ids import hostile_ids, is_method
 
 GOOD = b'{"method":"ok"}'
 JSON = {"Content-Type": "application/json"}
@@ -58,6 +58,8 @@ async def test_F93_hostile_device_ids_are_refused(rig: Rig) -> None:
 
 async def test_F93_hostile_methods_are_refused(rig: Rig) -> None:
     for method in hostile_ids():
+        if is_method(method):
+            continue
         text = "".join(f"\\u{unit:04x}" for unit in _utf16(method))
         if len(text) < MAX_BYTES - 100:
             response = await rig.http.post(COMMANDS, content=f'{{"method":"{text}"}}', headers=JSON)

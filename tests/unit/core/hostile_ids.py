@@ -7,6 +7,8 @@ has a `/` change the path of a URL unless they are percent-encoded.
 
 from __future__ import annotations
 
+from string import ascii_letters, digits
+
 GOOD = "1ZNDH1D0010098"
 
 SEPARATORS = ["/", "//", "\\", "+", "#", "$", "*", "?", "%", "&", "=", ";", ",", "|", "@", "!", "~", "^", "`", "'", '"']
@@ -142,3 +144,12 @@ def hostile_ids() -> list[str]:
         )
     ]
     return list(dict.fromkeys(["", *placed, *TOPIC_SHAPES, *TOO_LONG]))
+
+
+def is_method(text: str) -> bool:
+    """Whether one of them is a method all the same: those may have slashes, such as device/rename."""
+    parts = text.split("/")
+    plain = all(
+        part and set(part) <= set(ascii_letters + digits + "_.:-") and part not in (".", "..") for part in parts
+    )
+    return len(parts) > 1 and plain and len(text) <= 128
