@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -146,9 +147,10 @@ def test_a_family_without_words_for_a_refusal_is_silent_and_counted() -> None:
 
 
 def test_a_device_that_would_take_its_answer_for_a_command_says_nothing() -> None:
+    """A file that says so is refused; a device does not rely on it."""
     begin, _, _ = LAMP.partition("result =")
-    echo = (
-        begin.replace("/done", "/set").replace(', until = "{deadline_ms}"', "")
+    text = (
+        begin.replace(', until = "{deadline_ms}"', "")
         + """\
 match = [{ path = "do", present = true }, { path = "with", is_in = [7] }]
 rules = [{ state = "succeeded" }]
@@ -157,7 +159,13 @@ name = "on"
 title = "On"
 """
     )
-    assert react(echo, {}).kind is Kind.SILENT
+    apart = parse_profile(text, "lamp.toml")
+    heard_by_itself = replace(apart.responses[0], topic=apart.requests[0].topic)
+    for responses, kind in ((apart.responses, Kind.ANSWERED), ((heard_by_itself,), Kind.SILENT)):
+        profile = replace(apart, responses=responses)
+        message = heard(profile.compose(CommandFacts(ID, "SN0001", "on", {}, CREATED, CREATED)))
+        behaviour = Behaviour(FleetOptions(profile="lamp", speaks=profile), random.Random(1))
+        assert behaviour.react(message, NOW).kind is kind
 
 
 def test_commands_to_devices_of_another_session_are_not_for_it() -> None:
