@@ -363,7 +363,7 @@ def bootstrap_key(access: AccessSettings) -> Key | None:
 def intake_options(settings: Settings) -> MqttOptions:
     """The same for the client that brings events in: its id is fixed, so that the next node takes its session over."""
     options = mqtt_options(settings, f"{settings.mqtt.share_group}-intake")
-    return replace(options, receive_maximum=settings.events.receive_maximum, user_properties=False)
+    return replace(options, receive_maximum=settings.events.receive_maximum)
 
 
 def mqtt_options(settings: Settings, client_id: str) -> MqttOptions:
@@ -380,5 +380,4 @@ def mqtt_options(settings: Settings, client_id: str) -> MqttOptions:
         keepalive=mqtt.keepalive,
         receive_maximum=mqtt.receive_maximum,
         session_expiry=mqtt.session_expiry,
-        user_properties=bool(settings.tracing.endpoint),
     )

@@ -79,8 +79,8 @@ def try_(
 ) -> None:
     """Send a command to a device that you play: what is published, and what becomes of it with each answer.
 
-    {id}, {id_number} and {id_short} in answers become those of the command, and `hex:` begins a payload in bytes.
-    Nothing is connected to. Exit code: 0 the command succeeded, 1 it did not, 2 wrong profile or arguments.
+    {id}, {id_number}, {id_short} and {id_uuid} in answers become those of the command, and `hex:` begins a payload
+    in bytes. Nothing is connected to. Exit code: 0 the command succeeded, 1 it did not, 2 wrong profile or arguments.
     """
     from app.core.command import CommandState
     from app.profiles.loader import read_profile

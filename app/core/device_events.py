@@ -10,7 +10,7 @@ from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import JsonValue, decode_json
-from app.core.sources import CorrelationSource, Decode, DeviceSource
+from app.core.sources import CorrelationSource, Decode, DeviceSource, wide_document
 from app.core.templating import scalar_text
 from app.core.topics import TopicTemplate
 
@@ -109,4 +109,4 @@ class PresenceSpec:
 
 def _document(decode: Decode, message: ReceivedMessage, values: dict[str, str], *, wide: bool) -> JsonValue:
     document = decode(message.payload)
-    return {"payload": document, "topic": dict[str, JsonValue](values)} if wide else document
+    return wide_document(message, document, values) if wide else document

@@ -14,7 +14,7 @@ class ReceivedMessage:
     """An application message that the broker delivered.
 
     `response_topic` and `correlation_data` (MQTT 5, sections 3.3.2.3.5 and 3.3.2.3.6) are None where the
-    sender gave none or spoke 3.1.1. `user_properties` (3.3.2.3.7) are read only where the client was asked to.
+    sender gave none or spoke 3.1.1. `user_properties` (3.3.2.3.7) are in the order of the message.
     """
 
     topic: str

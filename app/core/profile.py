@@ -19,12 +19,12 @@ from app.core.correlation import Correlation
 from app.core.device_events import EventSpec, PresenceSpec
 from app.core.echoes import Echo
 from app.core.errors import InvalidInputError
-from app.core.messages import Publication
+from app.core.messages import Publication, UserProperties
 from app.core.paths import Path, first
 from app.core.payload import JsonValue, decode_json
 from app.core.replies import ReplySpec
 from app.core.sources import BETWEEN, CorrelationSource, Decode, DeviceSource
-from app.core.templating import CommandFacts, any_absent, level_text, render, render_present, scalar_text
+from app.core.templating import CommandFacts, any_absent, level_text, render, render_present, scalar_text, uuid_of
 from app.core.topics import TopicTemplate
 
 Part: TypeAlias = "Path | Callable[[JsonValue], JsonValue]"
@@ -47,8 +47,9 @@ class ResponseSpec:
     a device echoes under Correlation.VALUE; a command whose params lack it, or have neither text, a number, true nor
     false there, expects no such response. `captures` are the placeholders of the topic that the device fills in.
 
-    With `wide`, all paths lead through `payload` or `topic` first, as some of them are about the topic. `methods` are
-    the only ones that it answers (None is all) but those in `but_not`, which have a kind of their own on this topic.
+    With `wide`, all paths lead through `payload`, `topic` or `user` (the user properties of MQTT 5) first, as some are
+    not about the payload. `methods` are the only ones that it answers (None is all) but those in `but_not`, which have
+    a kind of their own on this topic.
     """
 
     name: str
@@ -88,7 +89,10 @@ class ResponseSpec:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """How a command is published. `properties` adds MQTT 5 response topic and correlation data.
+    """How a command is published.
+
+    `properties` adds MQTT 5 response topic and correlation data: the id of the command, or with `uuid` the 16 bytes of
+    its fact `id_uuid`. `user_properties` are templates by name.
 
     `traceparent` is where the payload of a traced command carries its context; its objects are there already.
     `repeatable` are the methods that may be executed twice, and late within the deadline, without harm. `methods` are
@@ -107,6 +111,18 @@ class RequestSpec:
     decode: Decode = decode_json
     merge_params: bool = False
     omit_absent: bool = False
+    uuid: bool = False
+    user_properties: Mapping[str, str] = field(default_factory=dict)
+
+    def correlation_data(self, facts: CommandFacts) -> bytes | None:
+        """What the device is to give back beside its answer."""
+        if not self.properties:
+            return None
+        return uuid_of(facts) if self.uuid else facts.command_id.encode("ascii")
+
+    def said_beside(self, facts: CommandFacts) -> UserProperties:
+        """The user properties of the message."""
+        return tuple((name, scalar_text(render(one, facts)) or "") for name, one in self.user_properties.items())
 
     def body(self, facts: CommandFacts, trace: str | None) -> bytes:
         """The payload; InvalidInputError when the params do not fit into it."""
@@ -177,14 +193,14 @@ class DeviceProfile:
         """
         request = self._request(facts.method)
         facts = self._with_parts(facts)
-        with_properties = request.properties
         return Publication(
             topic=_filled(request.topic, facts),
             payload=request.body(facts, trace),
             qos=request.qos,
             message_expiry=timedelta(microseconds=facts.deadline - facts.created_at),
-            response_topic=_filled(self.responses[0].topic, facts) if with_properties else None,
-            correlation_data=facts.command_id.encode("ascii") if with_properties else None,
+            response_topic=_filled(self.responses[0].topic, facts) if request.properties else None,
+            correlation_data=request.correlation_data(facts),
+            user_properties=request.said_beside(facts) if request.user_properties else (),
         )
 
     def expectations(self, facts: CommandFacts) -> tuple[Expectation, ...]:

@@ -15,7 +15,7 @@ from app.core.messages import ReceivedMessage
 from app.core.paths import first
 from app.core.payload import MISSING, JsonValue, Missing
 from app.core.profile import DeviceProfile, Part, ResponseSpec, correlation_text, to_json
-from app.core.sources import Decode
+from app.core.sources import Decode, wide_document
 from app.core.templating import CommandFacts, scalar_text
 from app.core.topictree import TopicTree
 
@@ -104,7 +104,7 @@ class ResponseReader:
                 payloads[decode] = _decoded(decode, message.payload)
             document = payloads[decode]
             if kind.spec.wide and not isinstance(document, UndecodableMessageError):
-                document = {"payload": document, "topic": dict[str, JsonValue](values)}
+                document = wide_document(message, document, values)
             yield kind, values, document
 
 

@@ -14,7 +14,7 @@ from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import MAX_BYTES, MISSING, JsonValue, decode_json
-from app.core.sources import Decode, DeviceSource
+from app.core.sources import Decode, DeviceSource, wide_document
 from app.core.templating import rfc3339, scalar_text
 from app.core.topics import TopicTemplate
 
@@ -110,7 +110,7 @@ def candidate(
     topic: Document = dict(values)
     try:
         payload = spec.decode(message.payload)
-        document: JsonValue = {"payload": payload, "topic": topic} if spec.wide else payload
+        document: JsonValue = wide_document(message, payload, values) if spec.wide else payload
         if not all_hold(spec.match, document):
             return None
         device_id = values["device_id"] if spec.device is None else spec.device.read(values, document)

@@ -10,7 +10,7 @@ from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import JsonValue
-from app.core.templating import scalar_text
+from app.core.templating import UUID_BYTES, scalar_text, uuid_text
 from app.core.topics import TopicTemplate
 
 BETWEEN: Final = "\x1f"
@@ -23,11 +23,20 @@ AsText = Callable[[object], str | None]
 """How a value that stands at a path is read as text; None when it is none."""
 
 
+def wide_document(message: ReceivedMessage, payload: JsonValue, values: Mapping[str, str]) -> dict[str, JsonValue]:
+    """What paths lead into that are not about the payload alone; `values` are those of the topic's placeholders.
+
+    Of user properties of one name the first counts.
+    """
+    return {"payload": payload, "topic": dict(values), "user": dict(reversed(message.user_properties))}
+
+
 @dataclass(frozen=True, slots=True)
 class CorrelationSource:
     """Where the correlation is read: MQTT 5 correlation data, a placeholder of the topic, or a path in the message.
 
-    `parts` are several of those together. `keys` leads to an object each of whose keys may be the correlation.
+    `parts` are several of those together. `keys` leads to an object each of whose keys may be the correlation. With
+    `uuid` the correlation data are the 16 bytes of one, and any others are none.
     """
 
     property: bool = False
@@ -35,6 +44,7 @@ class CorrelationSource:
     path: Path | None = None
     keys: Path | None = None
     parts: tuple[CorrelationSource, ...] = ()
+    uuid: bool = False
 
     def read(
         self, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue, as_text: AsText = scalar_text
@@ -44,11 +54,15 @@ class CorrelationSource:
             parts = [part.read(message, values, document, as_text) for part in self.parts]
             return BETWEEN.join(part or "" for part in parts) if all(parts) else None
         if self.property:
-            data = message.correlation_data
-            return data.decode("utf-8", "replace") if data is not None else None
+            return self._data(message.correlation_data)
         if self.topic_level is not None:
             return values.get(self.topic_level)
         return as_text(first(document, self.path or ()))
+
+    def _data(self, data: bytes | None) -> str | None:
+        if self.uuid:
+            return uuid_text(data) if data is not None and len(data) == UUID_BYTES else None
+        return data.decode("utf-8", "replace") if data is not None else None
 
 
 @dataclass(frozen=True, slots=True)

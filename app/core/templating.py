@@ -49,6 +49,8 @@ def facts_of(command: Command) -> CommandFacts:
     )
 
 
+UUID_BYTES: Final = 16
+
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 
 _LOOKS_LIKE_ONE: Final = re.compile(r"\{[^{}\"':,]*[A-Za-z_][^{}\"':,]*\}")
@@ -59,6 +61,20 @@ def rfc3339(microseconds: int) -> str:
     """Microseconds since the epoch as RFC 3339 in UTC, to the millisecond."""
     instant = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def uuid_of(facts: CommandFacts) -> bytes:
+    """For devices that take nothing else as an id. It says of itself that it is random (RFC 9562, version 4)."""
+    data = bytearray(_digest(facts, UUID_BYTES))
+    data[6] = data[6] & 0x0F | 0x40
+    data[8] = data[8] & 0x3F | 0x80
+    return bytes(data)
+
+
+def uuid_text(data: bytes) -> str:
+    """The bytes of a UUID as people write them."""
+    digits = data.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _digest(facts: CommandFacts, size: int) -> bytes:
@@ -79,12 +95,13 @@ FACTS: Final[dict[str, Callable[[CommandFacts], JsonValue]]] = {
     "timeout_s": lambda facts: -(-(facts.deadline - facts.created_at) // 1_000_000),  # rounded up: 0 is never meant
     "id_number": lambda facts: int.from_bytes(_digest(facts, 4), "big") >> 1,  # what 32 bits with a sign can hold
     "id_short": lambda facts: _digest(facts, 6).hex(),
+    "id_uuid": lambda facts: uuid_text(uuid_of(facts)),
 }
 
 INSTANTS: Final = frozenset(name for name in FACTS if name.startswith(("created", "deadline", "timeout")))
 """What is known only when the command is on record."""
 
-IDS: Final = frozenset({"id", "id_number", "id_short"})
+IDS: Final = frozenset({"id", "id_number", "id_short", "id_uuid"})
 """What tells a command from all others of its device. The digests of the id are for those who take no text of 30."""
 
 

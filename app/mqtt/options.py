@@ -47,8 +47,6 @@ class MqttOptions:
     receive_maximum: int = 256
     send_window: int = 1000
     max_packet_size: int = 256 * 1024
-    user_properties: bool = False
-    """Whether those of received messages are read."""
 
     def __post_init__(self) -> None:
         if not self.client_id:

@@ -111,11 +111,9 @@ def publish_properties(
     return _variable_byte_integer(len(properties)) + properties
 
 
-def decode_publish(
-    first_byte: int, body: bytes, *, with_properties: bool, with_user_properties: bool = False
-) -> PublishPacket:
+def decode_publish(first_byte: int, body: bytes, *, with_properties: bool) -> PublishPacket:
     """A PUBLISH of QoS 0 or 1; raises MalformedPacketError when lengths do not add up."""
-    user: list[tuple[bytes, bytes]] | None = [] if with_user_properties else None
+    user: list[tuple[bytes, bytes]] = []
     if first_byte & _QOS_2:
         raise MalformedPacketError("PUBLISH with QoS 2 or 3, which no subscription of ours asks for")
     try:
@@ -142,12 +140,10 @@ def decode_publish(
     )
 
 
-def _decode_properties(
-    body: bytes, position: int, user: list[tuple[bytes, bytes]] | None
-) -> tuple[dict[int, bytes], int]:
+def _decode_properties(body: bytes, position: int, user: list[tuple[bytes, bytes]]) -> tuple[dict[int, bytes], int]:
     """Those with a length-prefixed value by identifier, and where the payload begins; the others are stepped over.
 
-    User properties go into `user`, where somebody wants them.
+    User properties go into `user`.
     """
     found: dict[int, bytes] = {}
     if body[position] == 0:
@@ -166,8 +162,7 @@ def _decode_properties(
         elif identifier == _USER_PROPERTY:
             start, middle = position + 2, position + 2 + _UINT16.unpack_from(body, position)[0]
             position = middle + 2 + _UINT16.unpack_from(body, middle)[0]
-            if user is not None:
-                user.append((body[start:middle], body[middle + 2 : position]))
+            user.append((body[start:middle], body[middle + 2 : position]))
         elif identifier == _SUBSCRIPTION_IDENTIFIER:
             _, position = _read_variable_byte_integer(body, position)
         else:

@@ -298,9 +298,7 @@ class PahoLink:
             self.end(f"error while reading: {error!r}")
 
     def _on_publish(self, first_byte: int, body: bytes) -> None:
-        packet = packets.decode_publish(
-            first_byte, body, with_properties=self._is_v5, with_user_properties=self._options.user_properties
-        )
+        packet = packets.decode_publish(first_byte, body, with_properties=self._is_v5)
         self._count_delivery()
         try:
             message = ReceivedMessage(
@@ -415,7 +413,7 @@ def _refusal(reason_code: int) -> Exception:
 
 
 def _texts(properties: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name.decode(), value.decode()) for name, value in properties)
+    return tuple((name.decode(errors="replace"), value.decode(errors="replace")) for name, value in properties)
 
 
 def _fail(future: Puback, error: Exception) -> None:

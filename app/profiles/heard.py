@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -43,10 +43,10 @@ class ConditionTable(Table):
             raise ValueError("needs is_in, is_not or present")
         if (reason := impossible(self.build())) is not None:
             raise ValueError(reason)
-        if capture_of(self.path) and not all(
-            isinstance(one, str) for one in (*(self.is_in or ()), *(self.is_not or ()))
-        ):
-            raise ValueError(f"{self.path} is text of the topic; allowed: text to compare it with")
+        place = parse_path(self.path)
+        if place.is_text and not all(isinstance(one, str) for one in (*(self.is_in or ()), *(self.is_not or ()))):
+            where = "of the topic" if place.capture else "beside the payload"
+            raise ValueError(f"{self.path} is text {where}; allowed: text to compare it with")
         return self
 
     def build(self, *, wide: bool = False) -> Condition:
@@ -59,28 +59,33 @@ class ConditionTable(Table):
         )
 
 
+Property = bool | Literal["uuid"]
+"""The correlation data of MQTT 5: text, or the bytes of a UUID."""
+
+
 class PartTable(Table):
     """An element of `all` in a source."""
 
-    property: bool = False
+    property: Property = False
     topic_level: str | None = None
     path: Dotted | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> PartTable:
-        if sum((self.property, self.topic_level is not None, self.path is not None)) != 1:
+        if sum((bool(self.property), self.topic_level is not None, self.path is not None)) != 1:
             raise ValueError("needs exactly one of property = true, topic_level, path")
         return self
 
     def build(self, *, wide: bool) -> CorrelationSource:
         """The source that the table describes."""
-        return CorrelationSource(self.property, self.topic_level, path_of(self.path, wide=wide))
+        uuid = self.property == "uuid"
+        return CorrelationSource(bool(self.property), self.topic_level, path_of(self.path, wide=wide), uuid=uuid)
 
 
 class SourceTable(Table):
     """`{ path = … }`."""
 
-    property: bool = False
+    property: Property = False
     topic_level: str | None = None
     path: Dotted | None = None
     keys: Dotted | None = None
@@ -88,7 +93,7 @@ class SourceTable(Table):
 
     @model_validator(mode="after")
     def _is_one(self) -> SourceTable:
-        given = (self.property, *(one is not None for one in (self.topic_level, self.path, self.keys, self.all)))
+        given = (bool(self.property), *(one is not None for one in (self.topic_level, self.path, self.keys, self.all)))
         if sum(given) != 1:
             raise ValueError("needs exactly one of property = true, topic_level, path, keys, all")
         return self
@@ -100,11 +105,12 @@ class SourceTable(Table):
     def build(self, *, wide: bool) -> CorrelationSource:
         """The source that the table describes."""
         return CorrelationSource(
-            self.property,
+            bool(self.property),
             self.topic_level,
             path_of(self.path, wide=wide),
             path_of(self.keys, wide=wide),
             tuple(part.build(wide=wide) for part in self.all or ()),
+            uuid=self.property == "uuid",
         )
 
 
@@ -184,6 +190,11 @@ class HeardTable(Table):
     def captures_used(self) -> set[str]:
         """The placeholders of the topic that paths name."""
         return {name for path in self.paths if (name := capture_of(path)) is not None}
+
+    @property
+    def wide(self) -> bool:
+        """Whether a path leads elsewhere than into the payload."""
+        return any(parse_path(path).is_text for path in self.paths)
 
     def captures(self, parts: Sequence[str]) -> tuple[str, ...]:
         """The placeholders of the topic that a command does not know; `parts` are those of the device id."""

@@ -10,7 +10,8 @@ from app.core.paths import Path, is_plain
 from app.core.payload import MISSING, JsonValue, Missing
 from app.profiles.faults import Fault
 from app.profiles.fields import template
-from app.profiles.heard import ConditionTable, HeardTable, capture_of
+from app.profiles.heard import ConditionTable, HeardTable
+from app.profiles.paths import parse_path
 from app.profiles.rules import hears
 from app.profiles.tables import RequestTable, ResponseTable
 
@@ -58,7 +59,7 @@ def _may_be(table: HeardTable, request: RequestTable) -> bool:
 def _may_hold(table: ConditionTable, request: RequestTable) -> bool:
     """Whether some command satisfies the condition; true where that depends on what people send."""
     condition = table.build()
-    if capture_of(table.path) is not None or not is_plain(condition.path):
+    if parse_path(table.path).is_text or not is_plain(condition.path):
         return True
     found = _said(request.payload, condition.path, open_ended=request.merge_params)
     if found is None:

@@ -1,4 +1,4 @@
-"""Reads paths as they stand in profiles: `data.output`, `data.*.result`, `[2].code`, `"a b".c`, `$`, `{status}`."""
+"""Reads paths as they stand in profiles: `data.output`, `data.*.result`, `[2].code`, `"a b".c`, `$`, `{user.name}`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,33 @@ _STEP: Final = re.compile(
 )
 _KEY: Final = re.compile(r'[^.\[\]*"{}$]+')
 _CAPTURE: Final = re.compile(r"\{([a-z_]+)\}")
+_USER: Final = re.compile(r"\{user\.([!-z|~]{1,64})\}")
 
 ALLOWED: Final = (
     "keys of nested objects with dots between, such as data.code; further [0] for an element of a list, * for every "
-    'member, "…" around a key with dots in it, $ alone for the whole payload, {name} for a placeholder of the topic'
+    'member, "…" around a key with dots in it, $ alone for the whole payload, {name} for a placeholder of the topic, '
+    "{user.name} for a user property of MQTT 5"
 )
 
 
 class Place(NamedTuple):
-    """Where a path leads: into the payload, or to a placeholder of the topic."""
+    """Where a path leads: into the payload, to a placeholder of the topic, or to a user property."""
 
     path: Path
     capture: str | None = None
+    user: str | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether all that stands there is text, and not in the payload."""
+        return self.capture is not None or self.user is not None
 
     def within(self, *, wide: bool) -> Path:
-        """The path in a message, or in one of both topic and payload (`wide`)."""
+        """The path in the payload, or in all of a message (`wide`)."""
         if self.capture is not None:
             return ("topic", self.capture)
+        if self.user is not None:
+            return ("user", self.user)
         return ("payload", *self.path) if wide else self.path
 
 
@@ -37,7 +47,9 @@ def parse_path(text: str) -> Place:
     if text == "$":
         return Place(())
     if (found := _CAPTURE.fullmatch(text)) is not None:
-        return Place((), found[1])
+        return Place((), capture=found[1])
+    if (found := _USER.fullmatch(text)) is not None:
+        return Place((), user=found[1])
     if text.startswith(("$.", "$[", "/", "@")):
         raise ValueError(f"{text!a} is a path of another language; allowed: {ALLOWED}")
     steps: list[Step] = []

@@ -75,7 +75,7 @@ class ReplyTable(HeardTable):
 
     def build(self, form: str | None, values: Mapping[str, JsonValue]) -> ReplySpec:
         """The kind of reply that the table describes; `form` is how ids of devices are put together."""
-        wide = bool(self.captures_used)
+        wide = self.wide
         return ReplySpec(
             name=self.name,
             topic=template(self.topic),

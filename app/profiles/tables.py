@@ -37,6 +37,7 @@ from app.profiles.heard import (
     ExpressionTable,
     HeardTable,
     Place,
+    Property,
     SourceTable,
     contradictions,
     part_of,
@@ -143,8 +144,11 @@ class ResponseTable(HeardTable):
                 yield Fault((key,) if not is_echo else (), f"{key} goes with correlation 'echo', and only with it")
         if self.no_op is not None and not is_echo:
             yield Fault(("no_op",), "goes with correlation 'echo', and only with it")
-        if isinstance(self.echo, ExpressionTable) and self.captures_used:
-            yield Fault(("echo",), "is an expression, of the message alone; allowed: no path to a placeholder besides")
+        if isinstance(self.echo, ExpressionTable) and self.wide:
+            yield Fault(
+                ("echo",),
+                "is an expression, of the payload alone; allowed: no path to a placeholder or user property besides",
+            )
 
     def _source_faults(
         self, place: tuple[str | int, ...], source: SourceTable, names: Sequence[str]
@@ -153,6 +157,9 @@ class ResponseTable(HeardTable):
             if leaf.topic_level is not None and leaf.topic_level not in names:
                 sentence = f"{leaf.topic_level!r} is no placeholder of the topic; it has: {', '.join(names)}"
                 yield Fault((*place, "topic_level"), sentence)
+            if leaf.property == "uuid" and self.correlation != "value":
+                sentence = "a UUID is no id of ours; allowed: correlation = 'value' with value = '{id_uuid}'"
+                yield Fault((*place, "property"), sentence)
             if leaf.path == "$" and self.correlation == "id" and self.codec not in ("text", "raw"):
                 sentence = "the whole payload is no id; allowed: the path to it, or codec = 'text'"
                 yield Fault((*place, "path"), sentence)
@@ -185,7 +192,7 @@ class ResponseTable(HeardTable):
     def build(self, form: str | None, but_not: frozenset[str], texts: Mapping[str, str]) -> ResponseSpec:
         """The kind of response that the table describes; `form` is how ids of devices are put together."""
         topic = template(self.topic)
-        wide = bool(self.captures_used)
+        wide = self.wide
         at = partial(part_of, wide=wide)
         return ResponseSpec(
             name=self.name,
@@ -219,6 +226,10 @@ class ResponseTable(HeardTable):
         return Echo(tuple(wish.build(wide=wide) for wish in self.echo), self.within, no_op=self.no_op)
 
 
+PropertyName = Annotated[str, Field(pattern=r"^[!-z|~]{1,64}$")]
+PropertyText = Annotated[str, Field(pattern=r"^[ -~]{0,256}$")]
+
+
 class RequestTable(Table):
     """`[request]`, or one of several `[[request]]`."""
 
@@ -226,7 +237,8 @@ class RequestTable(Table):
     payload: Annotated[JsonValue, AfterValidator(filled)] = None
     codec: Codec = "json"
     qos: Annotated[int, Field(ge=0, le=1)] = 1
-    properties: bool = False
+    properties: Property = False
+    user_properties: dict[PropertyName, Annotated[PropertyText, AfterValidator(filled)]] = Field(default_factory=dict)
     merge_params: bool = False
     omit_absent: bool = False
     traceparent: Dotted | None = None
@@ -247,6 +259,10 @@ class RequestTable(Table):
             yield Fault(("payload",), f"is no text, which codec {self.codec!r} needs")
         if self.traceparent is not None and not self._has_room(self.traceparent):
             yield Fault(("traceparent",), f"{self.traceparent!r} is no free place in an object of the payload")
+        for name, text in self.user_properties.items():
+            if any(one.startswith("params") for one in templating.names_in(text)):
+                sentence = "names the params, which may be longer than MQTT takes here; allowed: all other facts"
+                yield Fault(("user_properties", name), sentence)
         strangers = sorted(set(self.repeatable) - set(self.methods or self.repeatable))
         if strangers:
             yield Fault(("repeatable",), f"has {', '.join(strangers)}, which is not among the methods of this request")
@@ -260,7 +276,10 @@ class RequestTable(Table):
     def ids(self) -> set[str]:
         """What a device learns of the command id, so that a response can carry it: it, or digests of it."""
         names = {*template(self.topic).names, *templating.names_in(self.payload)}
-        return (names & templating.IDS) | ({"id"} if self.properties else set())
+        names |= templating.names_in(list(self.user_properties.values()))
+        if self.properties:
+            names.add("id_uuid" if self.properties == "uuid" else "id")
+        return names & templating.IDS
 
     def build(self) -> RequestSpec:
         """The request that the table describes."""
@@ -268,7 +287,9 @@ class RequestTable(Table):
             topic=template(self.topic),
             payload=self.payload,
             qos=self.qos,
-            properties=self.properties,
+            properties=bool(self.properties),
+            uuid=self.properties == "uuid",
+            user_properties=self.user_properties,
             traceparent=path_of(self.traceparent),
             repeatable=frozenset(self.repeatable),
             methods=None if self.methods is None else frozenset(self.methods),

@@ -237,9 +237,12 @@ def _told(rule: str, message: ReceivedMessage, answer: Answer, *, names_it: bool
 
 
 def _properties(publication: Publication) -> str:
+    beside = "".join(f", {name}={value}" for name, value in publication.user_properties)
     if publication.response_topic is None:
-        return ""
-    return f", response topic {publication.response_topic}, correlation data the id"
+        return beside
+    data = text_of(publication.correlation_data or b"")
+    named = data if data.startswith("hex ") else "the id"
+    return f", response topic {publication.response_topic}, correlation data {named}{beside}"
 
 
 def text_of(payload: bytes) -> str:

@@ -54,7 +54,7 @@ class EventTable(HeardTable):
 
     def build(self, form: str | None) -> EventSpec:
         """The kind of event that the table describes; `form` is how ids of devices are put together."""
-        wide = bool(self.captures_used)
+        wide = self.wide
         return EventSpec(
             name=self.name,
             topic=template(self.topic),
@@ -97,7 +97,7 @@ class PresenceTable(HeardTable):
 
     def build(self, form: str | None) -> PresenceSpec:
         """What the table describes; `form` is how ids of devices are put together."""
-        wide = bool(self.captures_used)
+        wide = self.wide
         return PresenceSpec(
             topic=template(self.topic),
             match=tuple(one.build(wide=wide) for one in self.match),

@@ -108,7 +108,7 @@ class ProfileTable(Table):
                 yield Fault(place, f"is never reached for {', '.join(again) or 'any method'}: one before it has them")
             taken |= set(request.methods) if request.methods is not None else {None}  # type: ignore[arg-type]
             for needed in sorted(self._ids_needed(request) - request.ids):
-                also = ", or properties = true" if needed == "id" else ""
+                also = {"id": ", or properties = true", "id_uuid": ", or properties = 'uuid'"}.get(needed, "")
                 yield Fault(
                     place,
                     f"carries {{{needed}}} nowhere, so that no response can; "

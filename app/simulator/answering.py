@@ -96,7 +96,9 @@ class Answering:
         yield from (rule.when for rule in spec.rules[:number])
 
     def _is_read(self, said: Publication, state: CommandState, spec: ResponseSpec, value: str, device_id: str) -> bool:
-        message = ReceivedMessage(said.topic, said.payload, correlation_data=said.correlation_data)
+        message = ReceivedMessage(
+            said.topic, said.payload, correlation_data=said.correlation_data, user_properties=said.user_properties
+        )
         try:
             answer = self._reader.read(message)
         except UndecodableMessageError:
@@ -156,6 +158,7 @@ class _Made:
         self._captured: dict[str, str] = {}
         self._payload: JsonValue | Missing = MISSING
         self._topic: dict[str, JsonValue] = {}
+        self._user: dict[str, JsonValue] = {}
         self._name_command(value)
         self._tell_state()
         if spec.device is not None and spec.device.path is not None:
@@ -165,7 +168,7 @@ class _Made:
     def document(self) -> JsonValue:
         """As the conditions of its kind see it."""
         payload = None if self._payload is MISSING else self._payload
-        return {"payload": payload, "topic": self._topic} if self._spec.wide else payload
+        return {"payload": payload, "topic": self._topic, "user": self._user} if self._spec.wide else payload
 
     def _name_command(self, value: str) -> None:
         for source in self._spec.sources:
@@ -222,7 +225,7 @@ class _Made:
             self._offer(self._spec.error_message, "the simulated device refuses")
 
     def _offer(self, part: object, value: JsonValue) -> None:
-        if not isinstance(part, tuple) or not self._in_payload(part) or self._in_topic(part) is not None:
+        if not isinstance(part, tuple) or not self._in_payload(part) or self._beside(part) is not None:
             return
         there = first(self.document, part)
         if there is MISSING:
@@ -232,7 +235,7 @@ class _Made:
 
     def escape(self, taken: tuple[Condition, ...], wanted: tuple[Condition, ...]) -> bool:
         """Break one of the conditions that hold, and none that is wanted; False when that cannot be."""
-        before = deepcopy((self._payload, self._topic))
+        before = deepcopy((self._payload, self._topic, self._user))
         for one in taken:
             for change in _breaking(one):
                 if change is MISSING:
@@ -241,28 +244,28 @@ class _Made:
                     self._put(one.path, change)
                 if not self._holds(one) and all(self._holds(other) for other in wanted):
                     return True
-                self._payload, self._topic = deepcopy(before)
+                self._payload, self._topic, self._user = deepcopy(before)
         return False
 
     def _holds(self, condition: Condition) -> bool:
         return condition.holds(self.document)
 
-    def _in_topic(self, path: Path) -> str | None:
-        """The placeholder of the topic that the path leads to."""
-        return str(path[1]) if self._spec.wide and path[0] == "topic" else None
+    def _beside(self, path: Path) -> dict[str, JsonValue] | None:
+        """Where the path leads to, when that is not in the payload."""
+        return {"topic": self._topic, "user": self._user}.get(str(path[0])) if self._spec.wide else None
 
     def _in_payload(self, path: Path) -> Path:
         return path[1:] if self._spec.wide else path
 
     def _put(self, path: Path, value: JsonValue) -> None:
-        if (name := self._in_topic(path)) is not None:
-            self._topic[name] = value
+        if (beside := self._beside(path)) is not None:
+            beside[str(path[1])] = value
         else:
             self._payload = _with(self._payload, self._in_payload(path), value)
 
     def _drop(self, path: Path) -> None:
-        if (name := self._in_topic(path)) is not None:
-            self._topic.pop(name, None)
+        if (beside := self._beside(path)) is not None:
+            beside.pop(str(path[1]), None)
         else:
             self._payload = _without(self._payload, self._in_payload(path))
 
@@ -281,7 +284,8 @@ class _Made:
         place = self._spec.topic.rejoined(values)
         if self._asked.response_topic is not None and self._spec is profile.responses[0]:
             place = self._asked.response_topic
-        return Publication(place, payload, correlation_data=self._data)
+        user = tuple((name, str(value)) for name, value in self._user.items())
+        return Publication(place, payload, correlation_data=self._data, user_properties=user)
 
 
 def _satisfying(condition: Condition) -> JsonValue:

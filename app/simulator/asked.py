@@ -10,7 +10,7 @@ from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.payload import MISSING, JsonValue, Missing, lookup
 from app.core.profile import DeviceProfile, RequestSpec
-from app.core.templating import names_in, scalar_text
+from app.core.templating import UUID_BYTES, names_in, scalar_text, uuid_text
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 
@@ -91,8 +91,13 @@ def _reads(request: RequestSpec, document: JsonValue, known: Known) -> bool:
 
 
 def _of_properties(request: RequestSpec, message: ReceivedMessage, known: Known) -> None:
-    if request.properties and message.correlation_data is not None:
-        known.learn("id", message.correlation_data.decode("ascii", "replace"))
+    data = message.correlation_data
+    if not request.properties or data is None:
+        return
+    if not request.uuid:
+        known.learn("id", data.decode("ascii", "replace"))
+    elif len(data) == UUID_BYTES:
+        known.learn("id_uuid", uuid_text(data))
 
 
 def _same(template: JsonValue, value: JsonValue | Missing, known: Known, request: RequestSpec) -> bool:

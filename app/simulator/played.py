@@ -57,7 +57,7 @@ class Player:
             if device_id is not None and method is not None:
                 return Request(
                     device_id=device_id,
-                    command_id=known.text("id") or known.text("id_number") or known.text("id_short") or "",
+                    command_id=next(filter(None, map(known.text, ("id", "id_number", "id_short", "id_uuid"))), ""),
                     method=method,
                     params=None if isinstance(known.params, Missing) else known.params,
                     body={},

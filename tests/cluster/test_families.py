@@ -115,7 +115,14 @@ class Device:
 
     def say(self, frame: Frame, command_id: str) -> None:
         message = frame.message(ids_of(command_id))
-        self.publish(Publication(message.topic, message.payload, correlation_data=message.correlation_data))
+        self.publish(
+            Publication(
+                message.topic,
+                message.payload,
+                correlation_data=message.correlation_data,
+                user_properties=message.user_properties,
+            )
+        )
 
     def babble(self, frame: Frame, command_id: str) -> None:
         for payload in GARBAGE:

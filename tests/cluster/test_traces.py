@@ -108,9 +108,7 @@ async def device(broker: MosquittoProcess, *, echoes: bool) -> AsyncIterator[lis
     """Speaks Homing's own protocol, and answers everything; `echoes` the user properties, as devices may."""
     received: list[tuple[Json, UserProperties]] = []
     options = MqttOptions.from_url(broker.url, client_id="device")
-    client = PahoMqttClient(
-        MqttOptions(client_id="device", host=options.host, port=options.port, user_properties=True), Counter()
-    )
+    client = PahoMqttClient(options, Counter())
 
     def answer(delivery: Delivery) -> None:
         message = delivery.message

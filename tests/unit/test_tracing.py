@@ -14,7 +14,6 @@ from app.commands.absence import Absence
 from app.commands.publisher import Publisher
 from app.core.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, ConfigurationError
-from app.main import mqtt_options
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from app.observability import Counters
 from app.observers.spans import Spans
@@ -143,10 +142,8 @@ def test_the_path_of_otlp_is_added_where_there_is_none(given: str, used: str) ->
     assert endpoint_of(given) == used
 
 
-def test_off_by_default_and_then_nothing_is_asked_of_the_broker() -> None:
-    settings = Settings()
-    assert settings.tracing.endpoint == ""
-    assert not mqtt_options(settings, "c").user_properties
+def test_off_by_default() -> None:
+    assert Settings().tracing.endpoint == ""
 
 
 def test_a_wrong_endpoint_gives_a_sentence() -> None:

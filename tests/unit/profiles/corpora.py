@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from app.core.messages import ReceivedMessage
 from app.core.profile import DeviceProfile
@@ -40,6 +41,7 @@ class Frame:
     payload: str
     command: int = 0
     correlation_data: str | None = None
+    user_properties: dict[str, str] = field(default_factory=dict)
     state: str | None = None
     result: str | None = None
     error: str | None = None
@@ -48,9 +50,10 @@ class Frame:
 
     def message(self, ids: Mapping[str, str] | None = None) -> ReceivedMessage:
         """As it is said to the command of these ids, by their names; else to the one that the corpus speaks of."""
-        data = None if self.correlation_data is None else filled(self.correlation_data, ids).encode()
+        data = None if self.correlation_data is None else bytes_of(filled(self.correlation_data, ids))
         payload = bytes_of(filled(self.payload, ids))
-        return ReceivedMessage(filled(self.topic, ids), payload, correlation_data=data)
+        user = tuple(self.user_properties.items())
+        return ReceivedMessage(filled(self.topic, ids), payload, correlation_data=data, user_properties=user)
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,9 @@ class Corpus:
 
 
 def bytes_of(text: str) -> bytes:
-    """Payloads that are no text stand in hexadecimal behind `hex:`."""
+    """What is no text stands in hexadecimal behind `hex:`, or as a UUID behind `uuid:`."""
+    if text.startswith("uuid:"):
+        return UUID(text.removeprefix("uuid:")).bytes
     return bytes.fromhex(text.removeprefix("hex:")) if text.startswith("hex:") else text.encode()
 
 

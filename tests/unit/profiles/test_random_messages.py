@@ -38,8 +38,11 @@ class Mutator:
 
     def messages(self, count: int) -> Iterator[ReceivedMessage]:
         for _ in range(count):
-            data = self._rng.choice([None, None, b"", b"\xff", filled("{id}").encode()])
-            yield ReceivedMessage(self._topic(), self._payload(), correlation_data=data)
+            data = self._rng.choice(
+                [None, None, b"", b"\xff", filled("{id}").encode(), bytes_of(filled("uuid:{id_uuid}"))]
+            )
+            user = tuple(self._rng.choice(self._frames).user_properties.items())
+            yield ReceivedMessage(self._topic(), self._payload(), correlation_data=data, user_properties=user)
 
     def _topic(self) -> str:
         if self._rng.random() < 0.5:

@@ -55,7 +55,11 @@ params = { type = "object" }
 
 def heard(sent: Publication) -> ReceivedMessage:
     return ReceivedMessage(
-        sent.topic, sent.payload, response_topic=sent.response_topic, correlation_data=sent.correlation_data
+        sent.topic,
+        sent.payload,
+        response_topic=sent.response_topic,
+        correlation_data=sent.correlation_data,
+        user_properties=sent.user_properties,
     )
 
 
