@@ -49,11 +49,11 @@ def protobuf(descriptor: bytes, name: str) -> tuple[Encode, Decode]:
 
 
 def _library(part: str) -> Any:  # noqa: ANN401 - its types are no part of what is installed
-    """Loaded by the first profile that needs it: it is a part of the extra `tracing`, and of every image."""
+    """Loaded by the first profile that needs it: it is the extra `protobuf`, and in every image."""
     try:
         return import_module(f"google.protobuf.{part}")
     except ModuleNotFoundError:
-        raise ConfigurationError("codec protobuf needs the package protobuf: pip install protobuf") from None
+        raise ConfigurationError("codec protobuf needs the extra protobuf: pip install 'homing[protobuf]'") from None
 
 
 def _message_class(descriptor: bytes, name: str) -> Any:  # noqa: ANN401
