@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -82,8 +83,9 @@ def evidence(answer: Answer, message: ReceivedMessage) -> bool:
     if answer.correlation is Correlation.ORDER:
         return True
     text = json.dumps(_json(message.payload), ensure_ascii=False)
-    data = (message.correlation_data or b"").decode("utf-8", "replace")
-    said = (message.topic, message.payload.decode("utf-8", "replace"), text, data)
+    data = message.correlation_data or b""
+    as_text = str(UUID(bytes=data)) if len(data) == 16 else data.decode("utf-8", "replace")
+    said = (message.topic, message.payload.decode("utf-8", "replace"), text, as_text)
     return all(_stands_in(part, said) for part in answer.value.split(BETWEEN))
 
 
