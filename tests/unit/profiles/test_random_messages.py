@@ -84,8 +84,8 @@ def evidence(answer: Answer, message: ReceivedMessage) -> bool:
         return True
     text = json.dumps(_json(message.payload), ensure_ascii=False)
     data = message.correlation_data or b""
-    as_text = str(UUID(bytes=data)) if len(data) == 16 else data.decode("utf-8", "replace")
-    said = (message.topic, message.payload.decode("utf-8", "replace"), text, as_text)
+    uuid = str(UUID(bytes=data)) if len(data) == 16 else ""
+    said = (message.topic, message.payload.decode("utf-8", "replace"), text, data.decode("utf-8", "replace"), uuid)
     return all(_stands_in(part, said) for part in answer.value.split(BETWEEN))
 
 
