@@ -304,4 +304,4 @@ def open_plane(
             clock=clock,
             counters=counters,
         )
-    return EventPlane(store, plan, events, intake, keeper, Tails(store, events, counters), cooler)
+    return EventPlane(store, plan, events, intake, keeper, Tails(store, events, counters, clock), cooler)

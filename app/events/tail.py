@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
-from app.core.errors import CapacityError
+import structlog
+
+from app.core.clock import Clock
+from app.core.errors import CapacityError, HomingError
 from app.core.eventlog.event import BEGINNING, Event, Position, size_of
 from app.core.eventlog.reading import EVERYTHING, Cursor, Reading
 from app.core.topics import matches
 from app.events.reader import EventsReader
-from app.observability import Counters, Fill
+from app.observability import Bursts, Counters, Fill
 from app.store.eventlog import EventStore
 from app.tasks import end
 
@@ -26,6 +29,8 @@ MOST_FOLLOWERS: Final = 256
 MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
 """What may wait for one follower."""
 AGAIN_SECONDS: Final = 0.5
+
+_log = structlog.get_logger(__name__)
 
 
 class Batch(NamedTuple):
@@ -39,10 +44,11 @@ class Batch(NamedTuple):
 class Tails:
     """The tails of a node: one for each database that somebody follows, as long as somebody does."""
 
-    def __init__(self, store: EventStore, reader: EventsReader, counters: Counters) -> None:
+    def __init__(self, store: EventStore, reader: EventsReader, counters: Counters, clock: Clock) -> None:
         self._store = store
         self._reader = reader
         self._counters = counters
+        self._bursts = Bursts(clock)
         self._tails: dict[str, _Tail] = {}
         self._followers = 0
 
@@ -91,9 +97,20 @@ class Tails:
             heads = await self._reader.heads(database)
             tail = self._tails.get(database)  # another one may have made it meanwhile
             if tail is None:
-                tail = self._tails[database] = _Tail(self._store, self._reader, database, heads)
+                tail = self._tails[database] = _Tail(self._store, self._reader, database, heads, self._failed)
         tail.join(follower)
         return tail
+
+    def _failed(self, database: str, error: Exception) -> None:
+        """Count and say what keeps a tail from reading: the log is away, or Homing has a mistake."""
+        known = isinstance(error, HomingError)
+        reason = "away" if known else "mistake"
+        self._counters[f"events.tail_failed.{reason}"] += 1
+        count = self._bursts.count(reason)
+        if count and known:
+            _log.warning("tail_waits", database=database, reason=str(error), count=count)
+        elif count:
+            _log.error("tail_failed", database=database, count=count, exc_info=error)
 
     async def _leave(self, database: str, follower: _Follower) -> None:
         tail = self._tails.get(database)
@@ -146,8 +163,16 @@ class _Follower:
 class _Tail:
     """Reads what comes to a database, once, and hands it to each follower whose filter fits."""
 
-    def __init__(self, store: EventStore, reader: EventsReader, database: str, heads: Cursor) -> None:
+    def __init__(
+        self,
+        store: EventStore,
+        reader: EventsReader,
+        database: str,
+        heads: Cursor,
+        failed: Callable[[str, Exception], None],
+    ) -> None:
         self._store = store
+        self._failed = failed
         self._shards = reader.database(database).all_shards()
         self._database = database
         self._positions = list(heads.positions)
@@ -168,7 +193,8 @@ class _Tail:
             try:
                 await self._store.wait(self._database, self._positions)
                 await self._read()
-            except Exception:  # noqa: BLE001 - the log is away, or a mistake: those who follow must not wait for ever
+            except Exception as error:  # noqa: BLE001 - it is told, and those who follow must not wait for ever
+                self._failed(self._database, error)
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _read(self) -> None:

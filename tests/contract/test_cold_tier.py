@@ -165,7 +165,7 @@ async def test_damaged_and_missing_files_are_named_and_the_rest_is_served(url: s
         page = await reader.page("events", "#", Cursor((of_shard[1].last, of_shard[1].last)), 10)
         assert page.lost == of_shard[2].last, "whoever passes the place is told"
         assert (await reader.page("events", "#", Cursor((of_shard[2].last, 1)), 10)).lost == 0
-        following = Tails(log, reader, Counter()).follow("events", "#", Cursor((1, 1)))
+        following = Tails(log, reader, Counter(), SystemClock()).follow("events", "#", Cursor((1, 1)))
         batch = await anext(following)
         await following.aclose()
         assert batch.lost >= of_shard[0].last

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
-from app.core.errors import CapacityError
-from app.core.eventlog.event import Entry, Event
+from app.core.errors import CapacityError, StoreUnavailableError
+from app.core.eventlog.event import Entry, Event, Position
 from app.core.eventlog.plan import Kept, Plan
 from app.core.eventlog.reading import Cursor
 from app.events import tail
@@ -29,7 +30,7 @@ class Stage:
         self.store = MemoryEventLog(plan.databases, SystemClock())
         self.counters: Counters = Counter()
         self.reader = EventsReader(self.store, plan)
-        self.tails = Tails(self.store, self.reader, self.counters)
+        self.tails = Tails(self.store, self.reader, self.counters, SystemClock())
         self.start = Cursor((0,) * shards)
         self.number = 0
 
@@ -146,3 +147,36 @@ async def test_a_gap_is_known() -> None:
     assert gone > max(page.cursor.positions)
     rest = await stage.reader.page("events", "#", page.cursor, 10)
     assert await stage.reader.gap("events", rest.cursor) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "said"),
+    [(StoreUnavailableError("Redis is away"), "away", "tail_waits"), (ValueError("no"), "mistake", "tail_failed")],
+)
+async def test_what_keeps_a_tail_from_reading_is_counted_and_said_once_and_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str, said: str
+) -> None:
+    monkeypatch.setattr(tail, "AGAIN_SECONDS", 0)
+    stage = Stage()
+    batches = stage.tails.follow("events", "#", stage.start)
+    first = asyncio.create_task(stage.take(batches, 1))
+    await turns()
+    await stage.say(1)
+    await first
+    real, fails = stage.store.wait, [error] * 3
+
+    async def wait(database: str, after: Sequence[Position]) -> None:
+        if fails:
+            raise fails.pop()
+        await real(database, after)
+
+    monkeypatch.setattr(stage.store, "wait", wait)
+    with capture_logs() as logs:
+        more = asyncio.create_task(stage.take(batches, 2))
+        await stage.say(2)
+        assert sorted(numbers(await more)) == [2, 3]
+        await stage.say(1)
+        assert numbers(await stage.take(batches, 1)) == [4]
+    assert stage.counters[f"events.tail_failed.{reason}"] == 3
+    assert [(one["event"], one["database"], one["count"]) for one in logs] == [(said, "events", 1)]
+    await batches.aclose()
