@@ -49,6 +49,10 @@ class EventPage(_Model):
     events: list[Event]
     cursor: Annotated[str, Field(description="Reads on from here, on any node, now or later.")]
     more: Annotated[bool, Field(description="Whether there may be more right now.")]
+    lost: Annotated[
+        AwareDatetime | None,
+        Field(description="Until when events of this page are missing, as they cannot be read any more; null: none."),
+    ]
 
 
 class Said(_Model):

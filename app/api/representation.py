@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -12,7 +13,6 @@ import orjson
 
 from app.commands.explainer import Explanation
 from app.core.command import Command
-from app.core.eventlog.presence import Change
 from app.core.verdict import Heard
 from app.store.commands import Page
 
@@ -79,7 +79,7 @@ def heard_json(one: Heard | None) -> dict[str, str] | None:
     )
 
 
-def explanation_json(explanation: Explanation, presence: tuple[Change, int] | None = None) -> bytes:
+def explanation_json(explanation: Explanation, presence: Mapping[str, object] | None = None) -> bytes:
     """What became of a command; `presence` is what the event log knows of its device."""
     judgement = explanation.judgement
     return orjson.dumps(
@@ -109,7 +109,7 @@ def explanation_json(explanation: Explanation, presence: tuple[Change, int] | No
                 for one in explanation.near
             ],
             "heard": [heard_json(one) for one in explanation.heard],
-            "presence": None if presence is None else {"online": presence[0].online, "since": instant(presence[1])},
+            "presence": presence,
             "gaps": list(explanation.gaps),
         }
     )

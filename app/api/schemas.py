@@ -273,6 +273,7 @@ class Present(_Model):
 
     online: bool
     since: Instant
+    last_seen: Annotated[Instant, Field(description="When it last said something that is kept.")]
 
 
 class Judgement(_Model):

@@ -202,7 +202,13 @@ def build(
         open_mqtt=lambda _client_id, _still_ours: mqtt,
         open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
         directory=directory,
-        events=open_events(settings.events.url, clock=SystemClock(), counters=counters, new_secret=new_secret)
+        events=open_events(
+            settings.events.url,
+            clock=SystemClock(),
+            counters=counters,
+            new_secret=new_secret,
+            cold=settings.events.cold,
+        )
         if settings.events.url
         else None,
         open_intake=lambda _role: LoopbackMqttClient(broker, "homing-intake", counters),

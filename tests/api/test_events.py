@@ -260,6 +260,7 @@ async def test_a_node_without_events_says_so(rig: Rig) -> None:
 async def test_a_full_log_refuses_and_the_broker_keeps_what_comes(keeping: Rig) -> None:
     plane = keeping.application.ports.events
     assert plane is not None
+    quota, plane._keeper._quota_bytes = plane._keeper._quota_bytes, -1  # each of its rounds finds it full
     plane._keeper.full = True
     answer = await keeping.http.post("/v1/events", json=[{"topic": "a", "data": 1}])
     assert (answer.status_code, answer.json()["type"]) == (507, "urn:homing:problem:quota-exceeded")
@@ -267,9 +268,32 @@ async def test_a_full_log_refuses_and_the_broker_keeps_what_comes(keeping: Rig) 
     await eventually(lambda: keeping.counters["events.refused"] > 0)
     assert keeping.broker.holds_for("homing-intake") == 1
     assert await read(keeping) == []
-    plane._keeper.full = False
+    plane._keeper._quota_bytes = quota
     await appended(keeping, 1)
     await eventually(lambda: keeping.broker.holds_for("homing-intake") == 0)
+
+
+async def test_a_page_says_until_when_events_are_missing(tmp_path: Path) -> None:
+    cold = tmp_path / "cold"
+    async with running(events={"url": f"rocks://{tmp_path}/events", "cold": str(cold), "hot": "0s"}) as rig:
+        await eventually(lambda: is_ready(rig))
+        say(rig, TOPIC, {"n": 1})
+        await appended(rig, 1)
+        (event,) = await read(rig)
+        plane = rig.application.ports.events
+        assert plane is not None
+        await plane._store.rotate("events", 1)
+        await eventually(lambda: rig.counters["events.cooled"] == 1)
+        say(rig, TOPIC, {"n": 2})
+        await appended(rig, 2)
+        whole = (await rig.http.get("/v1/events")).json()
+        assert (whole["lost"], [one["data"]["n"] for one in whole["events"]]) == (None, [1, 2])
+        for path in cold.rglob("*.parquet"):
+            path.unlink()
+        page = (await rig.http.get("/v1/events")).json()
+        assert (page["lost"], [one["data"]["n"] for one in page["events"]]) == (event["at"], [2])
+        behind = (await rig.http.get("/v1/events", params={"cursor": page["cursor"]})).json()
+        assert behind["lost"] is None, "whoever is behind the place misses nothing"
 
 
 async def test_events_outlive_the_node(tmp_path: Path) -> None:

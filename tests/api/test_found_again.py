@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -67,4 +68,13 @@ async def test_an_explanation_says_whether_the_device_is_there() -> None:
 
         await eventually(presence)
         state = (await rig.http.get(f"/v1/devices/{DEVICE}/state")).json()["presence"]
-        assert await presence() == {"online": True, "since": state["since"]}
+        assert await presence() == {"online": True, "since": state["since"], "last_seen": state["since"]}
+        say(rig, f"homing/{DEVICE}/event", {"type": "overheated"})
+        await eventually(lambda: _has_changed(presence, state["last_seen"]))
+        (event,) = (await rig.http.get("/v1/events", params={"topic": f"homing/{DEVICE}/event"})).json()["events"]
+        assert await presence() == {"online": True, "since": state["since"], "last_seen": event["at"]}
+
+
+async def _has_changed(presence: Callable[[], Awaitable[dict[str, Any] | None]], last_seen: str) -> bool:
+    known = await presence()
+    return known is not None and known["last_seen"] != last_seen

@@ -16,6 +16,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, header, json_of, problems_of
 from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, Limit, check_names
 from app.api.ports import Ports
+from app.api.present import present
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, explanation_json, page_json
 from app.api.schemas import said
@@ -23,7 +24,6 @@ from app.core import errors, identifiers
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidInputError
-from app.core.eventlog.presence import Change, entry_of
 from app.core.identifiers import validate_device_id, validate_idempotency_key
 from app.store.commands import Page
 from app.store.commands import Query as Asked
@@ -123,14 +123,12 @@ async def explain(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Re
     return BytesResponse(explanation_json(explanation, await _presence(command.device_id, ports, asker)))
 
 
-async def _presence(device_id: str, ports: Ports, asker: Asker) -> tuple[Change, int] | None:
+async def _presence(device_id: str, ports: Ports, asker: Asker) -> dict[str, object] | None:
     """What the event log knows of the device, where there is one and it answers."""
     if ports.events is None:
         return None
     with suppress(errors.UnavailableError, errors.EventLogError):
-        presence = await ports.events.presence_of(device_id)
-        if presence is not None and asker.may_read_event(entry_of(*presence)):
-            return presence
+        return (await present(ports.events, device_id, asker))[0]
     return None
 
 

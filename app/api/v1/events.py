@@ -143,10 +143,11 @@ async def read_events(asked: Annotated[_Asked, Depends(_asked)], events: Events,
     """Of those that the caller may read. A page may be short, or empty, though `more` is true."""
     page = await events.page(asked.database, asked.topic_filter, asked.cursor, asked.limit, asked.until)
     shown = [event for event in page.events if asker.may_read_event(event.entry)]
-    body = b'{"events":%b,"cursor":"%b","more":%b}' % (
+    body = b'{"events":%b,"cursor":"%b","more":%b,"lost":%b}' % (
         events_json(shown),
         str(page.cursor).encode(),
         b"true" if page.more else b"false",
+        orjson.dumps(instant(page.lost) if page.lost else None),
     )
     return BytesResponse(body)
 

@@ -17,14 +17,13 @@ from app.api.event_json import entry_of, event_json, events_json
 from app.api.http import BytesResponse, headers_of, read_body
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, check_names
+from app.api.present import present
 from app.api.problems import BY_ERROR, problem
-from app.api.representation import instant
 from app.api.v1.events import AWAY, GONE, DatabaseName, name_of
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError, ValueChangedError, ValueNotFoundError
 from app.core.eventlog.event import Entry, Shard
-from app.core.eventlog.presence import entry_of as entry_of_presence
 from app.core.eventlog.transaction import Condition, Transaction
 from app.core.payload import decode_json
 from app.core.topics import validate_topic
@@ -151,14 +150,8 @@ def _conditions(topic: str, if_match: str | None, if_none_match: str | None) -> 
 )
 async def read_device_state(device_id: DeviceId, events: Events, asker: WhoAsks) -> Reply:
     """Of those that the caller may read. `online` is null where nobody has heard of it, or it never says so."""
-    values = [one for one in await events.values_of(device_id) if asker.may_read_event(one.entry)]
-    presence = await events.presence_of(device_id)
-    if presence is None or not asker.may_read_event(entry_of_presence(*presence)):
-        shown: dict[str, object] = {"online": None, "since": None}
-    else:
-        shown = {"online": presence[0].online, "since": instant(presence[1])}
-    seen = [one.position for one in values] + ([] if presence is None else [presence[1]])
-    shown["last_seen"] = instant(max(seen)) if seen and shown["online"] is not None else None
+    known, values = await present(events, device_id, asker)
+    shown = known or {"online": None, "since": None, "last_seen": None}
     return BytesResponse(
         b'{"device_id":%b,"presence":%b,"values":%b}'
         % (orjson.dumps(device_id), orjson.dumps(shown), events_json(values))
