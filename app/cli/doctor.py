@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from app.cli.diagnosis import Diagnosis
     from app.core.access.model import Document
     from app.mqtt.paho_probe import Needs
-    from app.settings import Settings
+    from app.settings import EventsSettings, Settings
 
 
 def doctor() -> None:
@@ -78,6 +78,18 @@ def _look_at_events(settings: Settings) -> Iterator[Diagnosis]:
             yield Diagnosis(Level.FAIL, "events", "reachable", str(error), advice)
         else:
             yield from about_events(events, facts, round(wall() * 1_000_000))
+    if events.cold:
+        yield from _look_at_cold(events)
+
+
+def _look_at_cold(events: EventsSettings) -> Iterator[Diagnosis]:
+    from app.cli.event_diagnosis import about_cold
+    from app.store.engine import inspect_cold_place
+    from app.system import SystemClock, new_secret
+
+    clock = SystemClock()
+    facts = inspect_cold_place(events.cold, [one.name for one in events.kept], clock, new_secret)
+    yield from about_cold(events, facts, round(clock.wall() * 1_000_000))
 
 
 def look_at_access(settings: Settings) -> AccessFacts:

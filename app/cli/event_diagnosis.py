@@ -12,6 +12,7 @@ from app.core.eventlog.generation import CUTS
 
 if TYPE_CHECKING:
     from app.settings import EventsSettings
+    from app.store.archive import PlaceFacts
     from app.store.redis.event_facts import EventFacts
 
 PART: Final = "events"
@@ -23,6 +24,9 @@ MOST_CLOCK_OFF: Final = 1.0
 """Seconds."""
 SLACK: Final = timedelta(minutes=5)
 """How much longer than it should be something may be kept before that is worth a word."""
+
+SWEPT: Final = timedelta(hours=1)
+"""Files end with the hour, and are deleted as soon as all of it is over."""
 
 
 def about_no_events() -> Diagnosis:
@@ -43,6 +47,33 @@ def about_events(settings: EventsSettings, facts: EventFacts, now_us: int) -> It
     yield _memory(settings, facts)
     yield _retention(settings, facts, now_us)
     yield _clock(facts)
+
+
+def about_cold(settings: EventsSettings, facts: PlaceFacts, now_us: int) -> Iterator[Diagnosis]:
+    """On the place of HOMING_EVENTS_COLD. `now_us` is microseconds since 1970."""
+    if facts.trouble:
+        yield Diagnosis(
+            Level.FAIL,
+            PART,
+            "cold place",
+            facts.trouble,
+            "Nodes read, write, list and delete there: correct HOMING_EVENTS_COLD, its credentials or its rights.",
+        )
+        return
+    yield Diagnosis(Level.OK, PART, "cold place", "a file was written, read and deleted", "")
+    for one in settings.kept:
+        oldest = facts.oldest.get(one.name)
+        if oldest is not None and now_us - oldest > (one.retention + 2 * SWEPT) / timedelta(microseconds=1):
+            age = format_duration(_whole(now_us - oldest))
+            yield Diagnosis(
+                Level.WARN,
+                PART,
+                "cold sweep",
+                f"{one.name} has a folder that is {age} old, and should keep {format_duration(one.retention)}",
+                "A running node deletes what is over every ten minutes: see events_cold_swept and events_cold_wait.",
+            )
+            return
+    yield Diagnosis(Level.OK, PART, "cold sweep", "nothing lies there for longer than it should", "")
 
 
 def _intake(facts: EventFacts, now_us: int) -> Diagnosis:

@@ -6,7 +6,8 @@ the place does not answer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.core.eventlog.event import Event, Position, Shard
@@ -44,3 +45,13 @@ class Archive(Protocol):
 
         `named` are the generations and files of the catalogue. Returns how many files went.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFacts:
+    """What was seen of the place where the files lie."""
+
+    trouble: str = ""
+    """What keeps it from being used; empty where nothing does."""
+    oldest: Mapping[str, Position] = field(default_factory=dict)
+    """Where the first hour begins that each database has a folder of, where it has one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from app.core.eventlog.event import Database
 from app.core.wakekey import WakeKey
 from app.measures import StoreMeasures
 from app.observability import BurstLog
-from app.store.archive import Archive
+from app.store.archive import Archive, PlaceFacts
 from app.store.directory import AccessDirectory
 from app.store.eventlog import EventStore
 from app.store.memory.eventlog import MemoryEventLog
@@ -96,6 +97,13 @@ def inspect_event_log(url: str, databases: Sequence[Database], name: str, wall: 
     from app.store.redis.event_facts import inspect_events  # noqa: PLC0415 - see above
 
     return inspect_events(url, databases, f"{name}-intake", wall)
+
+
+def inspect_cold_place(url: str, databases: Sequence[str], clock: Clock, new_secret: Callable[[], str]) -> PlaceFacts:
+    """Whether the place of the cold tier takes and gives back files. Blocks, ten seconds at most."""
+    with _cold_extra():
+        from app.store.parquet.place_facts import inspect_place  # noqa: PLC0415 - an extra
+    return inspect_place(url, databases, clock, new_secret)
 
 
 def open_directory(
@@ -182,14 +190,20 @@ def _redis_events(
 
 
 def _archive(url: str, clock: Clock, new_secret: Callable[[], str]) -> Archive:
-    try:
+    with _cold_extra():
         from app.store.parquet.archive import ParquetArchive  # noqa: PLC0415 - an extra
         from app.store.parquet.place import Place  # noqa: PLC0415 - likewise
+    return ParquetArchive(Place(url, clock, new_secret))
+
+
+@contextmanager
+def _cold_extra() -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"HOMING_EVENTS_COLD: {error.name} is not installed; the cold tier needs the extra homing[latency]"
         ) from None
-    return ParquetArchive(Place(url, clock, new_secret))
 
 
 def _rocks(folder: Path, clock: Clock) -> Callable[[Sequence[Database]], EventStore]:

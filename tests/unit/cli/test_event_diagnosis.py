@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from app.cli.diagnosis import Level
-from app.cli.event_diagnosis import about_events
+from app.cli.event_diagnosis import about_cold, about_events
 from app.settings import EventsSettings
+from app.store.archive import PlaceFacts
+from app.store.parquet.place import Place
+from app.store.parquet.place_facts import inspect_place
 from app.store.redis.event_facts import EventFacts
+from app.system import SystemClock, new_secret
+from tests.waiting import PATIENCE
 
 NOW = 1_790_000_000_000_000
 HOUR = 3_600_000_000
@@ -57,3 +64,50 @@ def test_what_is_wrong_is_named(change: dict[str, Any], subject: str, level: Lev
 def test_a_full_quota_is_no_failure_where_the_oldest_goes() -> None:
     settings = EventsSettings(url="redis://h", databases="events=2h", quota_bytes=10_000_000, discard="old")
     assert found(replace(WELL, size=11_000_000), settings)["quota"][0] is Level.WARN
+
+
+def cold(facts: PlaceFacts) -> dict[str, tuple[Level, str]]:
+    return {one.subject: (one.level, one.seen) for one in about_cold(SETTINGS, facts, NOW)}
+
+
+def place_at(url: str, seconds: float = PATIENCE) -> PlaceFacts:
+    return inspect_place(url, ["events", "other"], SystemClock(), new_secret, seconds)
+
+
+def test_a_cold_place_that_is_well_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "db=events" / "date=2026-11-21" / "hour=10").mkdir(parents=True)
+    (tmp_path / "db=events" / "date=2026-11-22" / "hour=09").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    facts = place_at(str(tmp_path))
+    assert facts == PlaceFacts(oldest={"events": 1_795_255_200_000_000})
+    assert sorted(tmp_path.rglob("*")) == before
+    assert place_at("memory://doctor") == PlaceFacts()
+
+
+def test_a_cold_place_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    facts = place_at(f"{tmp_path}/file")
+    assert "NotADirectoryError" in facts.trouble
+    assert cold(facts) == {"cold place": (Level.FAIL, facts.trouble)}
+
+
+@pytest.mark.parametrize("given_back", [b"", b"else"])
+def test_a_cold_place_that_gives_back_something_else(monkeypatch: pytest.MonkeyPatch, given_back: bytes) -> None:
+    put = Place.put
+    monkeypatch.setattr(Place, "put", lambda place, path, _data: put(place, path, memoryview(given_back)))
+    assert f"gives {len(given_back)} other bytes" in place_at("memory://doctor-else").trouble
+
+
+def test_a_cold_place_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Event()
+    monkeypatch.setattr(Place, "put", lambda *_: answer.wait(PATIENCE))
+    assert place_at("memory://doctor-slow", 0.01).trouble.endswith("does not answer within 0.01 s")
+    answer.set()
+
+
+@pytest.mark.parametrize(("hours", "level"), [(3, Level.OK), (5, Level.WARN)])
+def test_what_lies_in_the_cold_place_for_too_long_is_named(hours: int, level: Level) -> None:
+    said = cold(PlaceFacts(oldest={"events": NOW - hours * HOUR}))
+    assert {name: one for name, (one, _) in said.items()} == {"cold place": Level.OK, "cold sweep": level}
+    if level is Level.WARN:
+        assert said["cold sweep"][1] == "events has a folder that is 5h old, and should keep 2h"

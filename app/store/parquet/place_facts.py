@@ -1,0 +1,75 @@
+"""Whether the place of the cold tier takes and gives back files, for `homing doctor`. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Final
+
+from app.core.clock import Clock
+from app.core.errors import HomingError, StoreUnavailableError
+from app.core.eventlog.cold import hour_named
+from app.core.eventlog.event import Position
+from app.core.eventlog.generation import HOUR_US
+from app.store.archive import PlaceFacts
+from app.store.parquet.place import Place
+
+PROBE_SECONDS: Final = 10.0
+FOLDER: Final = "_homing-doctor"
+"""Of the probes: what begins with `_` is nothing for who reads tables."""
+PROBE: Final = b"homing doctor was here"
+
+
+def inspect_place(
+    url: str,
+    databases: Sequence[str],
+    clock: Clock,
+    new_secret: Callable[[], str],
+    seconds: float = PROBE_SECONDS,
+) -> PlaceFacts:
+    """Write a file of a few bytes, read it, delete it, and look at the folders. ConfigurationError."""
+    place, found = Place(url, clock, new_secret), SimpleQueue[PlaceFacts | HomingError]()
+
+    def look() -> None:
+        try:
+            _probe(place, f"{FOLDER}/{new_secret()[:16]}")
+            found.put(PlaceFacts(oldest={one: at for one in databases if (at := _oldest(place, one)) is not None}))
+        except HomingError as error:
+            found.put(error)
+
+    # A daemon: libraries of object stores try for minutes, and nobody waits for them.
+    Thread(target=look, name="probe of the cold tier", daemon=True).start()
+    try:
+        facts = found.get(timeout=seconds)
+    except Empty:
+        return PlaceFacts(f"the place of the cold tier does not answer within {seconds:g} s")
+    return PlaceFacts(str(facts)) if isinstance(facts, HomingError) else facts
+
+
+def _probe(place: Place, folder: str) -> None:
+    path = f"{folder}/0/probe"
+    place.put(path, memoryview(PROBE))
+    try:
+        source = place.open(path)
+        try:
+            read = source.read()
+        finally:
+            source.close()
+    except FileNotFoundError:
+        read = b""
+    place.remove(path)
+    for one in (f"{folder}/0", folder, FOLDER):
+        place.tidy(one)
+    if read != PROBE:
+        raise StoreUnavailableError(f"the cold tier of events gives {len(read)} other bytes than were written")
+
+
+def _oldest(place: Place, database: str) -> Position | None:
+    """Of the first day only: their names sort as time does."""
+    for date in place.folders(f"db={database}"):
+        for name in place.folders(f"db={database}/{date}"):
+            hour = hour_named(date, name)
+            if hour is not None:
+                return hour * HOUR_US
+    return None
