@@ -280,6 +280,7 @@ _SHOWN_AT_ZERO: Final = (
     ),
     "explained.no_idea",
     *("events.appended", "events.refused", "events.retried", "presence.online", "presence.offline"),
+    *("events.cold_retried", "events.cold_stuck", "events.damaged_files"),
     *("webhooks.dropped_endpoint_full", "webhooks.dropped_tenant_full"),
     *("webhooks.delivered", "webhooks.failed", "webhooks.given_up", "webhooks.lost"),
     *("latency.records", "latency.write_failures", "latency.dropped_full_buffer", "latency.dropped_write_failed"),

@@ -125,6 +125,7 @@ class Cooler:
             return
         await self._store.cool(database.name, one.number, files)
         self._counters["events.cooled"] += one.count
+        self._counters["events.cold_files"] += len(files)
         self._counters["events.cold_bytes"] += sum(file.size for file in files)
         _log.info("events_cooled", database=database.name, generation=one.number, events=one.count, files=len(files))
 
@@ -144,6 +145,7 @@ class Cooler:
         if not any(other.number == one.number and other.state is GenerationState.SEALED for other in there):
             return
         self._stuck.add((database, one.number))
+        self._counters["events.cold_stuck"] += 1
         reason = f"it has {one.count} events, and {readable} can be read"
         _log.error("events_cold_stuck", database=database, generation=one.number, reason=reason)
 

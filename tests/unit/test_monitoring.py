@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app import metrics
 from app.metrics import FAMILIES
 from tests.services import find_binary
 from tests.waiting import PATIENCE
@@ -133,6 +134,13 @@ def test_every_alert_has_a_sentence_a_severity_and_a_section_that_says_what_to_d
         assert rule["annotations"]["runbook"] == f"docs/operations.md#{name.lower()}"
         assert rule["annotations"]["summary"]
         assert rule["labels"]["severity"] in ("page", "ticket", "info")
+
+
+def test_what_alerts_about_events_of_devices_count_is_there_before_it_happens() -> None:
+    asked = re.findall(r'homing_device_events_total\{event=~?"([^"]+)"', " ".join(rule["expr"] for rule in rules()))
+    names = {f"events.{name}" for each in asked for name in each.split("|")}
+    assert len(names) > 4
+    assert names <= set(metrics._SHOWN_AT_ZERO), "an increase can only be seen of what was there before"
 
 
 def test_every_alert_is_tested_to_fire_and_not_to_fire() -> None:

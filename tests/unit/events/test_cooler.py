@@ -117,6 +117,7 @@ async def test_generations_end_with_the_hour_and_go_when_they_are_old_enough(req
     await stage.cooler.look()
     assert await stage.states() == [COLD, CURRENT]
     assert stage.counters["events.cooled"] == 1
+    assert stage.counters["events.cold_files"] == 1
     assert stage.counters["events.cold_bytes"] == (await stage.there())[0].files[0].size
 
 
@@ -163,6 +164,7 @@ async def test_one_that_cannot_be_read_whole_stays_where_it_is_and_later_ones_go
         await stage.cooler.look()
         await stage.cooler.look()
     assert [one["reason"] for one in said] == ["it has 2 events, and 1 can be read"] * 2, "once for each generation"
+    assert stage.counters["events.cold_stuck"] == 2
     assert await stage.states() == [SEALED, SEALED, CURRENT]
     assert len((await stage.log.read(SHARD, Reading(), 10)).events) == 4
     await stage.log.cool("events", 2, [ColdFile(0, 1, (await stage.there())[1].last, 0, 0, "", "is damaged")])
