@@ -22,6 +22,7 @@ CHANGING: Final = {
     r"\b\d+(\.\d+)? (ms|s)\b": "TIME",
     r"\b\d\d:\d\d:\d\d(\.\d+)?Z?": "CLOCK",
     r"\b\d{4,10}\b": "NUMBER",
+    r"\(\d+ bytes\)": "(SIZE)",
 }
 """What differs from run to run."""
 
