@@ -10,7 +10,6 @@ from statistics import median_low
 from typing import Any, Final
 
 from app.analysis import contracts
-from app.analysis.contracts import Table
 from app.analysis.lake import Row
 from app.analysis.report.plots import (
     HOUR,
@@ -32,6 +31,8 @@ from app.analysis.report.tables import TOP
 from app.analysis.report.text import clean, count, day, duration, known, minute, ratio, share, with_unit
 
 Rows = dict[str, list[Row]]
+Label = tuple[str, ...]
+"""A name, and what stands small below it."""
 TABLES: Final = {table.name: table for table in contracts.TABLES}
 MOST_STEPS: Final = 372
 """In a plot over time; a month has 744 hours."""
@@ -140,7 +141,7 @@ def heat_map(_summary: Row, rows: Rows) -> Section:
     if axis is None:
         return Section("heat", title, (Block("rows", "heat-map", title, table, empty="No command was answered."),))
     measure = "p99_us" if (_middle(row["answered"] for row in found) or 0) >= FEW else "p50_us"
-    methods: dict[tuple[str, str], list[Row]] = {}
+    methods: dict[Label, list[Row]] = {}
     for row in found:
         methods.setdefault(_method(row), []).append(row)
     busiest = sorted(methods, key=lambda name: -sum(row["answered"] for row in methods[name]))[:MOST_ROWS]
@@ -168,12 +169,7 @@ def heat_map(_summary: Row, rows: Rows) -> Section:
     return Section("heat", title, (block,))
 
 
-def _method(row: Row) -> tuple[str, str]:
-    """A method, and its profile."""
-    return clean(row["method"]), clean(row["profile"])
-
-
-def _heat(axis: Axis, name: tuple[str, str], rows: list[Row], measure: str) -> PlotRow:
+def _heat(axis: Axis, name: Label, rows: list[Row], measure: str) -> PlotRow:
     slowest = {at: max(found, key=lambda row: row[measure]) for at, found in axis.bins(rows).items()}
     usual = _middle(row[measure] for row in slowest.values()) or 1
     marks = []
@@ -221,17 +217,24 @@ def stages(_summary: Row, rows: Rows) -> Section:
     return Section("stages", "Where the time goes", (block,), lead)
 
 
+def _named(*columns: str) -> Callable[[Row], Label]:
+    return lambda row: tuple(clean(row[column]) for column in columns)
+
+
+_method: Final = _named("method", "profile")
+
+
 def _table(
-    id_: str, title: str, table: Table, rows: Sequence[Row], label: Callable[[Row], Any], columns: str, **heads: str
+    id_: str, title: str, table: str, rows: Sequence[Row], label: Callable[[Row], Label], columns: str, **heads: str
 ) -> Block:
     """The first rows of a table: these columns, by their units, with their names or others as heads."""
-    units = {column.name: column.unit for column in table.columns}
+    units = {column.name: column.unit for column in TABLES[table].columns}
     names = columns.split()
     return Block(
         "table",
         id_,
         title,
-        table.name,
+        table,
         caption=f"{MOST_ROWS} of {len(rows):,}." if len(rows) > MOST_ROWS else "",
         heads=("", *(heads.get(name, name.removesuffix("_us").replace("_", " ")) for name in names)),
         rows=[[label(row), *(with_unit(row[name], units[name]) for name in names)] for row in rows[:MOST_ROWS]],
@@ -243,35 +246,24 @@ def methods(_summary: Row, rows: Rows) -> Section:
     """Percentiles and outcomes by method, the busiest first."""
     found = sorted(rows["latency_by_method"], key=lambda row: (-row["commands"], str(row["method"])))
     columns = "commands p50_us p90_us p99_us max_us failed_share timed_out_share"
-    by_method = TABLES["latency_by_method"]
-    block = _table("methods-table", "Latency and outcomes", by_method, found, _method, columns)
+    block = _table("methods-table", "Latency and outcomes", "latency_by_method", found, _method, columns)
     return Section("methods", "Methods", (block,))
 
 
 def nodes(_summary: Row, rows: Rows) -> Section:
     """Load, capacity, and what forwarding costs."""
-
-    def table(id_: str, title: str, name: str, label: Callable[[Row], Any], columns: str, **heads: str) -> Block:
-        return _table(id_, title, TABLES[name], rows[name], label, columns, **heads)
-
     load = "commands commands_share received forwarded_in late duplicates p50_us p99_us"
     capacity = "arrivals_mean arrivals_peak in_flight_mean in_flight_peak max_pending headroom"
     heads = {"arrivals_mean": "arrivals", "arrivals_peak": "in the busiest 10 s", "in_flight_peak": "most in flight"}
+    heads["max_pending"] = "limit"
+    ways = [{**row, "way": "forwarded" if row["forwarded"] else "local"} for row in rows["hops"]]
     hops = "commands share hop_p50_us hop_p99_us total_p50_us total_p99_us"
     blocks = (
-        table("nodes-table", "Load", "nodes", _node, load),
-        table("capacity-table", "Commands in flight", "capacity", _node, capacity, max_pending="limit", **heads),
-        table("hops-table", "What forwarding costs", "hops", _way, hops),
+        _table("nodes-table", "Load", "nodes", rows["nodes"], _named("node"), load),
+        _table("capacity-table", "Commands in flight", "capacity", rows["capacity"], _named("node"), capacity, **heads),
+        _table("hops-table", "What forwarding costs", "hops", ways, _named("way"), hops),
     )
     return Section("nodes", "Nodes", blocks)
-
-
-def _node(row: Row) -> str:
-    return clean(row["node"])
-
-
-def _way(row: Row) -> str:
-    return "forwarded" if row["forwarded"] else "local"
 
 
 def devices(_summary: Row, rows: Rows) -> Section:
@@ -279,16 +271,13 @@ def devices(_summary: Row, rows: Rows) -> Section:
     flakiest = sorted(rows["device_groups"], key=lambda row: -(row["flaky_low"] or 0))
     slowness = "How many times longer its answers take than those of all devices to the same methods."
     flaky = "Share of its commands that failed or timed out."
-
-    def label(row: Row) -> tuple[str, str]:
-        return clean(row["device_group"]), clean(row["profile"])
-
-    groups = "devices commands flaky_share flaky_low slowness slowness_low"
+    group = _named("device_group", "profile")
+    columns = "devices commands flaky_share flaky_low slowness slowness_low"
     heads = {"flaky_share": "failed or timed out", "flaky_low": "at least", "slowness_low": "at least"}
     blocks = (
         _intervals("slowest-devices", "Slowest devices", slowness, rows["devices"], "slow", "slowness", ratio),
         _intervals("flakiest-devices", "Flakiest devices", flaky, rows["devices"], "flaky", "flaky_share", share),
-        _table("device-groups", "Groups of devices", TABLES["device_groups"], flakiest, label, groups, **heads),
+        _table("device-groups", "Groups of devices", "device_groups", flakiest, group, columns, **heads),
     )
     lead = "Ranked by the sure end of the 95 % interval: a device with few commands must be much worse to be listed."
     return Section("devices", "Devices", blocks, lead)
@@ -343,33 +332,23 @@ def deadlines(_summary: Row, rows: Rows) -> Section:
     found = sorted(found, key=lambda row: (-row["responses"], str(row["method"])))
     columns = "responses late never_answered_share quantile_us logged_timeout_us timeout_us"
     heads = {"never_answered_share": "never answered", "logged_timeout_us": "in force", "timeout_us": "learned"}
-    block = _table("learned", "Timeout of each method", TABLES["deadlines"], found, _method, columns, **heads)
+    block = _table("learned", "Timeout of each method", "deadlines", found, _method, columns, **heads)
     return Section("deadlines", "Learned deadlines", (block,), lead)
 
 
 def events(_summary: Row, rows: Rows) -> Section:
     """What devices said unasked, and who fell silent."""
-
-    def kind(row: Row) -> tuple[str, str]:
-        return clean(row["kind"] or "of no profile"), clean(row["db"])
-
-    def device(row: Row) -> tuple[str, str]:
-        return clean(row["device_id"]), clean(row["kind"] or "of no profile")
-
-    said = "events per_second devices silent mean_bytes largest longest_gap_us"
-    quiet = sorted(rows["silent_devices"], key=lambda row: -row["silent_us"])
+    said, silent = (
+        [{**row, "kind": row["kind"] or "of no profile"} for row in rows[name]] for name in ("events", "silent_devices")
+    )
+    silent.sort(key=lambda row: -row["silent_us"])
+    columns = "events per_second devices silent mean_bytes largest longest_gap_us"
+    of_silent = "silent_us longest_gap_us events"
+    heads = {"silent_us": "silent for", "longest_gap_us": "longest gap before"}
+    device = _named("device_id", "kind")
     blocks = (
-        _table("events-table", "What devices said unasked", TABLES["events"], rows["events"], kind, said),
-        _table(
-            "silent-table",
-            "Devices that fell silent",
-            TABLES["silent_devices"],
-            quiet,
-            device,
-            "silent_us longest_gap_us events",
-            silent_us="silent for",
-            longest_gap_us="longest gap before",
-        ),
+        _table("events-table", "What devices said unasked", "events", said, _named("kind", "db"), columns),
+        _table("silent-table", "Devices that fell silent", "silent_devices", silent, device, of_silent, **heads),
     )
     return Section("events", "Events", blocks)
 
@@ -382,11 +361,11 @@ def change(_summary: Row, rows: Rows) -> Section:
         for row in found
     ]
 
-    def label(row: Row) -> tuple[str, str]:
+    def label(row: Row) -> Label:
         return clean(row["method"] or row["node"] or "all commands"), clean(row["profile"] or "")
 
     columns = "test before after ratio after_records"
-    block = _table("change-table", "Notable changes", TABLES["change"], shown, label, columns)
+    block = _table("change-table", "Notable changes", "change", shown, label, columns)
     return Section("change", "Change against the period before", (block,))
 
 
@@ -397,11 +376,9 @@ def quality(summary: Row, _rows: Rows) -> Section:
     if missing:
         lead = f"Hours without any record ({count(len(missing))}): {', '.join(map(minute, missing[:12]))} UTC. {lead}"
 
-    def label(row: Row) -> tuple[str, str]:
+    def label(row: Row) -> Label:
         return clean(row["reason"]), clean(row["meaning"], 300)
 
-    left_out = summary["quarantined"]
-    block = _table(
-        "quarantine-table", "What was not used", TABLES["quarantine"], left_out, label, "files records example"
-    )
+    found, columns = summary["quarantined"], "files records example"
+    block = _table("quarantine-table", "What was not used", "quarantine", found, label, columns)
     return Section("quality", "Quality of the data", (block,), lead)
