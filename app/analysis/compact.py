@@ -11,13 +11,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from app.analysis.contracts import QUARANTINE_DAILY
-from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, one_of
+from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, Row, one_of
 from app.analysis.places import Place
 from app.analysis.session import is_hopeless
 from app.analysis.source import Source
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 BATCH: Final = 31
 """Days that one job takes."""
 Progress = Callable[[float, str], None]
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,11 @@ class Table:
         return tuple(column.name for column in self.columns)
 
     @property
+    def units(self) -> dict[str, Unit]:
+        """Column -> what it counts."""
+        return {column.name: column.unit for column in self.columns}
+
+    @property
     def arrow(self) -> pa.Schema:
         """Its columns in files that Arrow reads and writes."""
         return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in self.columns])

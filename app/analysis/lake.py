@@ -134,3 +134,5 @@ def quoted(text: str) -> str:
 
 
 Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+"""Of tables, by their names."""

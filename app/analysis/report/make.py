@@ -14,10 +14,11 @@ from app.analysis.contracts import DEADLINES, ROLLUPS, SUMMARY_NAME, TABLES
 from app.analysis.deadlines import cut_of
 from app.analysis.deadlines_file import FILE_NAME as TIMEOUTS_NAME
 from app.analysis.deadlines_file import render as render_timeouts
-from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Row
+from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Rows
 from app.analysis.options import AnalyzeOptions, midnight
+from app.analysis.places import as_json
 from app.analysis.report.page import REPORT_NAME, render
-from app.analysis.report.summary import as_json, summarize
+from app.analysis.report.summary import summarize
 from app.analysis.report.tables import Comparison, Statement, database, define, read_rollup, rows_of, shown, statements
 from app.analysis.source import EVENTS, LATENCY
 from app.core.errors import ConfigurationError
@@ -72,9 +73,9 @@ def report(lake: Lake, options: AnalyzeOptions, progress: Progress) -> dict[str,
     )
     progress(0.95, REPORT_NAME)
     summary = summarize(options, period, days, {one.name: one.sql for one in found if one.kind == "table"}, rows)
-    texts = {TIMEOUTS_NAME: timeouts, REPORT_NAME: render(summary, rows), SUMMARY_NAME: as_json(summary)}
-    for name, text in texts.items():
-        lake.place.write(name, text.encode())
+    lake.place.write(TIMEOUTS_NAME, timeouts.encode())
+    lake.place.write(REPORT_NAME, render(summary, rows).encode())
+    lake.place.write(SUMMARY_NAME, as_json(summary))
     progress(1.0, "done")
     return summary
 
@@ -122,9 +123,7 @@ def period_of(hours: list[datetime], begin: datetime | None, options: AnalyzeOpt
     return Period(first, end, own, Comparison((middle - part * HOUR, middle), (middle, end)), None)
 
 
-def _write(
-    base: duckdb.DuckDBPyConnection, lake: Lake, found: list[Statement], progress: Progress
-) -> dict[str, list[Row]]:
+def _write(base: duckdb.DuckDBPyConnection, lake: Lake, found: list[Statement], progress: Progress) -> Rows:
     """Write the tables; what the page shows of them, and all of `deadlines`."""
     queries = {one.name: one.sql for one in found if one.kind == "table"}
     rows = {}

@@ -9,9 +9,8 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from app.analysis.lake import Row
+from app.analysis.lake import Row, Rows
 from app.analysis.report.sections import (
-    Rows,
     change,
     deadlines,
     devices,
@@ -32,7 +31,6 @@ MOST_FLAGS: Final = 30
 
 def render(summary: Row, rows: Rows) -> str:
     """The page as text: the same rows give the same page. All markup is in the template, which escapes all text."""
-    summary = json.loads(json.dumps(summary, default=str))
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=select_autoescape(default=True, default_for_string=True),

@@ -9,8 +9,8 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any, Final
 
-from app.analysis import contracts
-from app.analysis.lake import Row
+from app.analysis.contracts import TABLES
+from app.analysis.lake import Row, Rows
 from app.analysis.report.plots import (
     HOUR,
     Axis,
@@ -30,10 +30,9 @@ from app.analysis.report.plots import (
 from app.analysis.report.tables import TOP
 from app.analysis.report.text import clean, count, day, duration, known, minute, ratio, share, with_unit
 
-Rows = dict[str, list[Row]]
 Label = tuple[str, ...]
 """A name, and what stands small below it."""
-TABLES: Final = {table.name: table for table in contracts.TABLES}
+_UNITS: Final = {table.name: table.units for table in TABLES}
 MOST_STEPS: Final = 372
 """In a plot over time; a month has 744 hours."""
 MOST_CELLS: Final = 56
@@ -228,8 +227,7 @@ def _table(
     id_: str, title: str, table: str, rows: Sequence[Row], label: Callable[[Row], Label], columns: str, **heads: str
 ) -> Block:
     """The first rows of a table: these columns, by their units, with their names or others as heads."""
-    units = {column.name: column.unit for column in TABLES[table].columns}
-    names = columns.split()
+    units, names = _UNITS[table], columns.split()
     return Block(
         "table",
         id_,

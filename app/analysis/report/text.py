@@ -15,8 +15,13 @@ THIN: Final = "\u202f"
 LONGEST: Final = 80
 """Characters shown of any text from the data."""
 
-_HOUR_US: Final = 3_600_000_000
-_MINUTE_US: Final = 60_000_000
+_MINUTE_US, _HOUR_US = 60e6, 3600e6
+_DURATIONS: Final = (
+    (999_500, 1e3, "ms"),  # up to 1 s, rounded
+    (2 * _MINUTE_US, 1e6, "s"),
+    (2 * _HOUR_US, _MINUTE_US, "min"),
+    (math.inf, _HOUR_US, "h"),
+)
 
 
 def digits(value: float, *, trim: bool = False) -> str:
@@ -40,16 +45,10 @@ def duration(us: float | None, *, trim: bool = False) -> str:
         return f"−{duration(-us, trim=trim)}"
     if us == 0:
         return f"0{THIN}s"
-    size = us
-    if size < 999.5:  # noqa: PLR2004 - 1 ms, rounded
+    if us < 999.5:  # noqa: PLR2004 - 1 ms, rounded
         return f"{us:.0f}{THIN}\u00b5s"
-    if size < 999_500:  # noqa: PLR2004 - 1 s, rounded
-        return f"{digits(us / 1e3, trim=trim)}{THIN}ms"
-    if size < 2 * _MINUTE_US:
-        return f"{digits(us / 1e6, trim=trim)}{THIN}s"
-    if size < 2 * _HOUR_US:
-        return f"{digits(us / _MINUTE_US, trim=trim)}{THIN}min"
-    return f"{digits(us / _HOUR_US, trim=trim)}{THIN}h"
+    size, unit = next((size, unit) for below, size, unit in _DURATIONS if us < below)
+    return f"{digits(us / size, trim=trim)}{THIN}{unit}"
 
 
 def share(value: float | None, *, trim: bool = False) -> str:
@@ -122,14 +121,8 @@ def code(text: object) -> str:
 
 def instant(value: object) -> datetime | None:
     """The instant, from a table or from summary.json."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if not isinstance(value, datetime):
-        return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    at = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return at.astimezone(UTC) if isinstance(at, datetime) else None
 
 
 def minute(value: object) -> str:
