@@ -245,6 +245,10 @@ class RedisProcess(ServiceProcess):
         """What others were refused before is none of the business of who asks next."""
         _reply(self.port, b"ACL LOG RESET\r\n", 4096, PATIENCE)
 
+    def forget_everything(self) -> None:
+        """What others have kept, such as databases of events with other shards."""
+        _reply(self.port, b"FLUSHALL\r\n", 4096, PATIENCE)
+
     def refusals(self) -> str:
         """What users were refused so far, in the words of Redis; empty when nothing was."""
         reply = _reply(self.port, b"ACL LOG 10\r\n", 4096, PATIENCE).decode(errors="replace")

@@ -1,8 +1,8 @@
 """Makes a folder of Python packages as small as a node can use it: `slim.py SITE_PACKAGES`.
 
 Removed is what a node never loads: sources and stubs of extensions, tests, the parts of Arrow that the latency log is
-not written with, databases that no access directory is in, the lexers of languages, and the symbol tables of
-libraries, which only debuggers read.
+not written with, databases that no access directory is in, the lexers of languages, schemas of services that nobody
+calls, and the symbol tables of libraries, which only debuggers read.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ SQL = (
 )
 # What tells people's terminals of code in colours; the rest of Pygments wants these of its languages.
 LEXERS = {"__init__.py", "_mapping.py", "python.py", "special.py"}
+# Schemas of Google's services, which come along with the one of errors.
+GOOGLE = ("api", "cloud", "gapic", "logging", "longrunning", "type")
 ELF64_LITTLE = b"\x7fELF\x02\x01"
 
 
@@ -60,7 +62,7 @@ def main(site_packages: Path) -> None:
     for pattern in ARROW:
         for path in (site_packages / "pyarrow").glob(pattern):
             remove(path)
-    for name in SQL:
+    for name in (*SQL, *(f"google/{one}" for one in GOOGLE)):
         if (site_packages / name).exists():
             remove(site_packages / name)
     for path in (site_packages / "pygments" / "lexers").glob("*.py"):

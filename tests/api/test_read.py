@@ -79,7 +79,7 @@ async def test_a_device_lists_its_commands_where_one_looks_for_them(rig: Rig) ->
     assert ([one["id"] for one in rest["commands"]], rest["cursor"]) == ([sent[0]], None)
     refused = await rig.http.get("/v1/devices/drone-1/commands", params={"device": "drone-2"})
     assert refused.status_code == 422
-    assert refused.json()["detail"] == "device: is unknown; allowed: state, limit, cursor"
+    assert refused.json()["detail"] == "device: is unknown; allowed: state, limit, cursor, idempotency_key"
 
 
 async def ids(rig: Rig, query: str) -> tuple[list[str], str | None]:

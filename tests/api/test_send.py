@@ -40,6 +40,7 @@ MEMBERS = [
     "finished_at",
     "home_node",
     "received_by",
+    "matched_by",
     "forwarded",
     "late",
 ]

@@ -97,6 +97,8 @@ def cluster_of(
 ) -> Iterator[Cluster]:
     """`size` nodes called n1, n2, … that are ready. A share group of their own keeps clusters of one broker apart."""
     redis.forget_refusals()
+    if env.get("HOMING_EVENTS_URL") == redis.node_url:
+        redis.forget_everything()
     with ExitStack() as stack:
         nodes = [NodeProcess(f"n{i + 1}", redis, broker, module=module, **env) for i in range(size)]
         for node in nodes:

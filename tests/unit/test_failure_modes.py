@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = ROOT / "tests"
 PAGE: Final = (ROOT / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 
-EXPLAINED: Final = set(re.findall(r"^- \*\*([FRSHI]\d+)\*\* ", PAGE, re.MULTILINE))
+EXPLAINED: Final = set(re.findall(r"^- \*\*([EFRSHI]\d+)\*\* ", PAGE, re.MULTILINE))
 # Those of H are listed one by one in docs/testing.md.
 NAMED: Final = sorted(set(re.findall(r"`(\w+/[\w/]+\.py)(?:::([\w…]+))?`", PAGE)))
 

@@ -49,7 +49,7 @@ class MemoryHappenings:
                 kind,
                 command.id,
                 number,
-                now,
+                now if kind is not HappeningKind.OUTCOME or command.finished_at is None else command.finished_at,
                 command.state,
                 command.device_id,
                 command.profile,

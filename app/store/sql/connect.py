@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote
 
+import aiosqlite
 from sqlalchemy import URL, Connection, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -22,6 +27,25 @@ WRITES: Final = "homing_writes"
 """The execution option of a connection whose transactions change something."""
 UNBOUNDED: Final = "homing_unbounded"
 """The execution option of a connection whose statements may take as long as they do: a migration's."""
+
+
+class _SqliteConnection(aiosqlite.Connection):
+    """Ends once: aiosqlite 0.22.1 waits for ever in `close` when it was stopped meanwhile, as SQLAlchemy does."""
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
+        super().__init__(connector, iter_chunk_size=64)
+        self._thread.daemon = True  # as SQLAlchemy has it: a disk that hangs must not keep the process
+        self._ended = False
+
+    def stop(self) -> asyncio.Future[Any] | None:
+        if self._ended:
+            return None
+        self._ended = True
+        return super().stop()
+
+
+async def _connect_sqlite(database: str, **options: Any) -> aiosqlite.Connection:
+    return await _SqliteConnection(partial(sqlite3.connect, database, **options))
 
 
 def open_sql(url: str, budget: timedelta) -> AsyncEngine:
@@ -49,7 +73,7 @@ def _engine(url: URL, budget: timedelta, connect_args: dict[str, Any]) -> AsyncE
 def _sqlite(parts: SplitResult, budget: timedelta) -> AsyncEngine:
     path = Path(parts.path[1:])
     url = URL.create("sqlite+aiosqlite", database=str(path))
-    engine = _engine(url, budget, {"timeout": budget.total_seconds()})
+    engine = _engine(url, budget, {"timeout": budget.total_seconds(), "async_creator_fn": _connect_sqlite})
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def _keep_to_ourselves(*_: object) -> None:
