@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 
 import aiohttp
+import pytest
 
 from app.access.verification import all_lines, verify
 from app.core.access.keys import Key
@@ -21,7 +22,7 @@ from app.store.audit import AuditStore
 from app.store.engine import open_directory
 from app.system import new_secret
 from tests.cluster.access_figures import add, bearer, say, site
-from tests.cluster.harness import Cluster
+from tests.cluster.harness import Cluster, NodeProcess
 
 WINDOW = 1.0
 """Seconds before a kill in which lines may be lost: half a second of gathering them, and the time of the call."""
@@ -35,6 +36,8 @@ class Run:
     """By command, the node and the time of its answer."""
     failed: Counter[str] = field(default_factory=Counter)
     kills: list[tuple[str, float]] = field(default_factory=list)
+    late: Counter[str] = field(default_factory=Counter)
+    """By node, how often it did not answer in time after a start, and was started again."""
 
 
 async def send(session: aiohttp.ClientSession, cluster: Cluster, key: Key, number: int, run: Run) -> None:
@@ -55,12 +58,23 @@ async def send(session: aiohttp.ClientSession, cluster: Cluster, key: Key, numbe
 
 
 async def kill(cluster: Cluster, every: float, run: Run) -> None:
-    """Kill one node after the other, and start it again."""
+    """Kill one node after the other, and start it again, as often as that takes on a busy machine."""
     for node in cycle(cluster.nodes):
         await asyncio.sleep(every)
         run.kills.append((node.node_id, time.time()))
         await asyncio.to_thread(node.kill)
-        await asyncio.to_thread(node.start)
+        while not await asyncio.to_thread(started, node):
+            run.late[node.node_id] += 1
+
+
+def started(node: NodeProcess) -> bool:
+    """Start it; false when it did not answer in time, and was killed."""
+    try:
+        node.start()
+    except pytest.fail.Exception as failure:
+        say(str(failure))
+        return False
+    return True
 
 
 async def on_record(audit: AuditStore) -> Counter[str]:
@@ -85,12 +99,12 @@ async def audit(commands: int, every: float, in_flight: int) -> None:
                 while len(run.accepted) < commands:
                     await send(session, cluster, key, next(numbers), run)
 
-            killer = asyncio.create_task(kill(cluster, every, run))
-            began = time.perf_counter()
-            await asyncio.gather(*[worker() for _ in range(in_flight)])
-            seconds = time.perf_counter() - began
-            killer.cancel()
-            await asyncio.wait({killer})
+            async with asyncio.TaskGroup() as group:  # a killer that fails ends the run, and says so
+                killer = group.create_task(kill(cluster, every, run))
+                began = time.perf_counter()
+                await asyncio.gather(*[worker() for _ in range(in_flight)])
+                seconds = time.perf_counter() - began
+                killer.cancel()
         await asyncio.sleep(15)  # the last lines are written, and heads are told
         found = await on_record(directory.audit)
         missing = [one for one in run.accepted if not found[one]]
@@ -99,6 +113,7 @@ async def audit(commands: int, every: float, in_flight: int) -> None:
         judged = await verify(directory.audit)
         await directory.close()
     say(f"{len(run.accepted)} accepted in {seconds:.0f} s, {len(run.kills)} kills, not accepted: {dict(run.failed)}")
+    say(f"  nodes that did not start in time, and were started again: {dict(run.late)}")
     say(f"  on record once: {len(run.accepted) - len(missing) - twice}, twice: {twice}, missing: {len(missing)}")
     say(f"  of the missing, answered by a node more than {WINDOW:g} s before it was killed: {len(lost)}")
     say(f"  on record, and nobody got an answer: {len(found.keys() - run.accepted.keys())}")
