@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from app.api import parking
 from tests.api.rig import Rig, until
 from tests.api.serving import HEAD, connection, request, serving
 from tests.waiting import PATIENCE
@@ -32,11 +33,22 @@ async def test_F16_connections_that_close_free_their_places(rig: Rig, port: int)
     assert rig.counters["caller.hung_up"] == 100
 
 
-async def test_a_caller_that_was_watched_can_go_on_with_its_connection(rig: Rig, port: int) -> None:
+async def test_a_caller_that_was_watched_can_go_on_with_its_connection(
+    rig: Rig, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = asyncio.Event()
+    watch = parking.Place.watch
+
+    def told(place: parking.Place) -> None:
+        watch(place)
+        watched.set()
+
+    monkeypatch.setattr(parking.Place, "watch", told)
     async with connection(port) as (reader, writer):
         writer.write(request('{"method":"silent"}'))
         command = await rig.heard()
-        await asyncio.sleep(0.3)  # longer than WATCH_AFTER
+        async with asyncio.timeout(PATIENCE):
+            await watched.wait()
         rig.device.answer(command, '"status":"ok"')
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.write(request('{"method":"ok","params":"second"}'))

@@ -454,12 +454,14 @@ class Browser:
 
     def __init__(self, body: bytes) -> None:
         self.gone = asyncio.Event()
+        self.watched = asyncio.Event()
         self.sent: list[dict[str, Any]] = []
         self._messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive(self) -> dict[str, Any]:
         if self._messages:
             return self._messages.pop()
+        self.watched.set()
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
@@ -502,7 +504,8 @@ async def test_F16_a_caller_that_stays_is_answered_although_it_was_watched(rig: 
     browser = Browser(b'{"method":"silent"}')
     call = asyncio.create_task(browser.call(rig))
     command = await rig.heard()
-    await asyncio.sleep(0.3)  # longer than WATCH_AFTER
+    async with asyncio.timeout(PATIENCE):
+        await browser.watched.wait()
     rig.device.answer(command, '"status":"ok"')
     await call
     assert browser.sent[0]["status"] == 200

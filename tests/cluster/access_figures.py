@@ -1,6 +1,7 @@
 """Figures of access on three real nodes and a real PostgreSQL; docs/performance.md has what they showed.
 
 python -m tests.cluster.access_figures revoke --times 50     from the answer to a revocation to the last accepted call
+  … --cut 0.25                                               while Redis ends all Pub/Sub connections so often
 python -m tests.cluster.access_figures outage --seconds 600  calls while PostgreSQL is away
 """
 
@@ -19,6 +20,7 @@ from statistics import median, quantiles
 from time import perf_counter
 
 import aiohttp
+from redis.asyncio import Redis
 
 from app.core.access.changes import Put
 from app.core.access.keys import Key, make_key
@@ -88,9 +90,18 @@ class Caller:
             await asyncio.sleep(0.005)
 
 
-async def revoke(times: int) -> None:
+async def cut(url: str, every: float) -> None:
+    """End all Pub/Sub connections, again and again."""
+    async with Redis.from_url(url) as redis:
+        while True:
+            await redis.client_kill_filter(_type="pubsub")
+            await asyncio.sleep(every)
+
+
+async def revoke(times: int, cut_every: float) -> None:
     with site() as (cluster, _, url, admin):
         directory = open_directory(url, new_cluster_id=new_secret)
+        cutting = asyncio.create_task(cut(cluster.redis.url, cut_every)) if cut_every else None
         delays = []
         async with aiohttp.ClientSession() as session:
             for number in range(times):
@@ -105,6 +116,9 @@ async def revoke(times: int) -> None:
                 await asyncio.gather(*tasks)
                 delays.append(max(0.0, *(one.accepted_at - answered for one in callers)))
         await directory.close()
+        if cutting:
+            assert not cutting.done(), cutting
+            cutting.cancel()
         say(f"{times} revocations, last accepted call after the answer, on any of 3 nodes:")
         say(
             f"  median {median(delays):.2f} s, worst {max(delays):.2f} s, within 1 s: {sum(one <= 1 for one in delays)}"
@@ -164,9 +178,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("revoke", "outage"))
     parser.add_argument("--times", type=int, default=50)
+    parser.add_argument("--cut", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--seconds", type=float, default=600.0)
     options = parser.parse_args()
-    asyncio.run(revoke(options.times) if options.what == "revoke" else outage(options.seconds))
+    asyncio.run(revoke(options.times, options.cut) if options.what == "revoke" else outage(options.seconds))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A limit over three real nodes; docs/performance.md has what came out.
 
 python -m tests.cluster.limit_figures --seconds 20     300/s offered at a limit of 100/s, 70:20:10 over three nodes
+  … --limit 25                                         500/s in the second part: 2,000/s keep two processors busy alone
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from tests.cluster.access_figures import add, bearer, say, site
 from tests.cluster.audit_figures import until_known
 from tests.cluster.harness import Cluster
 
-LIMIT = 100
-OFFERED = 300
 SPREAD = (7, 2, 1)
 OTHERS = 30
 """Commands a second of somebody who has no limit."""
@@ -34,10 +33,10 @@ FROM = 3
 """From this second on the shares have to follow."""
 
 
-async def limited(directory: AccessDirectory, name: str) -> Key:
+async def limited(directory: AccessDirectory, name: str, limit: int) -> Key:
     """Somebody who may send, so often."""
     key = make_key(secrets.token_bytes)
-    rules = ("allow * *:* on *", f"limit send *:* on * {LIMIT}/s burst {LIMIT}")
+    rules = ("allow * *:* on *", f"limit send *:* on * {limit}/s burst {limit}")
     credential = Credential(id=key.id, principal_id=name, scheme=Scheme.KEY, name=name, digest=key.digest, created_us=0)
     principal = Principal(id=name, tenant_id=None, kind=Kind.SERVICE, name=name)
     role = Role(name=f"{name}-limited", tenant_id=None, rules=rules)
@@ -83,25 +82,25 @@ class Load:
         return quantiles(self.times, n=100)[98] * 1000
 
 
-async def limits(seconds: float) -> None:
+async def limits(seconds: float, limit: int) -> None:
     with site() as (cluster, _, url, _):
         directory = open_directory(url, new_cluster_id=new_secret)
         key, polite, other = (
-            await limited(directory, "greedy"),
-            await limited(directory, "polite"),
+            await limited(directory, "greedy", limit),
+            await limited(directory, "polite", limit),
             await add(directory, 0),
         )
         await directory.close()
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             for one in (key, polite, other):
                 await until_known(session, cluster, one)
-            for rate in (OFFERED, 20 * LIMIT):
+            for rate in (3 * limit, 20 * limit):
                 before, beside = Load(session, cluster, other), Load(session, cluster, other)
                 await before.run(OTHERS, seconds / 2, (1, 1, 1))
                 load = Load(session, cluster, key)
                 await asyncio.gather(load.run(rate, seconds, SPREAD), beside.run(OTHERS, seconds, (1, 1, 1)))
                 rates = [load.admitted[second] for second in range(FROM, int(seconds) - 1)]
-                say(f"{rate}/s offered at {LIMIT}/s, {':'.join(map(str, SPREAD))}: statuses {dict(load.statuses)}")
+                say(f"{rate}/s offered at {limit}/s, {':'.join(map(str, SPREAD))}: statuses {dict(load.statuses)}")
                 say(f"  admitted in each second from {FROM} on: {min(rates)} to {max(rates)}, mean {mean(rates):.1f}")
                 say(f"  p99 of somebody else: {before.p99:.0f} ms before, {beside.p99:.0f} ms beside it")
             await retry(Load(session, cluster, polite), seconds)
@@ -129,7 +128,9 @@ async def retry(load: Load, seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
-    asyncio.run(limits(parser.parse_args().seconds))
+    parser.add_argument("--limit", type=int, default=100, help="commands a second")
+    arguments = parser.parse_args()
+    asyncio.run(limits(arguments.seconds, arguments.limit))
 
 
 if __name__ == "__main__":
