@@ -12,16 +12,15 @@ from app.analysis.lake import COMPACT, ROLLUP, Lake
 from app.analysis.options import DAY, AnalyzeOptions
 from app.analysis.places import Place
 from app.analysis.report.make import report
-from app.analysis.rollup import rollup, rollup_events, runs_of
+from app.analysis.rollup import rollup, runs_of
 from app.analysis.session import prepared, spark_session
-from app.analysis.source import EVENTS, LATENCY
+from app.analysis.source import EVENTS, LATENCY, Source
 from app.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     Session = Callable[[], SparkSession]
-
 
 _SMALL: Final = 32 * 2**20
 _FEW: Final = "-XX:TieredStopAtLevel=1"
@@ -69,53 +68,49 @@ def _count(start: Callable[[], SparkSession], options: AnalyzeOptions, progress:
             stack.enter_context(prepared(spark))
             return spark
 
-        if "compact" in options.steps:
-            _compact(session, lake, options, lambda part, text: progress(0.2 + 0.2 * part, text))
-            if options.events:
-                _compact_events(session, lake, options, lambda part, text: progress(0.4 + 0.1 * part, text))
-        if "rollup" in options.steps:
-            _rollup(session, lake, options, lambda part, text: progress(0.5 + 0.3 * part, text))
-            _rollup_events(session, lake, options, lambda part, text: progress(0.8 + 0.1 * part, text))
+        for source, root, begin, size in ((LATENCY, options.log, 0.2, 0.25), (EVENTS, options.events, 0.7, 0.1)):
+            if "compact" in options.steps and (root or source is LATENCY):
+                _compact(session, lake, source, root, options, _part(progress, begin, size))
+            if "rollup" in options.steps:
+                _rollup(session, lake, source, options, _part(progress, begin + size, size))
 
 
 def _report(options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
     if "report" not in options.steps:
         return {}
     begin = 0.9 if len(options.steps) > 1 else 0.0
-    return report(Lake(options.out), options, lambda part, text: progress(begin + (1 - begin) * part, text))
+    return report(Lake(options.out), options, _part(progress, begin, 1 - begin))
 
 
-def _compact(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
-    listing = list_log(LATENCY, options.log, _asked(options))
-    dates = sorted(date for date in listing.by_date if options.wants(date))
-    if not dates:
+def _part(progress: Progress, begin: float, size: float) -> Progress:
+    return lambda fraction, text: progress(begin + size * fraction, text)
+
+
+def _compact(
+    session: Session, lake: Lake, source: Source, root: str, options: AnalyzeOptions, progress: Progress
+) -> None:
+    listing = list_log(source, root, _asked(options))
+    runs = {date: listing.run(date) for date in sorted(listing.by_date) if options.wants(date)}
+    if not runs and source is LATENCY:
         raise ConfigurationError(_nothing(options, listing))
-    there = {} if options.again else lake.days(COMPACT, LATENCY)
-    new = [date for date in dates if date not in there or there[date].run != listing.run(date)]
-    if new:
-        compact(session(), lake, LATENCY, options.log, listing, new, progress)
+    if new := _new(lake, COMPACT, source, runs, options):
+        compact(session(), lake, source, root, listing, new, progress)
 
 
-def _compact_events(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
-    listing = list_log(EVENTS, options.events, _asked(options))
-    there = {} if options.again else lake.days(COMPACT, EVENTS)
-    dates = sorted(date for date in listing.by_date if options.wants(date))
-    new = [date for date in dates if date not in there or there[date].run != listing.run(date)]
-    if new:
-        compact(session(), lake, EVENTS, options.events, listing, new, progress)
+def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOptions, progress: Progress) -> None:
+    """Of events as far as there are any: a log of commands may be looked at without them."""
+    runs = runs_of(lake.days(COMPACT, source), options.device_group)
+    runs = {date: run for date, run in runs.items() if options.wants(date)}
+    if not runs and source is LATENCY:
+        raise ConfigurationError(f"{options.out}: no compacted day to roll up; `homing compact` makes them")
+    if new := _new(lake, ROLLUP, source, runs, options):
+        rollup(session(), lake, source, new, options.device_group, progress)
 
 
-def _rollup_events(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
-    """As far as there are events: a log of commands may be looked at without them."""
-    compacted = lake.days(COMPACT, EVENTS)
-    there = {} if options.again else lake.days(ROLLUP, EVENTS)
-    new = [
-        date
-        for date in compacted
-        if options.wants(date) and (date not in there or there[date].run != compacted[date].run)
-    ]
-    if new:
-        rollup_events(session(), lake, new, progress)
+def _new(lake: Lake, step: str, source: Source, runs: dict[str, str], options: AnalyzeOptions) -> list[str]:
+    """The dates that this step has not done yet, or of something else."""
+    there = {} if options.again else lake.days(step, source)
+    return [date for date, run in runs.items() if date not in there or there[date].run != run]
 
 
 def _asked(options: AnalyzeOptions) -> list[str] | None:
@@ -127,20 +122,8 @@ def _asked(options: AnalyzeOptions) -> list[str] | None:
 
 def _nothing(options: AnalyzeOptions, listing: Listing) -> str:
     span = "".join(f" {word} {day}" for word, day in (("from", options.begin), ("to", options.end)) if day)
-    strays = len(listing.strays)
-    further = (
-        f"; {strays} Parquet files lie elsewhere, such as {listing.strays[0].rsplit('/', 1)[-1]}" if strays else ""
-    )
+    further = ""
+    if listing.strays:
+        name = listing.strays[0].rsplit("/", 1)[-1]
+        further = f"; {len(listing.strays)} Parquet files lie elsewhere, such as {name}"
     return f"{options.log}: no file of a latency log (date=YYYY-MM-DD/hour=HH/*.parquet){span}{further}"
-
-
-def _rollup(session: Session, lake: Lake, options: AnalyzeOptions, progress: Progress) -> None:
-    compacted = lake.days(COMPACT, LATENCY)
-    dates = [date for date in compacted if options.wants(date)]
-    if not dates:
-        raise ConfigurationError(f"{options.out}: no compacted day to roll up; `homing compact` makes them")
-    there = {} if options.again else lake.days(ROLLUP, LATENCY)
-    runs = runs_of(compacted, options.device_group)
-    new = [date for date in dates if date not in there or there[date].run != runs[date]]
-    if new:
-        rollup(session(), lake, new, options.device_group, progress)

@@ -20,7 +20,7 @@ from app.analysis.contracts import QUARANTINE_DAILY
 from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, Row, one_of
 from app.analysis.places import Place
 from app.analysis.session import is_hopeless
-from app.analysis.source import Source
+from app.analysis.source import Source, ddl
 from app.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def compact(
 
 
 def _all_at_once(spark: SparkSession, source: Source, root: str, dates: Sequence[str]) -> DataFrame:
-    reader = spark.read.schema(source.fields).option("basePath", Place(root).url)
+    reader = spark.read.schema(ddl({**source.columns, **source.folders})).option("basePath", Place(root).url)
     frame = reader.option("pathGlobFilter", "*.parquet").parquet(_folders(source, root, dates))
     return frame.selectExpr("*", "_metadata.file_path AS file")
 
@@ -110,9 +110,8 @@ def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
     odd = f"coalesce(reason, {remarks})"
     seen = Observation()
     observed = frame.observe(seen, expr(f"count_if({odd} IS NOT NULL)").alias("odd"))
-    kept = [field.name for field in source.kept.fields]
-    partitions = kept[len(kept) - len(source.layout) + 1 :]
-    lake.write(f"clean/{source.name}", observed.where("reason IS NULL").select(*kept), *partitions)
+    partitions = source.layout[:-1]
+    lake.write(f"clean/{source.name}", observed.where("reason IS NULL").select(*source.kept), *partitions)
     if seen.get["odd"] == 0:
         return []
     counts = frame.selectExpr("*", f"{odd} AS odd").where("odd IS NOT NULL").groupBy("date", "odd")
@@ -135,7 +134,7 @@ def _write_careful(
     spark.conf.set(vectorized, "false")
     try:
         listed = {path: date for date in dates for path in listing.by_date[date]}
-        reader = spark.read.schema(source.schema).option("recursiveFileLookup", True)
+        reader = spark.read.schema(ddl(source.columns)).option("recursiveFileLookup", True)
         reader = reader.option("pathGlobFilter", "*.parquet").option("ignoreCorruptFiles", True)
         frame = reader.option("ignoreMissingFiles", True).parquet(_folders(source, root, dates))
         frame = frame.selectExpr("*", "_metadata.file_path AS file")
@@ -144,9 +143,8 @@ def _write_careful(
         torn = {path: promised[file] for path, file in names.items() if whole.get(file) != promised[file]}
         without = [file for path, file in names.items() if path in torn or path not in listed]
         rest = frame.where(f"NOT {one_of('file', without)}")
-        for field in source.fields.fields[-len(source.layout) :]:
-            part, type_ = f"regexp_extract(file, '{field.name}=([^/]+)/', 1)", field.dataType.simpleString()
-            rest = rest.selectExpr("*", f"CAST({part} AS {type_}) AS {field.name}")
+        for name, type_ in source.folders.items():
+            rest = rest.selectExpr("*", f"CAST(regexp_extract(file, '{name}=([^/]+)/', 1) AS {type_}) AS {name}")
         return [
             *_write(lake, source, rest),
             *(_left_out_file(date, "not_parquet", path) for path, date in listed.items() if path not in names),

@@ -1,29 +1,31 @@
-"""Learned deadlines: what timeout each method, and each group of devices within it, should have; see tables.sql.
+"""Learned deadlines: what timeout each method, and each group of devices within it, should have, as nodes load them.
 
-How long a command takes is from its registration to its response on record, both store time: what its deadline is
-compared with. A command that timed out is censored at its deadline; when its response came late, the late record tells
-how long it really took, and it counts with that. One that was never answered has no such time at all: it is left out of
-the quantile and counted beside it, as no timeout, however long, would have helped it.
-
-The timeout of a method is the quantile of these times, plus a margin. That of a group of devices is drawn towards its
-method's on the scale of logarithms: `ln q = z ln q(group) + (1 - z) ln q(method)`, with Bühlmann's credibility weight
-z = n / (n + k) ("Experience Rating and Credibility", ASTIN Bulletin 4, 1967). k is the number of records of which
-TAIL_FOR_HALF are expected beyond the quantile.
+How they are learned is in tables.sql, and why so under "Learned deadlines" in docs/analysis.md.
 """
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
+from app.core.deadlines import VERSION
 from app.core.errors import ConfigurationError
 
 TAIL_FOR_HALF: Final = 10
 """Records expected beyond a group's quantile with which the group counts half."""
 MICROS: Final = 1_000_000
+TIMEOUTS_NAME: Final = "timeouts.toml"
+_HEAD: Final = """\
+# Timeouts that were learned from the latency log by `homing analyze`. A node reads this file at its start when
+# HOMING_TIMEOUTS_FILE names it, for commands whose caller gives no timeout: that of the device's group, else that of
+# the method, else HOMING_COMMAND_DEFAULT_TIMEOUT. Only profile, method, device_group and timeout count; the rest says
+# where they come from. See "Learned deadlines" in docs/analysis.md.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +84,31 @@ class End(IntEnum):
     """Timed out; no response on record. `bucket` and `sum_us` of the cell are null and 0."""
     CANCELLED = 3
     """Cancelled; the response came after all. Tells how long it took, but not how long anybody would have waited."""
+
+
+def timeouts_file(
+    rows: Iterable[dict[str, Any]], options: DeadlineOptions, rule: str, first: datetime, last: datetime
+) -> str:
+    """timeouts.toml. `rule` tells the group of a device id; `first` and `last` say of which hours the log was."""
+    used = [row for row in rows if row["timeout_us"] is not None]
+    whole = {
+        "version": VERSION,
+        "device_group": rule if any(row["device_group"] for row in used) else None,
+        "quantile": options.quantile,
+        "margin": options.margin,
+        "learned_from": first.isoformat(),
+        "learned_until": last.isoformat(),
+    }
+    found = [_HEAD + _toml(whole)]
+    for row in used:
+        of_row = {name: row[name] for name in ("profile", "method", "device_group")}
+        of_row["timeout"] = f"{row['timeout_us'] / MICROS:g}s"
+        of_row |= {name: row[name] for name in ("quantile_us", "weight", "responses", "late", "never_answered")}
+        found.append(f"[[timeout]]\n{_toml(of_row)}")
+    return "\n".join(found)
+
+
+def _toml(values: dict[str, Any]) -> str:
+    """JSON's escapes are among TOML's, but for DEL, which JSON leaves as it is."""
+    known = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items() if value is not None}
+    return "".join(f"{name} = {text}\n" for name, text in known.items()).replace("\x7f", "\\u007F")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import accumulate
@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app.analysis import world
-from app.analysis.plant import Anomaly, Shape, read_plants, truth
+from app.analysis.plant import FIRMWARES, METHODS, Anomaly, Shape, read_plants
 from app.core.errors import ConfigurationError
 from app.latency.arrow import DICTIONARY, METADATA, SCHEMA
 
@@ -59,7 +58,8 @@ class Generated:
 def generate(options: GenerateOptions, progress: Progress = lambda _fraction, _text: None) -> Generated:
     """Write the log; ConfigurationError when the options are wrong or the folder is in use."""
     _check(options)
-    shape = Shape(options.start, options.days, world.nodes(options.nodes))
+    nodes = tuple(f"node-{chr(ord('a') + index)}" for index in range(options.nodes))
+    shape = Shape(options.start, options.days, nodes)
     anomalies = read_plants(options.plant, shape, options.seed) if options.plant else ()
     files: dict[str, int] = {}
     with duckdb.connect() as base:
@@ -71,7 +71,14 @@ def generate(options: GenerateOptions, progress: Progress = lambda _fraction, _t
                 target.parent.mkdir(parents=True, exist_ok=True)
                 pq.write_table(rows, target, compression="zstd", use_dictionary=list(DICTIONARY), store_schema=False)
             progress(last / options.callbacks, f"{last:,} of {options.callbacks:,} callbacks")
-    found = truth(anomalies, options.seed, options.callbacks, shape)
+    found = {
+        "callbacks": options.callbacks,
+        "seed": options.seed,
+        "from": shape.start.isoformat(),
+        "days": shape.days,
+        "nodes": list(shape.nodes),
+        "anomalies": [asdict(one) for one in anomalies],
+    }
     (options.out / TRUTH_NAME).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return Generated(sum(files.values()), found)
 
@@ -88,14 +95,14 @@ def records(
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined)  # noqa: S701 - SQL
     environment.filters["salt"] = lambda word: int.from_bytes(blake2b(f"{options.seed} {word}".encode()).digest()[:8])
     text = environment.get_template("log.sql").render(
-        world=world,
+        firmwares=FIRMWARES,
         callbacks=options.callbacks,
         days=options.days,
         devices=options.devices,
         anomalies=anomalies,
         first=first,
         last=last,
-        methods=_methods(),
+        methods=METHODS,
         nodes=list(shape.nodes),
         homes=_homes(shape.nodes),
         start_us=int(shape.start.timestamp()) * 1_000_000,
@@ -123,19 +130,9 @@ def _by_file(rows: pa.Table) -> Iterator[tuple[str, datetime, pa.Table]]:
             begin = place
 
 
-def _methods() -> list[tuple[world.Method, float, float]]:
-    """Each with its part of 0 to 1 among those of its profile."""
-    found = []
-    for profile in world.PROFILES:
-        own = [method for method in world.METHODS if method.profile == profile]
-        ends = [*accumulate((method.share for method in own[:-1]), initial=0.0), 1.0]
-        found += list(zip(own, ends, ends[1:], strict=False))
-    return found
-
-
 def _homes(nodes: tuple[str, ...]) -> list[tuple[str, float]]:
-    """Upper ends of the nodes' shares as home."""
-    weights = [1 + world.HOME_TILT * (0.5 - (index + 0.5) / len(nodes)) for index in range(len(nodes))]
+    """Upper ends of the nodes' shares as home: the first is home to 12 % of an equal share more than the last."""
+    weights = [1 + 0.12 * (0.5 - (index + 0.5) / len(nodes)) for index in range(len(nodes))]
     ends = [end / sum(weights) for end in accumulate(weights)]
     return list(zip(nodes, [*ends[:-1], 1.0], strict=True))
 

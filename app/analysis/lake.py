@@ -1,10 +1,5 @@
 """The folder of results: clean records, rollups and tables as Parquet, and the manifest that says which days hold.
 
-    OUT/clean/latency/date=2026-11-21/…            the records, without what is in quarantine, in large files
-    OUT/rollups/latency_hourly/date=2026-11-21/…   counts, by day; app/analysis/contracts.py describes their columns
-    OUT/manifest/step=rollup/…/date=2026-11-21/…   that the day is whole, of what it was made, and how much there was
-    OUT/tables/latency_by_method/…                 what a period looked like, made of rollups
-
 A day is committed by its manifest, which is written last and taken away first: what a step that was killed left behind
 is no part of any day. What has one row a record or more is written and read by Spark; the rest by Arrow.
 """
@@ -22,12 +17,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from app.analysis.places import Place
+from app.analysis.source import Source, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from app.analysis.contracts import Rollup
-    from app.analysis.source import Source
+    from app.analysis.contracts import Table
 
 SCHEMA_VERSION: Final = 1
 """Of the rollups: a day with another one is made anew."""
@@ -74,7 +69,7 @@ class Lake:
 
     def clean(self, spark: SparkSession, source: Source, dates: Collection[str]) -> DataFrame:
         """The clean records of these days."""
-        frame = spark.read.schema(source.kept).parquet(f"{self.place.url}/clean/{source.name}")
+        frame = spark.read.schema(ddl(source.kept)).parquet(f"{self.place.url}/clean/{source.name}")
         return frame.where(one_of("date", dates))
 
     def count(self, source: Source, dates: Iterable[str]) -> dict[str, int]:
@@ -92,17 +87,18 @@ class Lake:
         writer = writer.partitionBy(*partitions).option("partitionOverwriteMode", "dynamic")
         writer.parquet(f"{self.place.url}/{folder}")
 
-    def put_rollup(self, rollup: Rollup, frame: DataFrame, runs: Mapping[str, str]) -> None:
+    def put_rollup(self, rollup: Table, frame: DataFrame, runs: Mapping[str, str]) -> None:
         """Write a rollup of these days; each row carries the run of its day."""
         of_day = " ".join(f"WHEN '{date}' THEN '{run}'" for date, run in runs.items())
         columns = [f"CAST({one.name} AS {one.type}) AS {one.name}" for one in rollup.columns]
         frame = frame.selectExpr(*columns, "date", f"CASE date {of_day} END AS run")
         self.write(f"rollups/{rollup.name}", frame.coalesce(4), "date")
 
-    def rollup(self, spark: SparkSession, rollup: Rollup, runs: Mapping[str, str]) -> DataFrame:
+    def rollup(self, spark: SparkSession, rollup: Table, runs: Mapping[str, str]) -> DataFrame:
         """The rows of a rollup that belong to these days, and to no earlier run of one of them."""
-        schema = ", ".join((*(f"{one.name} {one.type}" for one in rollup.columns), "run string, date string"))
-        frame = spark.read.schema(schema).parquet(f"{self.place.url}/rollups/{rollup.name}")
+        frame = spark.read.schema(f"{rollup.ddl}, run string, date string").parquet(
+            f"{self.place.url}/rollups/{rollup.name}"
+        )
         chosen = one_of("concat(date, ' ', run)", [f"{date} {run}" for date, run in runs.items()])
         return frame.where(f"{one_of('date', runs)} AND {chosen}").drop("run")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Final
 
 from app.analysis.deadlines import DeadlineOptions
-from app.analysis.rollups import GROUP_PATTERN
 from app.analysis.session import MEMORY
 from app.core.deadlines import group_rule
 from app.core.errors import ConfigurationError
@@ -16,6 +14,8 @@ from app.core.errors import ConfigurationError
 LEVEL: Final = 0.001
 MAX_PENDING: Final = 20_000
 """As HOMING_COMMAND_MAX_PENDING is unless set."""
+GROUP_PATTERN: Final = r"^(.*?)[-_.:/]?[0-9]*$"
+"""A device's group is its id without the number at its end: dock-fw2-00017 is of dock-fw2."""
 DAY: Final = timedelta(days=1)
 STEPS: Final = ("compact", "rollup", "report")
 
@@ -74,22 +74,3 @@ class AnalyzeOptions:
         """Whether the period, or the one before, has this day."""
         at = date.fromisoformat(day)
         return (self.first is None or at >= self.first) and (self.end is None or at < self.end)
-
-
-_ALLOWED: Final = "a day of UTC such as 2026-11-21, today, yesterday or today-30"
-
-
-def parse_day(option: str, text: str, today: date) -> date:
-    """The day that an option names; ConfigurationError says what is allowed."""
-    given = {"yesterday": "today-1"}.get(text.strip(), text.strip())
-    try:
-        if found := re.fullmatch(r"today(-\d{1,5})?", given, re.ASCII):
-            return today + DAY * int(found[1] or 0)
-        return date.fromisoformat(given)
-    except ValueError:
-        raise ConfigurationError(f"{option} {text[:32]!a}: not a day; allowed: {_ALLOWED}") from None
-
-
-def midnight(day: date) -> datetime:
-    """Where a day begins."""
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)

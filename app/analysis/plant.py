@@ -1,16 +1,34 @@
-"""Anomalies that `homing generate-log --plant` puts into a log, and the truth about them."""
+"""What `homing generate-log` invents: methods and groups of a fleet, and the anomalies that `--plant` puts there."""
 
 from __future__ import annotations
 
 import random
 import tomllib
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from app.analysis import world
 from app.core.errors import ConfigurationError
+
+METHODS: Final = (
+    ("dji", "camera_photo_take", 0.35, 350_000, 0.50, 10_000_000, 0.010),
+    ("dji", "return_home", 0.15, 600_000, 0.45, 15_000_000, 0.008),
+    ("dji", "flighttask_execute", 0.15, 1_800_000, 0.50, 30_000_000, 0.020),
+    ("dji", "drone_open", 0.15, 700_000, 0.40, 15_000_000, 0.006),
+    ("dji", "takeoff_to_point", 0.10, 1_200_000, 0.50, 30_000_000, 0.015),
+    ("dji", "live_start_push", 0.10, 900_000, 0.60, 20_000_000, 0.012),
+    ("homing", "ping", 0.40, 40_000, 0.50, 5_000_000, 0.001),
+    ("homing", "read_state", 0.35, 90_000, 0.55, 5_000_000, 0.002),
+    ("homing", "configure", 0.17, 180_000, 0.50, 10_000_000, 0.010),
+    ("homing", "reboot", 0.08, 1_500_000, 0.50, 30_000_000, 0.005),
+)
+"""Profile, method, share of the profile's commands, median and sigma of its time on the device (log-normal), timeout in
+microseconds, and share that fails."""
+FIRMWARES: Final = ("fw1", "fw2", "fw3", "fw4")
+GROUPS: Final = tuple(f"{prefix}-{firmware}" for prefix in ("dock", "sensor") for firmware in FIRMWARES)
+"""Groups of devices, dji's and homing's: device ids are dock-fw1-00042."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +52,12 @@ class Shape:
     days: int
     nodes: tuple[str, ...]
 
-    def hour_name(self, hour: int) -> str:
-        """The hour as the table `anomalies` names it."""
-        return (self.start + timedelta(hours=hour)).strftime("%Y-%m-%dT%H:00Z")
 
-
-_KINDS: Final = {
-    "slow_node": {"node", "factor"},
-    "flaky_firmware": {"group", "share"},
-    "bad_hour": {"hour", "factor"},
-    "slow_method": {"method", "since_day", "factor"},
-}
-_MOST_FACTOR: Final = 100.0
+@dataclass(frozen=True, slots=True)
+class _Number:
+    default: float
+    over: float
+    most: float
 
 
 def read_plants(path: Path, shape: Shape, seed: int) -> tuple[Anomaly, ...]:
@@ -68,76 +80,59 @@ def read_plants(path: Path, shape: Shape, seed: int) -> tuple[Anomaly, ...]:
     chance = random.Random(seed)
     found: list[Anomaly] = []
     for number, entry in enumerate(entries, 1):
-        one = _Entry(f"--plant {path}: anomaly {number}", entry).read(shape, chance)
-        if any((other.kind, other.subject) == (one.kind, one.subject) for other in found):
-            raise ConfigurationError(f"--plant {path}: anomaly {number}: {one.kind} {one.subject} is planted already")
-        found.append(one)
+        try:
+            found.append(_read(entry, shape, chance))
+        except ValueError as error:
+            raise ConfigurationError(f"--plant {path}: anomaly {number}: {error}") from None
+        if len({(one.kind, one.subject) for one in found}) < number:
+            what = f"{found[-1].kind} {found[-1].subject}"
+            raise ConfigurationError(f"--plant {path}: anomaly {number}: {what} is planted already")
     return tuple(found)
 
 
-def truth(anomalies: tuple[Anomaly, ...], seed: int, callbacks: int, shape: Shape) -> dict[str, Any]:
-    """What was planted, for `_truth.json`."""
-    return {
-        "callbacks": callbacks,
-        "seed": seed,
-        "from": shape.start.isoformat(),
-        "days": shape.days,
-        "nodes": list(shape.nodes),
-        "anomalies": [asdict(one) for one in anomalies],
+_FACTOR: Final = {"factor": _Number(3.0, 1, 100)}
+
+
+def _read(entry: Mapping[str, Any], shape: Shape, chance: random.Random) -> Anomaly:
+    """ValueError says what is wrong."""
+    plants: dict[str, tuple[str, Mapping[str, _Number | Sequence[Any]]]] = {
+        "slow_node": ("node", {"node": shape.nodes, **_FACTOR}),
+        "flaky_firmware": ("device_group", {"group": GROUPS, "share": _Number(0.15, 0, 1)}),
+        "bad_hour": ("hour", {"hour": range(shape.days * 24), **_FACTOR}),
+        "slow_method": (
+            "method",
+            {
+                "method": [f"{profile}/{method}" for profile, method, *_ in METHODS],
+                "since_day": range(1, shape.days),
+                "factor": _Number(2.0, 1, 100),
+            },
+        ),
     }
+    plant = entry.get("kind")
+    if plant not in plants:
+        said = "is missing" if plant is None else f"is {plant!r}"
+        raise ValueError(f"kind {said}; allowed: {', '.join(plants)}")
+    kind, keys = plants[plant]
+    unknown = sorted(set(entry) - {"kind", *keys})
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]}; {plant} has {', '.join(sorted(keys))}")
+    if "since_day" in keys and shape.days == 1:
+        raise ValueError("slow_method changes from one day to the next: --days 2 or more")
+    values = {key: _value(key, allowed, entry, chance) for key, allowed in keys.items()}
+    subject = values.pop("node", None) or values.pop("group", None) or values.pop("method", None)
+    subject = subject or f"{shape.start + timedelta(hours=values['hour']):%Y-%m-%dT%H:00Z}"
+    return Anomaly(plant, kind, subject, **values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    where: str
-    data: dict[str, Any]
-
-    def read(self, shape: Shape, chance: random.Random) -> Anomaly:
-        plant = self._choice("kind", tuple(_KINDS), None)
-        unknown = sorted(set(self.data) - _KINDS[plant] - {"kind"})
-        if unknown:
-            allowed = ", ".join(sorted(_KINDS[plant]))
-            raise ConfigurationError(f"{self.where}: unknown key {unknown[0]}; {plant} has {allowed}")
-        match plant:
-            case "slow_node":
-                return Anomaly(plant, "node", self._choice("node", shape.nodes, chance), factor=self._factor(3.0))
-            case "flaky_firmware":
-                group = self._choice("group", world.GROUPS, chance)
-                return Anomaly(plant, "device_group", group, share=self._number("share", 0.15, 0.0, 1.0))
-            case "bad_hour":
-                hour = self._whole("hour", 0, shape.days * 24 - 1, chance)
-                return Anomaly(plant, "hour", shape.hour_name(hour), factor=self._factor(3.0), hour=hour)
-            case _:
-                if shape.days < 2:  # noqa: PLR2004 - from one day to the next
-                    raise ConfigurationError(
-                        f"{self.where}: slow_method changes from one day to the next: --days 2 or more"
-                    )
-                subjects = tuple(method.subject for method in world.METHODS)
-                subject = self._choice("method", subjects, chance)
-                day = self._whole("since_day", 1, shape.days - 1, chance)
-                return Anomaly(plant, "method", subject, factor=self._factor(2.0), since_day=day)
-
-    def _choice(self, key: str, allowed: tuple[str, ...], chance: random.Random | None) -> str:
-        picked = chance.choice(allowed) if chance else None  # also when it is given: later choices stay the same
-        value = self.data.get(key, picked)
-        if value not in allowed:
-            said = "is missing" if key not in self.data else f"is {value!r}"
-            raise ConfigurationError(f"{self.where}: {key} {said}; allowed: {', '.join(allowed)}")
-        return str(value)
-
-    def _whole(self, key: str, least: int, most: int, chance: random.Random) -> int:
-        picked = chance.randint(least, most)
-        value = self.data.get(key, picked)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            allowed = f"a whole number from {least} to {most}"
-            raise ConfigurationError(f"{self.where}: {key} is {value!r}; allowed: {allowed}")
+def _value(key: str, allowed: _Number | Sequence[Any], entry: Mapping[str, Any], chance: random.Random) -> Any:  # noqa: ANN401 - of TOML
+    if isinstance(allowed, _Number):
+        value = entry.get(key, allowed.default)
+        if not isinstance(value, bool) and isinstance(value, int | float) and allowed.over < value <= allowed.most:
+            return float(value)
+        raise ValueError(f"{key} is {value!r}; allowed: over {allowed.over:g}, up to {allowed.most:g}")
+    picked = chance.choice(allowed)  # also when it is given: later choices stay the same
+    value = entry.get(key, picked)
+    if type(value) is type(picked) and value in allowed:
         return value
-
-    def _factor(self, default: float) -> float:
-        return self._number("factor", default, 1.0, _MOST_FACTOR)
-
-    def _number(self, key: str, default: float, over: float, most: float) -> float:
-        value = self.data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not over < value <= most:
-            raise ConfigurationError(f"{self.where}: {key} is {value!r}; allowed: over {over:g}, up to {most:g}")
-        return float(value)
+    said = f"a whole number from {allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)
+    raise ValueError(f"{key} is {value!r}; allowed: {said}")

@@ -1,26 +1,183 @@
-"""The second step: clean records become counts that can be added up, by day."""
+"""The second step: clean records become counts that can be added up, by day.
+
+It is SQL over the views `record` (clean records of some days), `around` (with the days beside them) and `device_of`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date as day_of
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from app.analysis import contracts, rollups
+from app.analysis import contracts
+from app.analysis.buckets import bucket
 from app.analysis.compact import BATCH, Progress
-from app.analysis.lake import COMPACT, ROLLUP, SCHEMA_VERSION, Day, Lake
+from app.analysis.contracts import Table
+from app.analysis.deadlines import End
+from app.analysis.lake import COMPACT, ROLLUP, SCHEMA_VERSION, Day, Lake, quoted
 from app.analysis.options import DAY
-from app.analysis.source import EVENTS, LATENCY
+from app.analysis.source import CLOCK_TOLERANCE_US, DEVICE_US, EVENTS, LATENCY, WAKE_US, Source
+from app.latency.schema import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _AT_ONCE: Final = 2
 """Queries that wait for each other's planning; more would share the memory of one."""
+MOST_GROUPS: Final = 1000
+"""Of devices in a day, those with the most commands; people could not read more."""
+WINDOW_US: Final = 10_000_000
+ANSWERED: Final = "outcome IN ('succeeded', 'failed')"
+_CELL: Final = "count(*) AS commands, coalesce(sum({0}), 0) AS sum_us, max({0}) AS longest_us"
+_OUTCOME: Final = f"kind = '{Kind.OUTCOME}'"
+
+LATENCY_CELLS: Final = f"""\
+SELECT date, {{by}}, profile, method, outcome, {bucket("answered_us")} AS bucket, count(*) AS commands,
+  coalesce(sum(total_us), 0) AS sum_us, max(answered_us) AS longest_us
+FROM (SELECT *, IF({ANSWERED}, total_us, NULL) AS answered_us FROM record WHERE {_OUTCOME})
+GROUP BY ALL"""
+LATENCY_HOURLY: Final = LATENCY_CELLS.format(by="date_trunc('HOUR', recorded_at) AS hour, home_node AS node")
+
+
+def devices_daily(pattern: str) -> str:
+    """Devices with their group; the rule is asked for each device once, not for each record."""
+    return f"""\
+WITH cell AS (
+{LATENCY_CELLS.format(by="device_id")}
+), grouped AS (
+  SELECT date, device_id, commands, nullif(regexp_extract(device_id, {quoted(pattern)}, 1), device_id) AS found
+  FROM (SELECT date, device_id, sum(commands) AS commands FROM cell GROUP BY date, device_id)
+), ranked AS (
+  SELECT date, found, row_number() OVER (PARTITION BY date ORDER BY sum(commands) DESC, found) AS place
+  FROM grouped WHERE found != '' GROUP BY date, found
+)
+SELECT cell.*, coalesce(ranked.found, '') AS device_group
+FROM cell JOIN grouped USING (date, device_id)
+LEFT JOIN ranked ON grouped.date = ranked.date AND grouped.found = ranked.found AND place <= {MOST_GROUPS}"""
+
+
+def _between(micros: str) -> str:
+    """A difference of instants: 0 when it is negative by no more than clocks may differ, null when by more."""
+    return f"CASE WHEN {micros} < -{CLOCK_TOLERANCE_US} THEN NULL WHEN {micros} < 0 THEN 0 ELSE {micros} END"
+
+
+_RECORD_US: Final = "(unix_micros(recorded_at) - unix_micros(received_at))"
+STAGES: Final = {
+    "register": "register_us",
+    "publish": "publish_us",
+    "device": _between(DEVICE_US),
+    # Home cannot know how long another node took to record: the instants tell it.
+    "record": f"coalesce(record_us, {_between(_RECORD_US)})",
+    "wake": _between(WAKE_US),
+    "deliver": "deliver_us",
+}
+_STAGE_COLUMNS: Final = ", ".join(f"{sql} AS {name}_stage" for name, sql in STAGES.items())
+_STAGE_NAMES: Final = ", ".join(f"{name}_stage AS {name}" for name in STAGES)
+STAGES_DAILY: Final = f"""\
+WITH answered AS (
+  SELECT date, profile, method, home_node, receiving_node, {_STAGE_COLUMNS} FROM record WHERE {_OUTCOME} AND {ANSWERED}
+), staged AS (
+  SELECT * FROM answered UNPIVOT (us FOR stage IN ({_STAGE_NAMES}))
+)
+SELECT date, stage, profile, method, IF(stage = 'record', receiving_node, home_node) AS node,
+  {bucket("us")} AS bucket, {_CELL.format("us")}
+FROM staged GROUP BY ALL"""
+
+FORWARDING_DAILY: Final = f"""\
+WITH answered AS (
+  SELECT date, receiving_node, home_node, {_between(WAKE_US)} AS hop_us, total_us
+  FROM record WHERE {_OUTCOME} AND {ANSWERED} AND receiving_node IS NOT NULL
+), measured AS (
+  SELECT * FROM answered UNPIVOT (us FOR measure IN (hop_us AS hop, total_us AS total))
+)
+SELECT date, receiving_node, home_node, measure, {bucket("us")} AS bucket, {_CELL.format("us")}
+FROM measured GROUP BY ALL"""
+
+LOAD_10S: Final = f"""\
+WITH counted AS (
+  SELECT date, home_node, first, last, count(*) AS n, sum(IF(first = last, until - since, 0)) AS within_us,
+    sum(IF(first = last, 0, (first + 1) * {WINDOW_US}L - since)) AS first_us,
+    sum(IF(first = last, 0, until - last * {WINDOW_US}L)) AS last_us
+  FROM (
+    SELECT *, since DIV {WINDOW_US} AS first, until DIV {WINDOW_US} AS last FROM (
+      SELECT date, home_node, unix_micros(registered_at) AS since,
+        unix_micros(registered_at) + coalesce(total_us, 0) AS until
+      FROM record WHERE {_OUTCOME} AND registered_at IS NOT NULL
+    )
+  ) GROUP BY ALL
+), ends AS (
+  SELECT date, home_node, stack(2,
+    first, n, IF(first = last, n, 0), 0L, IF(first = last, 0L, n), within_us + first_us,
+    last, 0L, IF(first = last, 0L, n), IF(first = last, 0L, n), 0L, last_us
+  ) AS (window, arrived, ended, carried_in, carried_out, busy_us) FROM counted
+)
+SELECT date, timestamp_seconds(window * 10) AS at, home_node AS node, sum(arrived) AS arrived, sum(ended) AS ended,
+  sum(carried_in) AS carried_in, sum(carried_out) AS carried_out, sum(busy_us) AS busy_us
+FROM ends GROUP BY ALL HAVING sum(arrived + ended + busy_us) > 0"""
+
+LATE_HOURLY: Final = f"""\
+WITH late AS (
+  SELECT date, date_trunc('HOUR', recorded_at) AS hour, kind, command_id, receiving_node, home_node
+  FROM record WHERE kind != '{Kind.OUTCOME}'
+), named AS (
+  SELECT command_id, max(profile) AS profile, max(method) AS method
+  FROM around LEFT SEMI JOIN late USING (command_id) WHERE {_OUTCOME} GROUP BY command_id
+)
+SELECT late.date, hour, kind, profile, method, receiving_node, home_node, count(*) AS responses
+FROM late LEFT JOIN named USING (command_id) GROUP BY ALL"""
+"""`around` has the records of the days before, too: a command may have ended on the day before its late response."""
+
+_TOOK: Final = "unix_micros(recorded_at) - unix_micros(registered_at)"
+DEADLINES_HOURLY: Final = f"""\
+WITH command AS (
+  SELECT record.date, date_trunc('HOUR', recorded_at) AS hour, profile, method, device_group, command_id, outcome,
+    unix_micros(registered_at) AS registered, {_TOOK} AS took,
+    unix_micros(deadline_at) - unix_micros(registered_at) AS allowed
+  FROM record JOIN device_of USING (date, device_id)
+  WHERE {_OUTCOME} AND profile IS NOT NULL AND method IS NOT NULL
+), late AS (
+  SELECT command_id, min(recorded_at) AS late_at FROM around WHERE kind = '{Kind.LATE}' GROUP BY command_id
+), unanswered AS (
+  SELECT date, hour, profile, method, device_group, outcome, date_trunc('HOUR', late_at) AS late_hour,
+    unix_micros(late_at) - registered AS took, allowed
+  FROM command LEFT JOIN late USING (command_id)
+  WHERE outcome IN ('timed_out', 'cancelled') AND allowed > 0 AND (outcome = 'timed_out' OR late_at IS NOT NULL)
+)
+SELECT date, hour, profile, method, device_group, {End.ANSWERED:d} AS end, CAST(NULL AS TIMESTAMP) AS late_hour,
+  {bucket("took")} AS bucket, count(*) AS commands, sum(took) AS sum_us, 0L AS timeout_us
+FROM command WHERE {ANSWERED} AND took >= 0 GROUP BY ALL
+UNION ALL
+SELECT date, hour, profile, method, device_group,
+  CASE WHEN outcome = 'cancelled' THEN {End.CANCELLED:d} WHEN took IS NULL THEN {End.NEVER:d} ELSE {End.LATE:d} END,
+  late_hour, {bucket("took")}, count(*), coalesce(sum(took), 0), sum(allowed)
+FROM unanswered WHERE took IS NULL OR took >= 0 GROUP BY ALL"""
+"""`around` has the records of the day after, too: a late response may come on the day after the timeout."""
+
+
+EVENT_HOURLY: Final = """\
+SELECT date, hour, db, kind, device_id, count(*) AS events, sum(bytes) AS bytes, max(bytes) AS largest,
+  min(logged_at) AS first_at, max(logged_at) AS last_at, max(gap) AS longest_gap_us
+FROM (
+  SELECT *, at - lag(at) OVER (PARTITION BY db, kind, device_id, hour ORDER BY at) AS gap
+  FROM (SELECT *, date_trunc('HOUR', logged_at) AS hour, unix_micros(logged_at) AS at FROM record)
+) GROUP BY ALL"""
+
+
+def _queries(source: Source, pattern: str) -> tuple[tuple[Table, str], ...]:
+    """The rollups that are made of the records of a day alone."""
+    if source is EVENTS:
+        return ((contracts.EVENT_HOURLY, EVENT_HOURLY),)
+    return (
+        (contracts.DEVICES_DAILY, devices_daily(pattern)),
+        (contracts.LATENCY_HOURLY, LATENCY_HOURLY),
+        (contracts.STAGES_DAILY, STAGES_DAILY),
+        (contracts.FORWARDING_DAILY, FORWARDING_DAILY),
+        (contracts.LOAD_10S, LOAD_10S),
+        (contracts.LATE_HOURLY, LATE_HOURLY),
+    )
 
 
 def runs_of(compacted: dict[str, Day], pattern: str) -> dict[str, str]:
@@ -31,63 +188,42 @@ def runs_of(compacted: dict[str, Day], pattern: str) -> dict[str, str]:
     }
 
 
-def rollup(spark: SparkSession, lake: Lake, dates: Sequence[str], pattern: str, progress: Progress) -> None:
+def rollup(
+    spark: SparkSession, lake: Lake, source: Source, dates: Sequence[str], pattern: str, progress: Progress
+) -> None:
     """Make the rollups of these days anew, and commit them. Late answers to the day before are told to that."""
-    compacted = lake.days(COMPACT, LATENCY)
-    there = lake.days(ROLLUP, LATENCY)
+    compacted, there = lake.days(COMPACT, source), lake.days(ROLLUP, source)
     runs = runs_of(compacted, pattern)
     with_records = {date for date, day in compacted.items() if day.records}
     for first in range(0, len(dates), BATCH):
         asked = dates[first : first + BATCH]
         batch = [date for date in asked if date in with_records]
-        earlier = {_beside(date, -1) for date in batch}.difference(dates)
+        earlier = {_beside(date, -1) for date in batch if source is LATENCY}.difference(dates)
         repaired = {date: there[date] for date in sorted(earlier) if date in there}
-        lake.open(ROLLUP, LATENCY, [*asked, *repaired])
+        lake.open(ROLLUP, source, [*asked, *repaired])
         if batch:
-            span = batch[0] if len(batch) == 1 else f"{batch[0]} to {batch[-1]}"
             around = with_records & {_beside(date, days) for date in batch for days in (-1, 0, 1)}
-            lake.clean(spark, LATENCY, batch).createOrReplaceTempView("record")
-            lake.clean(spark, LATENCY, around).createOrReplaceTempView("around")
+            lake.clean(spark, source, batch).createOrReplaceTempView("record")
+            lake.clean(spark, source, around).createOrReplaceTempView("around")
             whole = {date: runs[date] for date in batch}
-            say = partial(progress, first / len(dates))
-            _write(spark, lake, whole, pattern, f"rollup {span}", say)
-            _deadlines(spark, lake, whole | {date: day.run for date, day in repaired.items() if day.records})
+
+            def write(job: tuple[Table, str], runs: dict[str, str] = whole, first: int = first) -> None:
+                progress(first / len(dates), f"rollup {' to '.join(sorted({min(runs), max(runs)}))}: {job[0].name}")
+                lake.put_rollup(job[0], spark.sql(job[1]), runs)
+
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(write, _queries(source, pattern)))
+            if source is LATENCY:
+                # With the late answers of the day after, as far as they are there.
+                whole |= {date: day.run for date, day in repaired.items() if day.records}
+                of_device = lake.rollup(spark, contracts.DEVICES_DAILY, whole).select(
+                    "date", "device_id", "device_group"
+                )
+                of_device.distinct().createOrReplaceTempView("device_of")
+                lake.clean(spark, source, tuple(whole)).createOrReplaceTempView("record")
+                write((contracts.DEADLINES_HOURLY, DEADLINES_HOURLY))
         days = [replace(compacted[date], run=runs[date]) for date in asked]
-        lake.commit(ROLLUP, LATENCY, [*days, *repaired.values()])
-
-
-def rollup_events(spark: SparkSession, lake: Lake, dates: Sequence[str], progress: Progress) -> None:
-    """Make the rollups of these days of the event log anew, and commit them."""
-    compacted = lake.days(COMPACT, EVENTS)
-    for first in range(0, len(dates), BATCH):
-        batch = dates[first : first + BATCH]
-        progress(first / len(dates), f"rollup from {batch[0]}: {contracts.EVENT_HOURLY.name}")
-        lake.open(ROLLUP, EVENTS, batch)
-        runs = {date: compacted[date].run for date in batch if compacted[date].records}
-        if runs:
-            lake.clean(spark, EVENTS, tuple(runs)).createOrReplaceTempView("event")
-            lake.put_rollup(contracts.EVENT_HOURLY, spark.sql(rollups.EVENT_HOURLY), runs)
-        lake.commit(ROLLUP, EVENTS, [compacted[date] for date in batch])
-
-
-def _write(
-    spark: SparkSession, lake: Lake, runs: dict[str, str], pattern: str, what: str, say: Callable[[str], None]
-) -> None:
-    def write(job: tuple[contracts.Rollup, str]) -> None:
-        say(f"{what}: {job[0].name}")
-        lake.put_rollup(job[0], spark.sql(job[1]), runs)
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(write, rollups.queries(pattern)))
-    say(f"{what}: {contracts.DEADLINES_HOURLY.name}")
-
-
-def _deadlines(spark: SparkSession, lake: Lake, runs: dict[str, str]) -> None:
-    """With the late answers of the day after, as far as they are there."""
-    of_device = lake.rollup(spark, contracts.DEVICES_DAILY, runs).select("date", "device_id", "device_group").distinct()
-    of_device.createOrReplaceTempView("device_of")
-    lake.clean(spark, LATENCY, tuple(runs)).createOrReplaceTempView("record")
-    lake.put_rollup(contracts.DEADLINES_HOURLY, spark.sql(rollups.DEADLINES_HOURLY), runs)
+        lake.commit(ROLLUP, source, [*days, *repaired.values()])
 
 
 def _beside(date: str, days: int) -> str:

@@ -64,11 +64,9 @@ def prepared(spark: SparkSession, settings: Mapping[str, str] = SETTINGS) -> Ite
 @contextmanager
 def failures_as_sentences(spark: SparkSession | None = None) -> Iterator[None]:
     """ConfigurationError instead of what Spark raises."""
-    try:
-        from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
-        from pyspark.errors import PySparkException  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise ConfigurationError("this needs Spark: pip install 'homing[analysis]'") from error
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
+
     keys = (_HEAP, _SAID)
     known = {} if spark is None else {key: spark.conf.get(key, None) for key in keys}  # afterwards it may be gone
     try:
@@ -124,41 +122,37 @@ def _text(error: Exception) -> str:
 def java_problem() -> str | None:
     """Say in a sentence why Spark cannot start for want of Java; None when it can."""
     home = os.environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else "java"
-    found = shutil.which(program)
-    where = f"JAVA_HOME is {home}, where" if home else "On the PATH"
+    found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    problem = f"there is no java in JAVA_HOME, {home}" if home else "there is no java on the PATH"
+    if found is not None:
+        said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+        version = _JAVA_VERSION.search(said.stderr + said.stdout)
+        if version is not None and int(version[1]) >= JAVA_NEEDED:
+            return None
+        problem = f"`{found}` is Java {version[1]}" if version else f"`{found} -version` says no version"
     advice = "on Debian or Ubuntu run 'apt install openjdk-17-jre-headless'"
-    if found is None:
-        return f"Spark needs Java {JAVA_NEEDED} or newer. {where} there is no java: {advice}."
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
-    version = _JAVA_VERSION.search(said.stderr + said.stdout)
-    if version is None:
-        return f"Spark needs Java {JAVA_NEEDED} or newer. `{found} -version` says no version: {advice}."
-    if int(version[1]) < JAVA_NEEDED:
-        return f"Spark needs Java {JAVA_NEEDED} or newer. `{found}` is Java {version[1]}: {advice}."
-    return None
+    return f"Spark needs Java {JAVA_NEEDED} or newer, and {problem}: {advice}."
 
 
 def check_master(master: str) -> None:
     """ConfigurationError when it cannot be a master, or nobody listens there: Spark itself takes minutes to say so."""
     if re.fullmatch(r"local(\[(\*|\d+)(, *\d+)?\])?|yarn|k8s://.+", master):
         return
-    found = re.fullmatch(r"(?:spark|sc)://(.+)", master)
+    found = re.fullmatch(r"(?:spark|sc)://([^/]+)(?:/.*)?", master)
     if found is None:
         raise ConfigurationError(
             f"--master {master[:64]!a}: no master of Spark; allowed: local[*], spark://host:7077, yarn, k8s://…, sc://…"
         )
     problem = ""
-    for address in found[1].partition("/")[0].split(","):
+    for address in found[1].split(","):
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise ConfigurationError(f"--master {master[:64]!a}: needs a port, such as spark://host:7077")
         try:
             socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_SECONDS).close()
+            return
         except OSError as error:
             problem = error.strerror or str(error)
-        else:
-            return
     raise ConfigurationError(f"--master {master[:64]}: nobody answers there: {problem}")
 
 
@@ -170,11 +164,10 @@ def spark_session(
     memory: str = MEMORY,
     java: str = "",
 ) -> Iterator[SparkSession]:
-    """A session that is stopped at the end.
+    """A session that is stopped at the end; ConfigurationError says in a sentence why there can be none.
 
     `master` None takes what spark-submit was given, or else local[*]; `sc://` is a server of Spark Connect.
     `settings` overrule all others; `memory` is the heap of the JVM that is started here, `java` further options for it.
-    ConfigurationError says in a sentence why there can be none: no pyspark, no Java, a master that does not answer.
     """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
@@ -214,18 +207,10 @@ def spark_session(
                 spark.stop()
 
 
-_NO_LOGS: Final = """\
-rootLogger.level = off
-rootLogger.appenderRef.none.ref = none
-appender.none.type = Null
-appender.none.name = none
-"""
-
-
 def _started_here(scratch: Path, memory: str, java: str) -> dict[str, str]:
     """The JVM that this process starts: it ends with this process, and says nothing that a person has not asked for."""
     quiet = scratch / "log4j2.properties"
-    quiet.write_text(_NO_LOGS, encoding="utf-8")
+    quiet.write_text("rootLogger.level = off\n", encoding="utf-8")
     flags = "-XX:+UseParallelGC -Xss4m -XX:MaxDirectMemorySize=256m -XX:+ExitOnOutOfMemoryError"
     files = f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} -XX:ErrorFile={scratch}/crash.log"
     return {

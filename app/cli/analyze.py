@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -116,15 +117,15 @@ def _steps(*steps: str, **fixed: Any) -> Callable[[dict[str, Any]], None]:
         with _needs_extra():
             from app.analysis.analyze import analyze as run_here
             from app.analysis.deadlines import DeadlineOptions
-            from app.analysis.options import DAY, AnalyzeOptions, parse_day
+            from app.analysis.options import AnalyzeOptions
         today = datetime.fromtimestamp(SystemClock().wall(), UTC).date()
         values = _durations(given) | {
-            name: parse_day(flag, text, today) for name, flag in _DAYS.items() if (text := given.get(name)) is not None
+            name: _day(flag, text, today) for name, flag in _DAYS.items() if (text := given.get(name)) is not None
         }
         if (only := values.get("date")) is not None:
             if values.get("begin") or values.get("end"):
                 raise ConfigurationError("--date: not together with --from and --to")
-            values |= {"begin": only, "end": only + DAY}
+            values |= {"begin": only, "end": only + timedelta(days=1)}
         values = {name: value for name, value in values.items() if value is not None}
         options = AnalyzeOptions(
             **_of(AnalyzeOptions, values),
@@ -137,6 +138,19 @@ def _steps(*steps: str, **fixed: Any) -> Callable[[dict[str, Any]], None]:
         _tell(summary, given["out"])
 
     return run
+
+
+_A_DAY: Final = "a day of UTC such as 2026-11-21, today, yesterday or today-30"
+
+
+def _day(option: str, text: str, today: date) -> date:
+    given = {"yesterday": "today-1"}.get(text.strip(), text.strip())
+    try:
+        if found := re.fullmatch(r"today(-\d{1,5})?", given, re.ASCII):
+            return today + timedelta(days=int(found[1] or 0))
+        return date.fromisoformat(given)
+    except ValueError:
+        raise ConfigurationError(f"{option} {text[:32]!a}: not a day; allowed: {_A_DAY}") from None
 
 
 def _tell(summary: dict[str, Any], out_dir: str) -> None:
@@ -232,8 +246,8 @@ def generate_log(
 ) -> None:
     """Write a realistic latency log with known anomalies, to try the analysis on; the truth is in _truth.json."""
     with _needs_extra():
-        from app.analysis.counts import parse_count
         from app.analysis.generate import GenerateOptions, generate
+        from app.core.counts import parse_count
 
     try:
         count = parse_count(callbacks)

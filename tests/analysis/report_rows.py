@@ -336,8 +336,8 @@ def all_rows(sample: Sample | None) -> dict[str, list[dict[str, Any]]]:
             found[_SPLIT[name][grain] if grain else name].append(row)
     for table in TABLES:
         for row in found[table.name]:
-            assert set(row) <= set(table.names), f"{table.name} has no {set(row) - set(table.names)}"
-        found[table.name] = [{name: row.get(name) for name in table.names} for row in found[table.name]]
+            assert set(row) <= set(table.units), f"{table.name} has no {set(row) - set(table.units)}"
+        found[table.name] = [{name: row.get(name) for name in table.units} for row in found[table.name]]
     return found
 
 

@@ -18,9 +18,8 @@ import pytest
 from app.analysis.buckets import bucket, bucket_of, ends_of, middle_of
 from app.analysis.contracts import DEADLINES_HOURLY
 from app.analysis.deadlines import DeadlineOptions, End, cut_of
-from app.analysis.options import AnalyzeOptions
+from app.analysis.options import GROUP_PATTERN, AnalyzeOptions
 from app.analysis.report.tables import database, define, statements
-from app.analysis.rollups import GROUP_PATTERN
 from app.core.deadlines import LearnedTimeouts
 from app.core.errors import ConfigurationError
 from app.profiles.timeouts import load_timeouts

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 
 import duckdb
 
-from app.analysis import contracts
 from app.analysis.compact import Progress
-from app.analysis.contracts import DEADLINES, ROLLUPS, SUMMARY_NAME, TABLES
-from app.analysis.deadlines import cut_of
-from app.analysis.deadlines_file import FILE_NAME as TIMEOUTS_NAME
-from app.analysis.deadlines_file import render as render_timeouts
+from app.analysis.contracts import EVENT_ROLLUPS, LATENCY_HOURLY, ROLLUPS, SUMMARY_NAME, TABLES
+from app.analysis.deadlines import TIMEOUTS_NAME, cut_of, timeouts_file
 from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Rows
-from app.analysis.options import AnalyzeOptions, midnight
+from app.analysis.options import AnalyzeOptions
 from app.analysis.places import as_json
 from app.analysis.report.page import REPORT_NAME, render
 from app.analysis.report.summary import summarize
-from app.analysis.report.tables import Comparison, Statement, database, define, read_rollup, rows_of, shown, statements
+from app.analysis.report.tables import Compared, Statement, database, define, read_rollup, rows_of, shown, statements
 from app.analysis.source import EVENTS, LATENCY
 from app.core.errors import ConfigurationError
 
@@ -37,7 +34,7 @@ class Period:
     end: datetime
     hours: tuple[datetime, ...]
     """Those that have records."""
-    compared: Comparison | None
+    compared: Compared | None
     why_not: str | None
 
     @property
@@ -68,9 +65,7 @@ def report(lake: Lake, options: AnalyzeOptions, progress: Progress) -> dict[str,
         )
         define(base, found)
         rows = _write(base, lake, found, progress)
-    timeouts = render_timeouts(
-        rows[DEADLINES.name], wanted, options.device_group, period.begin, period.hours[-1] + HOUR
-    )
+    timeouts = timeouts_file(rows["deadlines"], wanted, options.device_group, period.begin, period.hours[-1] + HOUR)
     progress(0.95, REPORT_NAME)
     summary = summarize(options, period, days, {one.name: one.sql for one in found if one.kind == "table"}, rows)
     lake.place.write(TIMEOUTS_NAME, timeouts.encode())
@@ -89,38 +84,34 @@ def _nothing(days: list[Day], options: AnalyzeOptions) -> str:
 
 def _read(base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, days: list[Day]) -> Period:
     """The views of the rollups, of which one has the period before, too; and the period."""
-    own = {day.date: day.run for day in days if options.begin is None or day.date >= options.begin.isoformat()}
-    compacted = lake.days(COMPACT, LATENCY)
-    for one in ROLLUPS:
-        runs = {day.date: day.run for day in days} if one is contracts.LATENCY_HOURLY else own
-        if one is contracts.QUARANTINE_DAILY:
-            runs = {date: compacted[date].run for date in own if date in compacted}
-        read_rollup(base, lake, one, runs or {"": ""})
-    first = "" if options.begin is None else options.begin.isoformat()
-    found = lake.days(ROLLUP, EVENTS)
-    of_events = {date: day.run for date, day in found.items() if date >= first and options.wants(date)}
-    for one in contracts.EVENT_ROLLUPS:
-        read_rollup(base, lake, one, of_events or {"": ""})
+    begin = "" if options.begin is None else options.begin.isoformat()
+    of_events = [day for date, day in lake.days(ROLLUP, EVENTS).items() if options.wants(date)]
+    for source, found, rollups in ((LATENCY, days, ROLLUPS), (EVENTS, of_events, EVENT_ROLLUPS)):
+        compacted = lake.days(COMPACT, source)
+        for one in rollups:
+            since = "" if one is LATENCY_HOURLY else begin
+            runs = {day.date: day.run for day in found if day.date >= since}
+            if one.name == source.quarantine:
+                runs = {date: compacted[date].run for date in runs if date in compacted}
+            read_rollup(base, lake, one, runs or {"": ""})
     hours = base.sql("SELECT DISTINCT hour FROM latency_hourly ORDER BY hour").to_arrow_table()["hour"].to_pylist()
-    return period_of(hours, None if options.begin is None else midnight(options.begin), options)
+    return period_of(hours, None if options.begin is None else datetime.combine(options.begin, time(), UTC), options)
 
 
 def period_of(hours: list[datetime], begin: datetime | None, options: AnalyzeOptions) -> Period:
-    """From the hours that have records, the period before included."""
+    """From the hours that have records. Without a begin, its last day (or half) is compared with the one before."""
     first, end = begin or hours[0], hours[-1] + HOUR
     if hours[-1] < first:
         raise ConfigurationError(f"{options.out}: no records from {first:%Y-%m-%d} on")
+    since, middle, why_not = hours[0], first, f"there is nothing from before {first:%Y-%m-%d}"
+    if begin is None:
+        length = (end - first) // HOUR
+        part = HOUR * (_DAY if length >= 2 * _DAY else length // 2)
+        since, middle, why_not = end - 2 * part, end - part, "the log covers one hour only"
+    compared = {"before": {"from": since, "to": middle}, "after": {"from": middle, "to": end}}
     own = tuple(hour for hour in hours if hour >= first)
-    if begin is not None:
-        if hours[0] < first:
-            return Period(first, end, own, Comparison((hours[0], first), (first, end)), None)
-        return Period(first, end, own, None, f"there is nothing from before {first:%Y-%m-%d}")
-    length = (end - first) // HOUR
-    if length < 2:  # noqa: PLR2004 - one has no half
-        return Period(first, end, own, None, "the log covers one hour only")
-    part = _DAY if length >= 2 * _DAY else length // 2
-    middle = end - part * HOUR
-    return Period(first, end, own, Comparison((middle - part * HOUR, middle), (middle, end)), None)
+    there = since < middle
+    return Period(first, end, own, compared if there else None, None if there else why_not)
 
 
 def _write(base: duckdb.DuckDBPyConnection, lake: Lake, found: list[Statement], progress: Progress) -> Rows:
@@ -131,5 +122,5 @@ def _write(base: duckdb.DuckDBPyConnection, lake: Lake, found: list[Statement], 
         progress(0.95 * number / len(TABLES), f"table {table.name}")
         made = rows_of(base, table, queries[table.name])
         lake.put_rows(f"tables/{table.name}", made)
-        rows[table.name] = shown(table, made, made.num_rows if table is DEADLINES else _SHOWN)
+        rows[table.name] = shown(table, made, made.num_rows if table.name == "deadlines" else _SHOWN)
     return rows

@@ -9,23 +9,21 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from app.analysis.contracts import TABLES
 from app.analysis.lake import Row, Rows
-from app.analysis.report.sections import (
-    change,
-    deadlines,
-    devices,
-    events,
-    heat_map,
-    methods,
-    nodes,
-    over_time,
-    quality,
-    stages,
-)
-from app.analysis.report.text import clean, code, count, span, with_unit
+from app.analysis.report import sections
+from app.analysis.report.text import clean, code, count, duration, share, span, with_unit
 
 REPORT_NAME: Final = "report.html"
-_SECTIONS: Final = (over_time, methods, heat_map, stages, nodes, devices, events, deadlines, change, quality)
+_PLOTS: Final = (
+    sections.latency,
+    sections.endings,
+    sections.heat_map,
+    sections.stages,
+    sections.slowest,
+    sections.flakiest,
+)
+_UNITS: Final = {table.name: table.units for table in TABLES}
 MOST_FLAGS: Final = 30
 
 
@@ -39,17 +37,37 @@ def render(summary: Row, rows: Rows) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"soft": soft, "clean": clean, "code": code}
+    environment.filters |= {"soft": soft, "clean": clean, "code": code, "with_unit": with_unit}
     log = summary["log"]
     return environment.get_template("page.html.j2").render(
         period=span(summary["period"]["from"], summary["period"]["to"]),
         facts=(f"{count(log['records'])} records", f"{count(log['files'])} files", clean(log["location"], 200)),
         flags=[(clean(one["sentence"], 400), count(one["records"])) for one in summary["anomalies"][:MOST_FLAGS]],
         figures=[(one["title"], with_unit(one["value"], one["unit"]), one["table"]) for one in summary["figures"]],
-        sections=[make(summary, rows) for make in _SECTIONS],
+        plots={make.__name__: make(summary, rows) for make in _PLOTS},
+        leads=sections.leads(summary, rows),
+        rows=_readable(rows),
+        most=sections.MOST_ROWS,
+        units=_UNITS,
         tables=summary["tables"],
         options=json.dumps(summary["options"], indent=2),
     )
+
+
+def _readable(rows: Rows) -> Rows:
+    """With names where a column alone says too little."""
+    named = {"hops": [{**row, "way": "forwarded" if row["forwarded"] else "local"} for row in rows["hops"]]}
+    for name in ("events", "silent_devices"):
+        named[name] = [{**row, "kind": row["kind"] or "of no profile"} for row in rows[name]]
+    named["change"] = [
+        {
+            **row,
+            **{side: (duration if row["test"] == "median" else share)(row[side]) for side in ("before", "after")},
+            "subject": row["method"] or row["node"] or "all commands",
+        }
+        for row in rows["change"]
+    ]
+    return rows | named
 
 
 def soft(text: str) -> Markup:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from app.analysis.lake import Row
 from app.analysis.report.text import day, duration
@@ -59,10 +59,9 @@ class PlotRow:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A plot over time (`time`), strips of marks on one axis with their values (`rows`), or a `table` of texts.
+    """A plot over time (`time`), or strips of marks on one axis with their values (`rows`).
 
-    `empty` says in a sentence why there is nothing to show. The first cell of a table's row is its head; a cell may be
-    a text and what stands small below.
+    `empty` says in a sentence why there is nothing to show.
     """
 
     kind: str
@@ -78,17 +77,7 @@ class Block:
     y_ticks: Sequence[Tick] = ()
     tips: Sequence[Tip] = ()
     heads: Sequence[str] = ()
-    rows: Sequence[Any] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of the page."""
-
-    id: str
-    title: str
-    blocks: Sequence[Block]
-    lead: str = ""
+    rows: Sequence[PlotRow] = ()
 
 
 @dataclass(frozen=True, slots=True)

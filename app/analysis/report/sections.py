@@ -1,15 +1,14 @@
-"""The sections of the page: what a person on duty asks, each made of the rows of a few tables."""
+"""The plots of the page, each made of the rows of a table, and the sentences that lead into sections."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
 from statistics import median_low
 from typing import Any, Final
 
-from app.analysis.contracts import TABLES
 from app.analysis.lake import Row, Rows
 from app.analysis.report.plots import (
     HOUR,
@@ -17,7 +16,6 @@ from app.analysis.report.plots import (
     Block,
     Mark,
     PlotRow,
-    Section,
     Tick,
     band,
     box,
@@ -28,11 +26,8 @@ from app.analysis.report.plots import (
     log_scale,
 )
 from app.analysis.report.tables import TOP
-from app.analysis.report.text import clean, count, day, duration, known, minute, ratio, share, with_unit
+from app.analysis.report.text import clean, count, day, duration, known, minute, ratio, share
 
-Label = tuple[str, ...]
-"""A name, and what stands small below it."""
-_UNITS: Final = {table.name: table.units for table in TABLES}
 MOST_STEPS: Final = 372
 """In a plot over time; a month has 744 hours."""
 MOST_CELLS: Final = 56
@@ -49,11 +44,9 @@ _ENDINGS: Final = (
 )
 
 
-def over_time(summary: Row, rows: Rows) -> Section:
-    """Latency, and what did not succeed, on one time axis."""
+def _bins(rows: Rows) -> tuple[Axis | None, dict[datetime, list[Row]]]:
     axis = Axis.of(rows["latency_by_hour"], MOST_STEPS)
-    bins = axis.bins(rows["latency_by_hour"]) if axis else {}
-    return Section("time", "Over time", (_latency(summary, axis, bins), _endings(axis, bins)))
+    return axis, axis.bins(rows["latency_by_hour"]) if axis else {}
 
 
 def _middle(values: Iterable[Any]) -> Any:  # noqa: ANN401 - a number or None
@@ -62,7 +55,9 @@ def _middle(values: Iterable[Any]) -> Any:  # noqa: ANN401 - a number or None
     return median_low(numbers) if numbers else None
 
 
-def _latency(summary: Row, axis: Axis | None, bins: dict[datetime, list[Row]]) -> Block:
+def latency(summary: Row, rows: Rows) -> Block:
+    """Percentiles by hour."""
+    axis, bins = _bins(rows)
     what = ("time", "latency-over-time", "Latency", "latency_by_hour")
     values = {at: [_middle(row[f"{name}_us"] for row in found) for name in _PERCENTILES] for at, found in bins.items()}
     values = {at: row for at, row in values.items() if all(map(known, row))}
@@ -93,8 +88,9 @@ def _latency(summary: Row, axis: Axis | None, bins: dict[datetime, list[Row]]) -
     )
 
 
-def _endings(axis: Axis | None, bins: dict[datetime, list[Row]]) -> Block:
+def endings(_summary: Row, rows: Rows) -> Block:
     """Shares of what did not succeed, one on the other."""
+    axis, bins = _bins(rows)
     what = ("time", "outcomes-over-time", "Outcomes other than success", "latency_by_hour")
     shares = {}
     for at, found in bins.items():
@@ -132,25 +128,23 @@ def _endings(axis: Axis | None, bins: dict[datetime, list[Row]]) -> Block:
     )
 
 
-def heat_map(_summary: Row, rows: Rows) -> Section:
+def heat_map(_summary: Row, rows: Rows) -> Block:
     """One strip per method; each cell is as dark as the hour was slow or fast for the method."""
-    title, table = "Hours and methods", "latency_by_hour_method"
-    found = [row for row in rows[table] if known(row["p50_us"]) and row["p50_us"] > 0]
+    what = ("rows", "heat-map", "Latency by hour and method", "latency_by_hour_method")
+    found = [row for row in rows["latency_by_hour_method"] if known(row["p50_us"]) and row["p50_us"] > 0]
     axis = Axis.of(found, MOST_CELLS)
     if axis is None:
-        return Section("heat", title, (Block("rows", "heat-map", title, table, empty="No command was answered."),))
+        return Block(*what, empty="No command was answered.")
     measure = "p99_us" if (_middle(row["answered"] for row in found) or 0) >= FEW else "p50_us"
-    methods: dict[Label, list[Row]] = {}
+    methods: dict[tuple[str, str], list[Row]] = {}
     for row in found:
-        methods.setdefault(_method(row), []).append(row)
+        methods.setdefault((clean(row["method"]), clean(row["profile"])), []).append(row)
     busiest = sorted(methods, key=lambda name: -sum(row["answered"] for row in methods[name]))[:MOST_ROWS]
     left_out = f" The {MOST_ROWS} busiest of {len(methods)} methods." if len(methods) > MOST_ROWS else ""
-    block = Block(
-        "rows",
-        "heat-map",
-        f"The {'99th percentile' if measure == 'p99_us' else 'median'} by hour and method",
-        table,
-        caption=f"Against the usual one of the same method: the middle one of its cells.{left_out} Times are UTC.",
+    which = "99th percentile" if measure == "p99_us" else "median"
+    return Block(
+        *what,
+        caption=f"The {which} against the usual one of the method, the middle one of its cells.{left_out} In UTC.",
         alt=f"Heat map of {len(methods)} methods by hour.",
         rows=[_heat(axis, name, methods[name], measure) for name in sorted(busiest)],
         heads=("Method", "Hour", "Usual"),
@@ -165,10 +159,9 @@ def heat_map(_summary: Row, rows: Rows) -> Section:
             )
         ],
     )
-    return Section("heat", title, (block,))
 
 
-def _heat(axis: Axis, name: Label, rows: list[Row], measure: str) -> PlotRow:
+def _heat(axis: Axis, name: tuple[str, str], rows: list[Row], measure: str) -> PlotRow:
     slowest = {at: max(found, key=lambda row: row[measure]) for at, found in axis.bins(rows).items()}
     usual = _middle(row[measure] for row in slowest.values()) or 1
     marks = []
@@ -181,17 +174,14 @@ def _heat(axis: Axis, name: Label, rows: list[Row], measure: str) -> PlotRow:
     return PlotRow(name[0], marks, duration(usual), note=name[1])
 
 
-def stages(_summary: Row, rows: Rows) -> Section:
+def stages(_summary: Row, rows: Rows) -> Block:
     """Stacks of mean times: all commands, and each method."""
     groups: dict[str, list[Row]] = {"all commands": rows["stages"]} if rows["stages"] else {}
     for row in rows["stages_by_method"]:
         groups.setdefault(f"{clean(row['method'])} ({clean(row['profile'])})", []).append(row)
-    device = next((row["share"] for row in rows["stages"] if row["stage"] == "device"), None)
-    lead = f"The device and the way to it take {share(device)} of the time." if known(device) else ""
     what = ("rows", "stages-whole", "Mean time by stage", "stages_by_method")
     if not groups:
-        empty = Block(*what, empty="No stage was measured in this period.")
-        return Section("stages", "Where the time goes", (empty,), lead)
+        return Block(*what, empty="No stage was measured in this period.")
     sums = {label: sum(row["mean_us"] for row in found) for label, found in groups.items()}
     scale = linear_scale(sums.values())
     plotted = []
@@ -204,7 +194,7 @@ def stages(_summary: Row, rows: Rows) -> Section:
             left = right
         plotted.append(PlotRow(label, marks, duration(sums[label])))
     shown = {row["stage"]: row["position"] for found in groups.values() for row in found}
-    block = Block(
+    return Block(
         *what,
         caption="Mean of each stage of answered commands.",
         alt="Mean time by stage",
@@ -213,72 +203,18 @@ def stages(_summary: Row, rows: Rows) -> Section:
         x_ticks=duration_ticks(scale),
         keys=[Mark(f"stage stage-{stage}", title=stage) for stage in sorted(shown, key=lambda stage: shown[stage])],
     )
-    return Section("stages", "Where the time goes", (block,), lead)
 
 
-def _named(*columns: str) -> Callable[[Row], Label]:
-    return lambda row: tuple(clean(row[column]) for column in columns)
+def slowest(_summary: Row, rows: Rows) -> Block:
+    """Devices whose answers take the longest."""
+    caption = "How many times longer its answers take than those of all devices to the same methods."
+    return _intervals("slowest-devices", "Slowest devices", caption, rows["devices"], "slow", "slowness", ratio)
 
 
-_method: Final = _named("method", "profile")
-
-
-def _table(
-    id_: str, title: str, table: str, rows: Sequence[Row], label: Callable[[Row], Label], columns: str, **heads: str
-) -> Block:
-    """The first rows of a table: these columns, by their units, with their names or others as heads."""
-    units, names = _UNITS[table], columns.split()
-    return Block(
-        "table",
-        id_,
-        title,
-        table,
-        caption=f"{MOST_ROWS} of {len(rows):,}." if len(rows) > MOST_ROWS else "",
-        heads=("", *(heads.get(name, name.removesuffix("_us").replace("_", " ")) for name in names)),
-        rows=[[label(row), *(with_unit(row[name], units[name]) for name in names)] for row in rows[:MOST_ROWS]],
-        empty="" if rows else "There is nothing to show.",
-    )
-
-
-def methods(_summary: Row, rows: Rows) -> Section:
-    """Percentiles and outcomes by method, the busiest first."""
-    found = sorted(rows["latency_by_method"], key=lambda row: (-row["commands"], str(row["method"])))
-    columns = "commands p50_us p90_us p99_us max_us failed_share timed_out_share"
-    block = _table("methods-table", "Latency and outcomes", "latency_by_method", found, _method, columns)
-    return Section("methods", "Methods", (block,))
-
-
-def nodes(_summary: Row, rows: Rows) -> Section:
-    """Load, capacity, and what forwarding costs."""
-    load = "commands commands_share received forwarded_in late duplicates p50_us p99_us"
-    capacity = "arrivals_mean arrivals_peak in_flight_mean in_flight_peak max_pending headroom"
-    heads = {"arrivals_mean": "arrivals", "arrivals_peak": "in the busiest 10 s", "in_flight_peak": "most in flight"}
-    heads["max_pending"] = "limit"
-    ways = [{**row, "way": "forwarded" if row["forwarded"] else "local"} for row in rows["hops"]]
-    hops = "commands share hop_p50_us hop_p99_us total_p50_us total_p99_us"
-    blocks = (
-        _table("nodes-table", "Load", "nodes", rows["nodes"], _named("node"), load),
-        _table("capacity-table", "Commands in flight", "capacity", rows["capacity"], _named("node"), capacity, **heads),
-        _table("hops-table", "What forwarding costs", "hops", ways, _named("way"), hops),
-    )
-    return Section("nodes", "Nodes", blocks)
-
-
-def devices(_summary: Row, rows: Rows) -> Section:
-    """The slowest and the flakiest as intervals, and the groups as a table."""
-    flakiest = sorted(rows["device_groups"], key=lambda row: -(row["flaky_low"] or 0))
-    slowness = "How many times longer its answers take than those of all devices to the same methods."
-    flaky = "Share of its commands that failed or timed out."
-    group = _named("device_group", "profile")
-    columns = "devices commands flaky_share flaky_low slowness slowness_low"
-    heads = {"flaky_share": "failed or timed out", "flaky_low": "at least", "slowness_low": "at least"}
-    blocks = (
-        _intervals("slowest-devices", "Slowest devices", slowness, rows["devices"], "slow", "slowness", ratio),
-        _intervals("flakiest-devices", "Flakiest devices", flaky, rows["devices"], "flaky", "flaky_share", share),
-        _table("device-groups", "Groups of devices", "device_groups", flakiest, group, columns, **heads),
-    )
-    lead = "Ranked by the sure end of the 95 % interval: a device with few commands must be much worse to be listed."
-    return Section("devices", "Devices", blocks, lead)
+def flakiest(_summary: Row, rows: Rows) -> Block:
+    """Devices that fail the most."""
+    caption = "Share of its commands that failed or timed out."
+    return _intervals("flakiest-devices", "Flakiest devices", caption, rows["devices"], "flaky", "flaky_share", share)
 
 
 def _intervals(
@@ -316,67 +252,24 @@ def _intervals(
     )
 
 
-def deadlines(_summary: Row, rows: Rows) -> Section:
-    """What timeout each method should have, and how that would have gone."""
+def leads(summary: Row, rows: Rows) -> dict[str, str]:
+    """Section -> what leads into it."""
+    found = {
+        "devices": "Ranked by the sure end of the 95 % interval: "
+        "a device with few commands must be much worse to be listed.",
+        "quality": f"Percentiles are within {share(summary['relative_error'], trim=True)} of the exact ones, or 1 µs.",
+    }
+    if missing := summary["log"]["missing_hours"]:
+        hours = ", ".join(map(minute, missing[:12]))
+        found["quality"] = f"Hours without any record ({count(len(missing))}): {hours} UTC. {found['quality']}"
+    device = next((row["share"] for row in rows["stages"] if row["stage"] == "device"), None)
+    if known(device):
+        found["stages"] = f"The device and the way to it take {share(device)} of the time."
     whole = next((row for row in rows["deadlines_test"] if row["method"] is None), None)
-    lead = ""
     if whole is not None and whole["responses"]:
-        lead = (
+        found["deadlines"] = (
             f"On the hours held out, at most {share(whole['wrong_share'])} of the responses would have come after the "
             f"learned timeout (after the one in force: {share(whole['wrong_logged_share'])}), and callers would have "
             f"waited {duration(abs(whole['saved_s']) * 1e6)} {'less' if whole['saved_s'] >= 0 else 'more'} in all."
         )
-    found = [row for row in rows["deadlines"] if row["device_group"] is None]
-    found = sorted(found, key=lambda row: (-row["responses"], str(row["method"])))
-    columns = "responses late never_answered_share quantile_us logged_timeout_us timeout_us"
-    heads = {"never_answered_share": "never answered", "logged_timeout_us": "in force", "timeout_us": "learned"}
-    block = _table("learned", "Timeout of each method", "deadlines", found, _method, columns, **heads)
-    return Section("deadlines", "Learned deadlines", (block,), lead)
-
-
-def events(_summary: Row, rows: Rows) -> Section:
-    """What devices said unasked, and who fell silent."""
-    said, silent = (
-        [{**row, "kind": row["kind"] or "of no profile"} for row in rows[name]] for name in ("events", "silent_devices")
-    )
-    silent.sort(key=lambda row: -row["silent_us"])
-    columns = "events per_second devices silent mean_bytes largest longest_gap_us"
-    of_silent = "silent_us longest_gap_us events"
-    heads = {"silent_us": "silent for", "longest_gap_us": "longest gap before"}
-    device = _named("device_id", "kind")
-    blocks = (
-        _table("events-table", "What devices said unasked", "events", said, _named("kind", "db"), columns),
-        _table("silent-table", "Devices that fell silent", "silent_devices", silent, device, of_silent, **heads),
-    )
-    return Section("events", "Events", blocks)
-
-
-def change(_summary: Row, rows: Rows) -> Section:
-    """What moved notably."""
-    found = sorted((row for row in rows["change"] if row["notable"]), key=lambda row: (row["q"], str(row["method"])))
-    shown = [
-        {**row, **{side: (duration if row["test"] == "median" else share)(row[side]) for side in ("before", "after")}}
-        for row in found
-    ]
-
-    def label(row: Row) -> Label:
-        return clean(row["method"] or row["node"] or "all commands"), clean(row["profile"] or "")
-
-    columns = "test before after ratio after_records"
-    block = _table("change-table", "Notable changes", "change", shown, label, columns)
-    return Section("change", "Change against the period before", (block,))
-
-
-def quality(summary: Row, _rows: Rows) -> Section:
-    """What was left out, and which hours are missing."""
-    missing = summary["log"]["missing_hours"]
-    lead = f"Percentiles are within {share(summary['relative_error'], trim=True)} of the exact ones, or 1 µs."
-    if missing:
-        lead = f"Hours without any record ({count(len(missing))}): {', '.join(map(minute, missing[:12]))} UTC. {lead}"
-
-    def label(row: Row) -> Label:
-        return clean(row["reason"]), clean(row["meaning"], 300)
-
-    found, columns = summary["quarantined"], "files records example"
-    block = _table("quarantine-table", "What was not used", "quarantine", found, label, columns)
-    return Section("quality", "Quality of the data", (block,), lead)
+    return found

@@ -18,10 +18,10 @@ import pyarrow.dataset as ds
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.analysis.buckets import QUANTILES
-from app.analysis.contracts import LATENCY_TABLES, Rollup, Table
+from app.analysis.contracts import LATENCY_TABLES, Table
 from app.analysis.deadlines import End
 from app.analysis.lake import Lake, Row
-from app.analysis.rollups import STAGES
+from app.analysis.rollup import STAGES
 from app.analysis.source import MEANINGS, OUTCOMES
 
 TOP: Final = 20
@@ -41,12 +41,8 @@ LIMITS: Final = {
 _STATEMENT: Final = re.compile(r"^-- (macro|view|held|table) (\w+).*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two stretches of hours; ends are exclusive."""
-
-    before: tuple[datetime, datetime]
-    after: tuple[datetime, datetime]
+Compared = dict[str, dict[str, datetime]]
+"""The hours `before` and `after`, each `from` and `to` (exclusive)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class Statement:
     sql: str
 
 
-def statements(compared: Comparison | None, **values: float) -> list[Statement]:
+def statements(compared: Compared | None, **values: float) -> list[Statement]:
     """Of a period; `values` are what tables.sql names."""
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined)  # noqa: S701 - SQL
     text = environment.get_template("tables.sql").render(
@@ -78,12 +74,13 @@ def statements(compared: Comparison | None, **values: float) -> list[Statement]:
     return [Statement(kind, name, sql.strip()) for kind, name, sql in zip(*[iter(parts)] * 3, strict=True)]
 
 
-def _side(compared: Comparison | None) -> str:
+def _side(compared: Compared | None) -> str:
     if compared is None:
         return "NULL::VARCHAR"
     cases = (
-        f"WHEN hour >= to_timestamp({begin.timestamp()}) AND hour < to_timestamp({end.timestamp()}) THEN '{name}'"
-        for name, (begin, end) in (("before", compared.before), ("after", compared.after))
+        f"WHEN hour >= to_timestamp({ends['from'].timestamp()}) AND hour < to_timestamp({ends['to'].timestamp()}) "
+        f"THEN '{name}'"
+        for name, ends in compared.items()
     )
     return f"CASE {' '.join(cases)} END"
 
@@ -97,7 +94,7 @@ def database(memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
         yield base
 
 
-def read_rollup(base: duckdb.DuckDBPyConnection, lake: Lake, rollup: Rollup, runs: dict[str, str]) -> None:
+def read_rollup(base: duckdb.DuckDBPyConnection, lake: Lake, rollup: Table, runs: dict[str, str]) -> None:
     """A view of the rows that belong to these days, and to no earlier run of one of them."""
     files = [file for date in runs for file in lake.place.find(f"rollups/{rollup.name}/date={date}", ".parquet")]
     date_and_run = [pa.field("run", pa.string()), pa.field("date", pa.string())]

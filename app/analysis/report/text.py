@@ -6,8 +6,6 @@ import math
 from datetime import UTC, datetime
 from typing import Final, TypeGuard
 
-from app.analysis.contracts import Unit
-
 NOTHING: Final = "–"
 """Stands where there is no value."""
 THIN: Final = "\u202f"
@@ -86,15 +84,15 @@ def with_unit(value: object, unit: str) -> str:
     if not known(value):
         return NOTHING if value is None else clean(value)
     match unit:
-        case Unit.MICROSECONDS:
+        case "us":
             return duration(value)
-        case Unit.SHARE:
+        case "share":
             return share(value)
-        case Unit.RATIO:
+        case "ratio":
             return ratio(value)
-        case Unit.PER_SECOND:
+        case "1/s":
             return f"{digits(value)}{THIN}/s"
-        case Unit.SECONDS:
+        case "s":
             return duration(value * 1e6)
     return count(value) if isinstance(value, int) or value == int(value) else digits(value)
 

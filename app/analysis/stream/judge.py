@@ -6,8 +6,8 @@ Nothing here reads a clock: time is that of the records.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Final
@@ -70,33 +70,24 @@ class Breach:
     limit: float
 
 
-@dataclass(slots=True)
-class Past:
-    """What judging a series needs of its earlier windows; JSON, oldest first."""
-
-    windows: list[dict[str, Any]] = field(default_factory=list)
-    raised: list[str] = field(default_factory=list)
+Past = dict[str, Any]
+"""What judging a series needs of its earlier `windows`, oldest first, and the measures that are `raised`."""
 
 
 class Judge:
-    """Adds what windows mean, and tells where a measure left its band. Its state is plain JSON."""
+    """Adds what windows mean, and tells where a measure left its band. Its state, to go on from, is plain JSON."""
 
     def __init__(self, bands: Bands, state: dict[str, Any] | None = None) -> None:
         self._bands = bands
-        series = state["series"] if state else {}
-        self._past = {name: Past(list(one["windows"]), list(one["raised"])) for name, one in series.items()}
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """To go on from."""
-        series = {name: {"windows": past.windows, "raised": past.raised} for name, past in sorted(self._past.items())}
-        return {"version": STATE_VERSION, "series": series}
+        self.state = state or {"version": STATE_VERSION, "series": {}}
 
     def judge(self, windows: Iterable[Window]) -> list[Breach]:
         """Take closed windows, complete them, and tell the breaches; windows must not be older than those before."""
         breaches: list[Breach] = []
         for window in sorted(windows, key=lambda one: (one.start, one.series)):
-            breaches += self._judge(window, self._past.setdefault(window.series, Past()))
+            breaches += self._judge(
+                window, self.state["series"].setdefault(window.series, {"windows": [], "raised": []})
+            )
         return breaches
 
     def _judge(self, window: Window, past: Past) -> list[Breach]:
@@ -113,10 +104,10 @@ class Judge:
         if window.method is None:
             burn = min(window.burn_5m or 0.0, window.burn_1h or 0.0)
             found.append(self._compare("burn_rate", window, burn, self._bands.burn, window.commands))
-        breaches = [one for outside, one in found if one and outside != (one.measure in past.raised)]
+        breaches = [one for outside, one in found if one and outside != (one.measure in past["raised"])]
         for one in breaches:
-            (past.raised.append if one.raised else past.raised.remove)(one.measure)
-        past.windows.append(
+            (past["raised"].append if one.raised else past["raised"].remove)(one.measure)
+        past["windows"].append(
             {
                 "start": window.start,
                 "bad": bad,
@@ -129,8 +120,8 @@ class Judge:
             }
         )
         oldest = window.start - LONG_BURN.total_seconds()
-        surplus = len(past.windows) - self._bands.history
-        past.windows = [one for n, one in enumerate(past.windows) if n >= surplus or one["start"] > oldest]
+        surplus = len(past["windows"]) - self._bands.history
+        past["windows"] = [one for n, one in enumerate(past["windows"]) if n >= surplus or one["start"] > oldest]
         return breaches
 
     def _compare(
@@ -145,7 +136,7 @@ class Judge:
     def _burn(self, window: Window, past: Past, seconds: float, bad: int, counted: int) -> float | None:
         """Share of bad commands over what the objective allows, in the time before the window's end."""
         since = window.start + MINUTE - seconds
-        recent = [one for one in past.windows if one["start"] >= since]
+        recent = [one for one in past["windows"] if one["start"] >= since]
         total = counted + sum(int(one["counted"]) for one in recent)
         if not total:
             return None
@@ -173,7 +164,7 @@ class Judge:
 
     def _usual(self, past: Past, flag: str) -> list[dict[str, Any]]:
         """The windows a band is learned from: those inside it, until half of them were outside; then all."""
-        latest = past.windows[-self._bands.history :]
+        latest = past["windows"][-self._bands.history :]
         inside = [one for one in latest if not one[flag]]
         return inside if 2 * len(inside) >= len(latest) else latest
 
@@ -201,12 +192,21 @@ def instant(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_SAID: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "p99": ("the 99th percentile", lambda us: f"{us / 1000:,.1f} ms"),
+    "timeout_share": ("the share of timeouts", lambda share: f"{share:.2%}"),
+    "burn_rate": ("the burn rate over 5 minutes and over an hour", lambda ratio: f"{ratio:.1f}"),
+}
 _UNITS: Final = {"p99": "us", "timeout_share": "share", "burn_rate": "ratio"}
 
 
 def alert(breach: Breach) -> dict[str, Any]:
     """The alert as JSON; its id is the same however often the window is judged."""
     window, event = breach.window, "raised" if breach.raised else "resolved"
+    who = "all methods" if window.method is None else window.series
+    what, said = _SAID[breach.measure]
+    verb = "is over" if breach.raised else "is back under"
+    values = f"{said(breach.value)}, {verb} {said(breach.limit)}"
     return {
         "version": 1,
         "id": f"{breach.measure}:{window.series}:{instant(window.start)}:{event}",
@@ -220,20 +220,5 @@ def alert(breach: Breach) -> dict[str, Any]:
         "value": breach.value,
         "limit": breach.limit,
         "records": window.answered if breach.measure == "p99" else window.commands,
-        "sentence": _sentence(breach),
+        "sentence": f"{who}: {what}, {values} in the minute from {instant(window.start)}",
     }
-
-
-def _sentence(breach: Breach) -> str:
-    window = breach.window
-    who = "all methods" if window.method is None else window.series
-    where = f"in the minute from {instant(window.start)}"
-    verb = "is over" if breach.raised else "is back under"
-    match breach.measure:
-        case "p99":
-            said = f"the 99th percentile, {breach.value / 1000:,.1f} ms, {verb} {breach.limit / 1000:,.1f} ms"
-        case "timeout_share":
-            said = f"the share of timeouts, {breach.value:.2%}, {verb} {breach.limit:.2%}"
-        case _:
-            said = f"the burn rate over 5 minutes and over an hour, {breach.value:.1f}, {verb} {breach.limit:.1f}"
-    return f"{who}: {said} {where}"

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.buckets import bucket, middle_of
-from app.analysis.rollups import ANSWERED
+from app.analysis.rollup import ANSWERED
 from app.analysis.session import SETTINGS as COMMON
-from app.analysis.source import LATENCY
+from app.analysis.source import LATENCY, ddl
 from app.analysis.stream.judge import MINUTE, Window
 from app.analysis.stream.options import FollowOptions
 from app.latency.schema import COLUMNS, Kind
@@ -51,7 +51,7 @@ def start(
     session = spark.newSession()
     for key, value in SETTINGS.items():
         session.conf.set(key, value)
-    source = session.readStream.schema(LATENCY.schema).options(
+    source = session.readStream.schema(ddl(LATENCY.columns)).options(
         maxFilesPerTrigger=options.max_files,
         pathGlobFilter="*.parquet",
         recursiveFileLookup=True,  # with partitions, a file in a folder of another form would end the query
