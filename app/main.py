@@ -190,7 +190,9 @@ class Homing:
             tokens=tokens,
         )
         administration = Administration(directory, authority, clock, audited=settings.audit != "off")
-        services.append(Service("limits", Sharing(authority.shares, self._exchange).run))
+        services.append(
+            Service("limits", Sharing(authority.limiting.shares, self._exchange, authority.counts_open).run)
+        )
         logins = Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters)
         services.append(Service("logins", close=logins.close))
         if settings.audit_keep is not None:

@@ -6,26 +6,26 @@ heard from it for `stale` seconds goes on reading, and sends nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from app.access.following import Following, View
-from app.access.ports import Identity
+from app.access.limiting import Limiting
+from app.access.ports import Identity, LimitState
 from app.access.sentences import NO_TOKEN, NOT_ON_RECORD, WORTHLESS, why, worthless
-from app.core.access.callers import EVER, Caller, Refusal, TokenFault
+from app.core.access.callers import EVER, Caller, Refusal, Standing, TokenFault
 from app.core.access.decide import decide
-from app.core.access.identify import identify_key, stand, standing_at, standing_of
+from app.core.access.identify import identify_key, standing_at, standing_of
 from app.core.access.keys import PREFIX
-from app.core.access.limits import Buckets, Shares
+from app.core.access.places import Place
 from app.core.access.questions import Decision
-from app.core.access.rules import Action, Per, Rule
+from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
 from app.core.clock import Clock
 from app.core.errors import (
     DeviceNotFoundError,
     ForbiddenError,
     NeedsSecondPersonError,
-    RateLimitError,
     UnauthenticatedError,
     UnavailableError,
 )
@@ -62,9 +62,7 @@ class Authority:
         self._stale = stale
         self._counters = counters
         self._tokens = tokens
-        self._buckets: Final = Buckets()
-        self.shares: Final = Shares(nodes)
-        """This node's parts of limits."""
+        self.limiting: Final = Limiting(nodes)
 
     @property
     def health(self) -> str:
@@ -112,33 +110,28 @@ class Authority:
         """By the rules of this moment. `tenant_id` counts where there is no device: None is Homing itself."""
         self._judge(caller, action, device, profile, method, tenant_id)
 
-    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
+    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Place | None:
         """By the rules of this moment, of whose limits this node has its share."""
         decision = self._judge(caller, action, device, profile, method)
-        if decision.limits and caller is not None:
-            wanted = [(one.limit, self._bucket(caller, one, device)) for one in decision.limits]
-            shared = [(key, limit, self.shares.ask(key)) for limit, key in wanted if limit is not None]
-            wait = self._buckets.take(shared, self._now_us())
-            if wait:
-                rules = ", ".join(rule.text for rule in decision.limits)
-                raise RateLimitError(f"limited by {rules}", wait, str(action), _policies(decision.limits))
+        if not decision.limits or caller is None:
+            return None
+        standing = self._standing(caller)
+        return self.limiting.spend(standing, caller, action, device, decision.limits, self._now_us())
 
-    def _bucket(self, caller: Caller, rule: Rule, device: str) -> str:
-        """The name of what is emptied: who shares the limit, and the rule."""
-        return f"{self._sharing(caller, rule, device)}\n{rule.name}"
+    def limits(self, caller: Caller | None) -> Sequence[LimitState]:
+        """By the rules of this moment."""
+        standing, now_us = self._standing(caller), self._now_us()
+        return tuple(self.limiting.states(self._current(), standing, caller or Caller(), now_us))
 
-    def _sharing(self, caller: Caller, rule: Rule, device: str) -> str:
-        per = Per.PRINCIPAL if rule.limit is None else rule.limit.per
-        if per is Per.DEVICE:
-            return f"device\n{device}"
-        standing = standing_of(self._current(), caller)
-        if isinstance(standing, Refusal):  # judged a moment ago, so this cannot be; then nobody shares it
-            return "nobody"
-        if per is Per.TENANT:
-            return f"tenant\n{standing.tenant_id or ''}"
-        if standing.principal is None:
-            return f"subject\n{caller.issuer}\n{caller.subject}"
-        return f"principal\n{standing.principal.id}"
+    def counts_open(self) -> bool:
+        """Whether a rule limits how many commands may be open."""
+        return self.following.known and self._current().counts_open
+
+    def _standing(self, caller: Caller | None) -> Standing:
+        standing = standing_at(self._now_us(), standing_of(self._current(), caller or Caller()))
+        if isinstance(standing, Refusal):
+            raise UnauthenticatedError(worthless(caller, standing))
+        return standing
 
     def _judge(
         self,
@@ -180,10 +173,7 @@ class Authority:
 
     def identity(self, caller: Caller | None) -> Identity:
         """By the rules of this moment."""
-        snapshot, now_us = self._current(), self._now_us()
-        standing = standing_at(now_us, stand(snapshot, caller or Caller()))
-        if isinstance(standing, Refusal):
-            raise UnauthenticatedError(worthless(caller, standing))
+        snapshot, now_us, standing = self._current(), self._now_us(), self._standing(caller)
         bindings = [grant.binding for subject in standing.subjects for grant in snapshot.grants.get(subject, ())]
         return Identity(
             principal=caller.subject or "" if caller and standing.principal is None else standing.subjects[0],
@@ -223,8 +213,3 @@ class Authority:
 
     def _now_us(self) -> int:
         return int(self._clock.wall() * 1_000_000)
-
-
-def _policies(limits: Iterable[Rule]) -> tuple[tuple[int, int], ...]:
-    """How often in how many seconds, by each of these rules."""
-    return tuple((one.limit.count, one.limit.per_us // 1_000_000) for one in limits if one.limit is not None)

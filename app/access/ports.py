@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from app.core.access.callers import Caller
-from app.core.access.rules import Action
+from app.core.access.places import Place
+from app.core.access.rules import Action, Rule
 
 
 class Access(Protocol):
@@ -30,14 +32,20 @@ class Access(Protocol):
         not even know of the device, ForbiddenError otherwise; UnavailableError when the rules are too old to act on.
         """
 
-    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
-        """`check`, and count it: RateLimitError when the caller has done so as often as the rules allow."""
+    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Place | None:
+        """`check`, and count it: RateLimitError when the caller has done so as often as the rules allow.
+
+        TooManyOpenError when as much is open; what is given is a place for this, where places are counted.
+        """
 
     def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
         """Whether the caller may know of this command."""
 
     def identity(self, caller: Caller | None) -> Identity | None:
         """Who the caller is; None where nobody is asked. UnauthenticatedError."""
+
+    def limits(self, caller: Caller | None) -> Sequence[LimitState]:
+        """Which limits hold for the caller, and what is left of them on this node. UnauthenticatedError."""
 
     def profile_of(self, device: str) -> str | None:
         """The profile that is on record for a device, where one is."""
@@ -60,6 +68,19 @@ class Identity:
     roles: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LimitState:
+    """A limit that holds for a caller, and what is left of it on one node."""
+
+    rule: Rule
+    share: float
+    """The node's part of it, up to 1."""
+    left: int | None
+    """How many commands the node would take now, one after the other; None where that depends on the device."""
+    open: int | None = None
+    """Of a limit of open commands, how many are open on the node."""
+
+
 class Everybody:
     """Asks nobody."""
 
@@ -79,8 +100,10 @@ class Everybody:
     ) -> None:
         """Return."""
 
-    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> None:
-        """Return."""
+    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Place | None:
+        """None: places are not counted."""
+        del caller, action, device, profile, method
+        return None
 
     def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
         """True."""
@@ -91,6 +114,11 @@ class Everybody:
         """None."""
         del caller
         return None
+
+    def limits(self, caller: Caller | None) -> Sequence[LimitState]:
+        """None of them."""
+        del caller
+        return ()
 
     def profile_of(self, device: str) -> str | None:
         """None: nothing is on record."""

@@ -17,11 +17,18 @@ Exchange = Callable[[str], Awaitable[Sequence[str]]]
 
 
 class Sharing:
-    """Costs nothing while nobody is limited, and no request waits for it."""
+    """Costs nothing while nobody is limited, and no request waits for it.
 
-    def __init__(self, shares: Shares, exchange: Exchange, interval: float = INTERVAL) -> None:
+    While `always`, the others are heard also when there is nothing to tell them: what is open there may be older than
+    the last second.
+    """
+
+    def __init__(
+        self, shares: Shares, exchange: Exchange, always: Callable[[], bool], interval: float = INTERVAL
+    ) -> None:
         self._shares = shares
         self._exchange = exchange
+        self._always = always
         self._interval = interval
 
     async def run(self) -> None:
@@ -30,7 +37,7 @@ class Sharing:
         while True:
             await asyncio.sleep(self._interval)
             told = self._shares.tell()
-            if told or told_last:
+            if told or told_last or self._always():
                 await self._share(told)
             told_last = told
 
@@ -38,8 +45,9 @@ class Sharing:
         try:
             heard = await self._exchange(orjson.dumps(told).decode())
         except StoreUnavailableError:
-            heard = ()
-        self._shares.hear(_read(heard))
+            self._shares.hear(None)
+        else:
+            self._shares.hear(_read(heard))
 
 
 def _read(heard: Sequence[str]) -> Iterator[Mapping[str, float]]:

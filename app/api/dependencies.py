@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Protocol
 
 from fastapi import Depends, Request
 
 from app.access.asking import ASKING
-from app.access.ports import Access, Identity
+from app.access.ports import Access, Identity, LimitState
 from app.api.hot import HotRoute
 from app.api.http import asking, headers_of
 from app.api.ports import Directory, Ports
@@ -57,6 +58,10 @@ class Asker:
     def identity(self) -> Identity | None:
         """Who they are; None where nobody is asked."""
         return self._access.identity(self.caller)
+
+    def limits(self) -> Sequence[LimitState]:
+        """Which limits hold for them, and what is left of each on this node."""
+        return self._access.limits(self.caller)
 
     def may_read(self, command: Command) -> bool:
         """Whether they may know of the command."""

@@ -29,6 +29,7 @@ from app.api.story import feed_of
 from app.commands.invoker import Invocation, error_of, unsent_code
 from app.commands.registrar import CommandRequest
 from app.core.access.callers import Caller
+from app.core.access.places import Place
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.deadlines import LearnedTimeouts
@@ -89,13 +90,13 @@ class HotRoute:
             return
         await response(scope, receive, send)
 
-    async def _stream(self, asked: CommandRequest, caller: Caller | None, root: str) -> Response:
+    async def _stream(self, asked: CommandRequest, caller: Caller | None, place: Place | None, root: str) -> Response:
         """Send, and stream what happens from then on. It goes on when the caller hangs up."""
         identity = self._access.identity(caller)
         principal = None if identity is None else identity.principal
         free = self._streams.admit(principal)  # first, as nothing is sent for whom there is no place
         try:
-            invocation = await self._invoker.invoke(asked, park=False)
+            invocation = await self._invoker.invoke(asked, park=False, place=place)
             self._check_joined(caller, invocation)
         except BaseException:
             free()
@@ -126,12 +127,12 @@ class HotRoute:
         body = decode_json(await read_body(receive, headers))
         asked = self._body.read(device_id, body, headers.get(b"idempotency-key"))
         self._member.admit()  # first, as a node that is about to stop must not spend what it then does not do
-        self._spend(caller, asked)
+        place = self._spend(caller, asked)  # nobody else has a turn before the command is noted, and takes it
         if wants_events(headers.get(b"accept")):
-            return await self._stream(asked, caller, scope.get("root_path", ""))
+            return await self._stream(asked, caller, place, scope.get("root_path", ""))
         longest = asked.timeout + self._grace
         budget = longest if preference.limit is None else min(preference.limit, longest)
-        invocation = await self._invoker.invoke(asked, park=bool(budget))
+        invocation = await self._invoker.invoke(asked, park=bool(budget), place=place)
         command, dismissed = invocation.command, False
         self._check_joined(caller, invocation)
         if budget and not command.state.final:
@@ -158,18 +159,18 @@ class HotRoute:
                 invocation.leave()
                 raise
 
-    def _spend(self, caller: Caller | None, asked: CommandRequest) -> None:
-        """Return when the caller may send it now; what is not allowed is put on record."""
+    def _spend(self, caller: Caller | None, asked: CommandRequest) -> Place | None:
+        """What it takes of the caller's limits, who may send it now; what is not allowed is put on record."""
         audit = self._audit
         if audit is None:
-            self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
-            return
+            return self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
         try:
-            self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
+            place = self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)
         except (ForbiddenError, DeviceNotFoundError) as error:
             audit.denied(str(error), asked.device_id)
             raise
         audit.check()
+        return place
 
     def _outcome(
         self, scope: Scope, command: Command, preference: Preference, extra: list[tuple[bytes, bytes]]

@@ -124,6 +124,9 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.WebhookChangedError: ProblemType("webhook-changed", "The webhook was changed meanwhile", 409),
         errors.CapacityError: ProblemType("limit-reached", "A limit is reached", 429, retry_after=1),
         errors.RateLimitError: ProblemType("rate-limited", "The rules do not allow this so often", 429, retry_after=1),
+        errors.TooManyOpenError: ProblemType(
+            "too-many-open", "The rules do not allow so many open commands", 429, retry_after=1
+        ),
         errors.DeviceBusyError: ProblemType("device-busy", "The device is busy with a command", 429, retry_after=1),
         errors.UnavailableError: UNAVAILABLE,
         errors.StoreUnavailableError: ProblemType("store-unavailable", "The state store is away", 503, retry_after=1),

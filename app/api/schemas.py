@@ -424,32 +424,6 @@ class Nodes(_Model):
     )
 
 
-class Me(_Model):
-    """Who asks. Of a node that is open, `open` is all there is."""
-
-    open: Annotated[bool, Field(description="Whether this node asks nobody who they are.")]
-    principal: str | SkipJsonSchema[None] = None
-    tenant: Annotated[str | None, Field(description="null: who operates Homing itself.")] = None
-    key: Annotated[str | None, Field(description="The public id of the key.")] = None
-    expires_at: Annotated[Instant | None, Field(description="null: never.")] = None
-    roles: Annotated[list[str], Field(description="Those that are bound at present.")] = []
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "open": False,
-                    "principal": "ci",
-                    "tenant": "default",
-                    "key": "2F7QW9ZD",
-                    "expires_at": "2026-06-01T08:00:00.000Z",
-                    "roles": ["operator"],
-                }
-            ]
-        }
-    )
-
-
 class LoginBody(_Model):
     """Who logs in."""
 

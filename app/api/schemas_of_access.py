@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictInt
+from pydantic.json_schema import SkipJsonSchema
 
 from app.access.access_file import BindingBody, BindingInFile, PrincipalInFile, RoleInFile, TenantInFile
 from app.api.schemas import Instant
@@ -13,6 +14,61 @@ from app.core.access.rules import Action
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class HeldLimit(_Model):
+    """A limit that holds for who asks, and what is left of it on the node that answers."""
+
+    rule: Annotated[str, Field(description="The line of the role, or of what narrows the key.")]
+    name: Annotated[str, Field(description="The role and the number of the line.")]
+    per: Annotated[str, Field(description="Who shares it: principal, tenant or device.")]
+    share: Annotated[float, Field(description="The part of the limit that is this node's, up to 1.")]
+    left: Annotated[
+        int | None, Field(description="How many commands this node would take now; null where the device matters.")
+    ]
+    count: Annotated[int | SkipJsonSchema[None], Field(description="So many commands in `seconds`.")] = None
+    seconds: int | SkipJsonSchema[None] = None
+    burst: Annotated[int | SkipJsonSchema[None], Field(description="And so many at once.")] = None
+    concurrent: Annotated[int | SkipJsonSchema[None], Field(description="So many commands open at a time.")] = None
+    open: Annotated[int | None, Field(description="Of those, how many are open on this node.")] = None
+
+
+class Me(_Model):
+    """Who asks. Of a node that is open, `open` is all there is."""
+
+    open: Annotated[bool, Field(description="Whether this node asks nobody who they are.")]
+    principal: str | SkipJsonSchema[None] = None
+    tenant: Annotated[str | None, Field(description="null: who operates Homing itself.")] = None
+    key: Annotated[str | None, Field(description="The public id of the key.")] = None
+    expires_at: Annotated[Instant | None, Field(description="null: never.")] = None
+    roles: Annotated[list[str], Field(description="Those that are bound at present.")] = []
+    limits: Annotated[list[HeldLimit], Field(description="Those of these roles, and of the key.")] = []
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "open": False,
+                    "principal": "ci",
+                    "tenant": "default",
+                    "key": "2F7QW9ZD",
+                    "expires_at": "2026-06-01T08:00:00.000Z",
+                    "roles": ["operator", "careful"],
+                    "limits": [
+                        {
+                            "rule": "limit send *:* on * concurrent 20",
+                            "name": "careful.1",
+                            "per": "principal",
+                            "share": 0.5,
+                            "left": 7,
+                            "concurrent": 20,
+                            "open": 3,
+                        }
+                    ],
+                }
+            ]
+        }
+    )
 
 
 _Days = Annotated[StrictInt, Field(ge=1, le=3650, description="Days until it ends.")]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from app.callbacks.observer import Observers
 from app.callbacks.pending import Pending
 from app.callbacks.waiters import Waiters
+from app.core.access.places import Place
 from app.core.clock import Clock
 from app.core.command import Command
 from app.core.errors import CapacityError
@@ -40,12 +41,17 @@ class OpenCommands:
         """How full it is."""
         return {"pending": Fill(len(self._pending), self._most)}
 
-    def open(self, command_id: str) -> Pending:
-        """Note a new command before anything is sent; CapacityError when the node has too many."""
+    def open(self, command_id: str, place: Place | None = None) -> Pending:
+        """Note a new command before anything is sent; CapacityError when the node has too many.
+
+        It has its `place` until it ends, or is discarded.
+        """
         if len(self._pending) >= self._most:
             raise CapacityError(f"this node has {self._most} open commands already (HOMING_COMMAND_MAX_PENDING)")
         now = self._clock.monotonic()
-        pending = self._pending[command_id] = Pending(now)
+        pending = self._pending[command_id] = Pending(now, place=place)
+        if place is not None:
+            place.enter()
         self._unmarked.append((now, command_id))
         return pending
 
@@ -55,7 +61,7 @@ class OpenCommands:
 
     def discard(self, command_id: str) -> None:
         """Forget a command that was never registered."""
-        self._pending.pop(command_id, None)
+        self._take(command_id)
 
     def get(self, command_id: str) -> Pending | None:
         """An open command; None when it is none of this node."""
@@ -99,7 +105,7 @@ class OpenCommands:
 
         `record_seconds` is how long the store took over a response that came in here.
         """
-        pending = self._pending.pop(outcome.command_id, None)
+        pending = self._take(outcome.command_id)
         if pending is None:
             return self._waiters.wake(outcome, None)
         if pending.registered:
@@ -127,6 +133,12 @@ class OpenCommands:
             pending = self._pending.get(command_id)
             if pending is not None and pending.acknowledged_at is not None:
                 yield command_id
+
+    def _take(self, command_id: str) -> Pending | None:
+        pending = self._pending.pop(command_id, None)
+        if pending is not None and pending.place is not None:
+            pending.place.leave()
+        return pending
 
     def _tell_foreign(self, outcome: Outcome) -> None:
         for tell in self._observers.foreign:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.core.access.places import Place
 from app.core.command import Command, CommandState, IfOffline
 from app.core.messages import Receipt
 from app.core.reach import NEVER_LEFT, NOTHING_KNOWN, Reach
@@ -32,6 +33,7 @@ class Pending:
         "method",
         "one_way",
         "opened_at",
+        "place",
         "profile",
         "progressed_at",
         "puback",
@@ -56,9 +58,10 @@ class Pending:
     one_way: bool
     if_offline: IfOffline
 
-    def __init__(self, opened_at: float, command: Command | None = None) -> None:
-        """`command` is one that is on record already."""
+    def __init__(self, opened_at: float, command: Command | None = None, place: Place | None = None) -> None:
+        """`command` is one that is on record already; `place` is what it takes of its caller's limits."""
         self.opened_at = opened_at
+        self.place = place
         self.registered_at: float | None = None
         self.published_at: float | None = None
         self.acknowledged_at: float | None = None

@@ -104,6 +104,9 @@ def whoami(
             tell(out, f"  {label:<8}{value}")
     if me.expires_at is not None:
         tell(out, f"  until   {me.expires_at:%Y-%m-%d %H:%M} UTC")
+    for one in me.limits:
+        left = "counted for each device" if one.left is None else f"{one.left} left on this node"
+        tell(out, f"  limit   {one.rule}: {left}")
 
 
 @application.command("list")

@@ -18,6 +18,7 @@ from app.callbacks.waiters import Waiter, Waiters
 from app.commands.expirer import Expirer
 from app.commands.publisher import Publisher
 from app.commands.registrar import CommandRequest, Registrar
+from app.core.access.places import Place
 from app.core.command import Command, CommandState, IfOffline
 from app.core.errors import (
     CapacityError,
@@ -132,22 +133,26 @@ class Invoker:
         self._observers = observers
         self._following: set[asyncio.Task[object]] = set()
 
-    async def invoke(self, request: CommandRequest, *, park: bool) -> Invocation:
+    async def invoke(self, request: CommandRequest, *, park: bool, place: Place | None = None) -> Invocation:
         """Register and publish; with `park`, keep a place for the caller from before anything was sent.
+
+        `place` is what the command takes of its caller's limits while it is open.
 
         Raises CapacityError, StoreUnavailableError, BrokerUnavailableError and UnpublishableError (then the command, if
         it was registered, is on record as unsent), IdempotencyMismatchError, DeviceBusyError.
         """
-        return await self._invoke(request, request.timeout, park=park)
+        return await self._invoke(request, request.timeout, park=park, place=place)
 
-    async def _invoke(self, request: CommandRequest, timeout: timedelta, *, park: bool) -> Invocation:
+    async def _invoke(
+        self, request: CommandRequest, timeout: timedelta, *, park: bool, place: Place | None
+    ) -> Invocation:
         """`timeout` is what is left of the request's."""
         profile = self._profile(request.profile)
         profile.check(request.method, request.params)
         self._publisher.check_connected()
         registration = self._registrar.registration(request, profile, timeout)
         identity = registration.command_id
-        pending, waiter = self._open(identity, park=park)
+        pending, waiter = self._open(identity, park=park, place=place)
         try:
             registered = await self._store.register(registration)
         except BaseException as error:
@@ -163,7 +168,7 @@ class Invoker:
             self._forget(identity, waiter)
             for tell_joined in self._observers.joined:
                 tell_joined(registration, pending.opened_at)
-            return self._join(registered.command, request, timeout, park=park)
+            return self._join(registered.command, request, timeout, park=park, place=place)
         for tell_registered in self._observers.registered:
             tell_registered(registration, pending.opened_at)
         command = registration.command(registered.created_at, registered.deadline)
@@ -207,9 +212,9 @@ class Invoker:
         while self._following:
             await asyncio.wait(tuple(self._following))
 
-    def _open(self, identity: str, *, park: bool) -> tuple[Pending, Waiter | None]:
+    def _open(self, identity: str, *, park: bool, place: Place | None) -> tuple[Pending, Waiter | None]:
         """Everything that waits for an answer is in place before anything is sent; CapacityError without room."""
-        pending = self._open_commands.open(identity)
+        pending = self._open_commands.open(identity, place)
         try:
             return pending, self._waiters.park(identity) if park else None
         except CapacityError:
@@ -224,7 +229,9 @@ class Invoker:
             )
         return profile
 
-    def _join(self, command: Command, request: CommandRequest, timeout: timedelta, *, park: bool) -> Invocation:
+    def _join(
+        self, command: Command, request: CommandRequest, timeout: timedelta, *, park: bool, place: Place | None
+    ) -> Invocation:
         if (pending := self._open_commands.get(command.id)) is not None:
             pending.attempt += 1
         waiter = self._waiters.park(command.id) if park and not command.state.final else None
@@ -233,7 +240,7 @@ class Invoker:
 
         async def again() -> Invocation | None:
             left = timedelta(seconds=ends - loop.time())
-            return await self._invoke(request, left, park=park) if left > SHORTEST else None
+            return await self._invoke(request, left, park=park, place=place) if left > SHORTEST else None
 
         return Invocation(command, self._waiters, waiter, again)
 

@@ -38,6 +38,7 @@ HomingError
 │   └── DamagedEventsError      a piece of what was written cannot be read any more
 ├── CapacityError               a bound was reached; try again later
 │   ├── RateLimitError          the access rules limit how often
+│   ├── TooManyOpenError        the access rules limit how many commands are open
 │   └── DeviceBusyError         a device without correlation ids takes one command at a time
 └── UnavailableError            something this node needs is away; try again later
     ├── StoreUnavailableError
@@ -284,6 +285,10 @@ class RateLimitError(CapacityError):
         """What is limited."""
         self.policies = policies
         """How often in how many seconds."""
+
+
+class TooManyOpenError(CapacityError):
+    """Somebody has as many commands open as the access rules allow; who knows when the first of them ends."""
 
 
 class DeviceBusyError(CapacityError):

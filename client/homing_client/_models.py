@@ -259,6 +259,41 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit that holds for the caller: `count` in `seconds` and `burst` at once, or `concurrent` open commands.
+
+    `left` is how many commands the node that answered would take now, of its `share`; None where the device matters.
+    """
+
+    rule: str
+    name: str
+    per: str
+    share: float
+    left: int | None
+    count: int | None = None
+    seconds: int | None = None
+    burst: int | None = None
+    concurrent: int | None = None
+    open: int | None = None
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """Read it from JSON."""
+        return cls(
+            rule=str(body.get("rule")),
+            name=str(body.get("name")),
+            per=str(body.get("per")),
+            share=float(body.get("share") or 0),
+            left=body.get("left"),
+            count=body.get("count"),
+            seconds=body.get("seconds"),
+            burst=body.get("burst"),
+            concurrent=body.get("concurrent"),
+            open=body.get("open"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Me:
     """Who the node takes the caller for. `open`: it asks nobody who they are."""
 
@@ -268,6 +303,7 @@ class Me:
     key: str | None = None
     expires_at: datetime | None = None
     roles: tuple[str, ...] = ()
+    limits: tuple[Limit, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -280,6 +316,7 @@ class Me:
             key=_text(body.get("key")),
             expires_at=instant(body.get("expires_at")),
             roles=tuple(map(str, body.get("roles") or ())),
+            limits=tuple(map(Limit.of, body.get("limits") or ())),
             raw=body,
         )
 

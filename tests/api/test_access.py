@@ -243,6 +243,7 @@ async def test_everybody_may_know_who_they_are(site: Site) -> None:
         "key": site.keys["operator"].id,
         "expires_at": None,
         "roles": ["operator"],
+        "limits": [],
     }
 
 

@@ -89,6 +89,7 @@ async def test_a_token_may_do_what_its_groups_may_in_its_tenant(place: Place) ->
         "key": None,
         "expires_at": (await place.me(token)).json()["expires_at"],
         "roles": ["operator"],
+        "limits": [],
     }
     assert await place.send(token) == 200
     assert await place.send(token, "lamp-1") == 404

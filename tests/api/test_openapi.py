@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from app.api import schemas
+from app.api import schemas, schemas_of_access
 from app.api.command_body import MEMBERS
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
@@ -224,7 +224,8 @@ def accepted(check: Callable[[str], object], text: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "model", [schemas.CommandBody, schemas.Command, schemas.Nodes, schemas.Me, schemas.DeviceBody, schemas.Device]
+    "model",
+    [schemas.CommandBody, schemas.Command, schemas.Nodes, schemas_of_access.Me, schemas.DeviceBody, schemas.Device],
 )
 def test_the_examples_are_valid(model: type[BaseModel]) -> None:
     for example in model.model_json_schema().get("examples", []):

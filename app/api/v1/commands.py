@@ -65,6 +65,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
             BY_ERROR[errors.CapacityError],
             BY_ERROR[errors.DeviceBusyError],
             BY_ERROR[errors.RateLimitError],
+            BY_ERROR[errors.TooManyOpenError],
             _AWAY,
             BY_ERROR[errors.BrokerUnavailableError],
             _DRAINING,

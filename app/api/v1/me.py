@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 from fastapi import APIRouter
 from fastapi import Response as Reply
 
-from app.api import schemas
+from app.access.ports import LimitState
+from app.api import schemas_of_access as schemas
 from app.api.dependencies import WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import knows, problems_of
 from app.api.representation import instant
+from app.core.access.rules import Concurrency, Limit
 
 router = APIRouter(prefix="/v1", tags=["access"])
 
@@ -38,6 +42,17 @@ async def me(asker: WhoAsks) -> Reply:
                 "key": found.key,
                 "expires_at": expires_at,
                 "roles": found.roles,
+                "limits": [_told(one) for one in asker.limits()],
             }
         )
     )
+
+
+def _told(state: LimitState) -> dict[str, Any]:
+    limit = state.rule.limit
+    told: dict[str, Any] = {"rule": state.rule.text, "name": state.rule.name, "share": round(state.share, 3)}
+    if isinstance(limit, Concurrency):
+        return told | {"per": limit.per, "concurrent": limit.most, "open": state.open, "left": state.left}
+    if isinstance(limit, Limit):
+        told |= {"per": limit.per, "count": limit.count, "seconds": limit.per_us // 1_000_000, "burst": limit.burst}
+    return told | {"left": state.left}

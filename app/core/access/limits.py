@@ -20,6 +20,8 @@ EQUAL: Final = 0.05
 """Which part of a limit is shared equally, so that a node that nobody has asked yet has something to give."""
 _LEAST: Final = 0.05
 """A demand (requests in a second) that counts for none any more."""
+_OPEN: Final = "open\n"
+"""What the key begins with under which nodes tell how many places of a limit are taken."""
 
 
 class Buckets:
@@ -59,14 +61,19 @@ class Buckets:
 
 
 class Shares:
-    """Which part of each limit is this node's. `nodes` tells how many there are."""
+    """Which part of each limit is this node's. `nodes` tells how many there are, `taken` which places are taken here.
 
-    def __init__(self, nodes: Callable[[], int]) -> None:
+    A place that is taken counts as demand, so that who keeps many open on one node has its share there.
+    """
+
+    def __init__(self, nodes: Callable[[], int], taken: Callable[[], Mapping[str, int]] = dict) -> None:
         self._nodes = nodes
+        self._taken = taken
         self._asked: dict[str, int] = {}
         """How often since `tell` was called last."""
         self._own: dict[str, float] = {}
-        self._others: Mapping[str, float] = {}
+        self._others: Mapping[str, float] | None = None
+        """None: they were not heard yet, or cannot be."""
 
     def ask(self, key: str) -> float:
         """The share of a bucket, of which a token is asked for now."""
@@ -78,27 +85,45 @@ class Shares:
         """The share of a bucket. Over all nodes that know of each other it is 1."""
         nodes = max(1, self._nodes())
         own = self._own.get(key, 0.0)
-        total = own + self._others.get(key, 0.0)
-        if nodes == 1 or not total:
+        if nodes == 1 or self._others is None:
             return 1 / nodes
-        return EQUAL / nodes + (1 - EQUAL) * own / total
+        total = own + self._others.get(key, 0.0)
+        return EQUAL / nodes + (1 - EQUAL) * own / total if total else 1 / nodes
+
+    def taken_elsewhere(self, key: str) -> float:
+        """How many places the others have told of."""
+        return 0.0 if self._others is None else self._others.get(_OPEN + key, 0.0)
 
     def tell(self) -> dict[str, float]:
         """What this node was asked for in a second, lately, for the others to hear. To be called once a second."""
         asked, self._asked = self._asked, {}
-        keys = self._own.keys() | asked.keys()
-        demand = {key: (self._own.get(key, float(asked.get(key, 0))) + asked.get(key, 0)) / 2 for key in keys}
-        most = nlargest(MOST_TOLD, demand.items(), key=lambda one: one[1])
-        self._own = {key: round(count, 2) for key, count in most if count > _LEAST}
-        return dict(self._own)
+        taken = self._taken()
+        keys = self._own.keys() | asked.keys() | taken.keys()
+        demand = {key: _demand(self._own.get(key), asked.get(key, 0) + taken.get(key, 0)) for key in keys}
+        held = _most({_OPEN + key: float(count) for key, count in taken.items()}, MOST_TOLD // 2)
+        self._own = {
+            key: round(count, 2) for key, count in _most(demand, MOST_TOLD - len(held)).items() if count > _LEAST
+        }
+        return self._own | held
 
-    def hear(self, told: Iterable[Mapping[str, float]]) -> None:
-        """What the others told last; nothing, when they cannot be heard."""
+    def hear(self, told: Iterable[Mapping[str, float]] | None) -> None:
+        """What the others told last; None, when they cannot be heard."""
+        if told is None:
+            self._others = None
+            return
         total: dict[str, float] = {}
         for one in told:
             for key, count in one.items():
                 total[key] = total.get(key, 0.0) + count
         self._others = total
+
+
+def _demand(before: float | None, now: int) -> float:
+    return float(now) if before is None else (before + now) / 2
+
+
+def _most(counts: Mapping[str, float], most: int) -> dict[str, float]:
+    return dict(nlargest(most, counts.items(), key=lambda one: one[1]))
 
 
 def _rate(limit: Limit, share: float) -> float:

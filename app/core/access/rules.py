@@ -5,6 +5,7 @@
     require 2 send dji:return_home on dock-*
     limit send *:* on * 100/s burst 200
     limit send *:* on dock-* 1/s burst 5 per device
+    limit send *:* on * concurrent 20 per tenant
 
 The first colon divides the profile from the method: names of profiles have none, those of methods may.
 """
@@ -77,6 +78,14 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Concurrency:
+    """So many commands open at the same time."""
+
+    most: int
+    per: Per = Per.PRINCIPAL
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One line of a role. `action` is None for `*`, all of them; profile, method and device are patterns."""
 
@@ -91,7 +100,7 @@ class Rule:
     device: str
     people: int = 1
     """How many must want it: the caller, and who approves."""
-    limit: Limit | None = None
+    limit: Limit | Concurrency | None = None
 
     @property
     def name(self) -> str:
@@ -109,12 +118,12 @@ _SHAPES: Final = {
     Effect.ALLOW: f"allow {_TARGET}",
     Effect.DENY: f"deny {_TARGET}",
     Effect.REQUIRE: "require 2 send PROFILE:METHOD on DEVICE",
-    Effect.LIMIT: f"limit {_TARGET} 100/s burst 200 per device",
+    Effect.LIMIT: f"limit {_TARGET} 100/s burst 200 per device, or limit send PROFILE:METHOD on DEVICE concurrent 20",
 }
 _UNPRINTABLE: Final = re.compile("[^\t -~]")
 _PERIODS_US: Final = {"s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
 _RATE: Final = re.compile("([1-9][0-9]{0,5})/(s|min|h)")
-_BURST: Final = re.compile("[1-9][0-9]{0,5}")
+_COUNT: Final = re.compile("[1-9][0-9]{0,5}")
 
 
 def parse_rules(lines: Iterable[str], role: str) -> tuple[Rule, ...]:
@@ -148,7 +157,7 @@ def _parse(text: str, role: str, line: int) -> Rule:
     if not words:
         raise _incomplete(effect)
     device = validate_pattern("device", words.pop(0))
-    limit = _limit(words) if effect is Effect.LIMIT else None
+    limit = _limit(words, action) if effect is Effect.LIMIT else None
     if words:
         raise InvalidInputError("rule", f"'{words[0]}' is too much; allowed: {_SHAPES[effect]}")
     people = 2 if effect is Effect.REQUIRE else 1
@@ -197,20 +206,42 @@ def _expect(words: list[str], word: str, effect: Effect, why: str) -> None:
         raise InvalidInputError("rule", f"'{found}' stands where {word} belongs: {why}; allowed: {_SHAPES[effect]}")
 
 
-def _limit(words: list[str]) -> Limit:
+def _limit(words: list[str], action: Action | None) -> Limit | Concurrency:
+    if words[:1] == ["concurrent"]:
+        return _concurrency(words, action)
     rate = _RATE.fullmatch(words.pop(0)) if words else None
     if rate is None:
-        raise InvalidInputError("rule", "has no rate at its end; allowed: 1 to 999999 and /s, /min or /h, as in 100/s")
-    count, burst, per = int(rate[1]), rate[1], Per.PRINCIPAL
+        raise InvalidInputError(
+            "rule",
+            "has no rate at its end; allowed: 1 to 999999 and /s, /min or /h, as in 100/s, "
+            "or concurrent and 1 to 999999",
+        )
+    count, burst = int(rate[1]), rate[1]
     if words and words[0] != "per":
         _expect(words, "burst", Effect.LIMIT, "after the rate comes nothing, a burst, or per and who shares it")
         burst = words.pop(0) if words else ""
-        if not _BURST.fullmatch(burst):
+        if not _COUNT.fullmatch(burst):
             raise InvalidInputError("rule", f"burst '{burst}' is not a number; allowed: 1 to 999999")
-    if words:
-        _expect(words, "per", Effect.LIMIT, "after the burst comes nothing, or per and who shares the limit")
-        per = Per(_one_of("per ", words.pop(0) if words else "", Per))
-    return Limit(count, _PERIODS_US[rate[2]], int(burst), per)
+    return Limit(count, _PERIODS_US[rate[2]], int(burst), _per(words, "burst"))
+
+
+def _concurrency(words: list[str], action: Action | None) -> Concurrency:
+    if action is not Action.SEND:
+        raise InvalidInputError(
+            "rule", f"only send leaves something open to be counted; allowed: {_SHAPES[Effect.LIMIT]}"
+        )
+    del words[0]
+    most = words.pop(0) if words else ""
+    if not _COUNT.fullmatch(most):
+        raise InvalidInputError("rule", f"concurrent '{most}' is not a number; allowed: 1 to 999999")
+    return Concurrency(int(most), _per(words, "number"))
+
+
+def _per(words: list[str], before: str) -> Per:
+    if not words:
+        return Per.PRINCIPAL
+    _expect(words, "per", Effect.LIMIT, f"after the {before} comes nothing, or per and who shares the limit")
+    return Per(_one_of("per ", words.pop(0) if words else "", Per))
 
 
 def _incomplete(effect: Effect) -> InvalidInputError:

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.core.access.memo import Memo
 from app.core.access.patterns import SEPARATOR, expression
-from app.core.access.rules import Action, Effect, Rule
+from app.core.access.rules import Action, Concurrency, Effect, Rule
 
 _METHODS: Final = 512
 """How many methods a rule set remembers; callers name them, and may invent some."""
@@ -51,10 +51,12 @@ class Table:
 class RuleSet:
     """The rules of a role, of several roles together, or what narrows a key."""
 
-    __slots__ = ("_tables", "rules")
+    __slots__ = ("_tables", "counts_open", "rules")
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules: Final = tuple(rules)
+        self.counts_open: Final = any(isinstance(rule.limit, Concurrency) for rule in self.rules)
+        """Whether one of them limits how many commands may be open."""
         self._tables: Final[Memo[tuple[Action, str, str], Table]] = Memo(_METHODS)
 
     def about(self, action: Action, profile: str, method: str) -> Table:

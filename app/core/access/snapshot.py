@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from itertools import combinations
+from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -75,6 +75,8 @@ class Snapshot:
     grants: Mapping[str, tuple[Grant, ...]]
     """By the subject of the binding."""
     devices: Mapping[str, Device]
+    counts_open: bool = False
+    """Whether a rule limits how many commands may be open."""
     answers: Memo[tuple[Caller, Question], Answer] = field(default_factory=Memo, init=False, repr=False, compare=False)
     standings: Memo[Caller, Standing | Refusal] = field(default_factory=Memo, init=False, repr=False, compare=False)
     _held: Memo[tuple[tuple[str, ...], str | None], Held] = field(
@@ -92,6 +94,7 @@ class Snapshot:
         """
         credentials = _by("credentials", document.credentials, lambda one: one.id)
         roles = _roles(document.roles)
+        narrows = MappingProxyType({one.id: _narrow(one) for one in credentials.values() if one.narrow})
         return cls(
             cluster_id=document.cluster_id,
             version=document.version,
@@ -100,10 +103,11 @@ class Snapshot:
             credentials=credentials,
             keys=_keys(credentials.values()),
             identities=_identities(credentials.values()),
-            narrows=MappingProxyType({one.id: _narrow(one) for one in credentials.values() if one.narrow}),
+            narrows=narrows,
             roles=roles,
             grants=_grants(document.bindings, roles),
             devices=_by("devices", document.devices, lambda one: one.id),
+            counts_open=any(one.counts_open for one in chain(roles.values(), narrows.values())),
         )
 
     def held(self, subjects: tuple[str, ...], owner: str | None) -> Held:

@@ -305,7 +305,11 @@ def test_a_verb_does_not_load_the_others() -> None:
 
 KEY: Final = make_key(lambda count: b"k" * count).text
 OPEN: Final = (200, {"open": True})
-WHO: Final = (200, {"open": False, "principal": "ci", "tenant": "air", "roles": ["pilot"]})
+LIMITS: Final = [
+    {"rule": "limit send *:* on * 5/s", "name": "few.1", "per": "principal", "share": 1.0, "left": 3, "count": 5},
+    {"rule": "limit send *:* on * concurrent 1 per device", "name": "few.2", "per": "device", "share": 1, "left": None},
+]
+WHO: Final = (200, {"open": False, "principal": "ci", "tenant": "air", "roles": ["pilot"], "limits": LIMITS})
 REFUSED: Final = (401, {"detail": "this node has to know who asks"})
 
 
@@ -320,6 +324,10 @@ def test_a_key_is_tried_and_kept(homing: Homing, fake_node: FakeNode, monkeypatc
     assert code == 0
     assert out.splitlines()[0] == f"You are ci at {fake_node.url}"
     assert "pilot" in out
+    assert out.splitlines()[-2:] == [
+        "  limit   limit send *:* on * 5/s: 3 left on this node",
+        "  limit   limit send *:* on * concurrent 1 per device: counted for each device",
+    ]
     assert KEY not in homing("context", "list", "--json")[1]
 
 

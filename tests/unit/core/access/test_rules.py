@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.access.rules import BUILT_IN, Action, Effect, Limit, parse_rule, parse_rules
+from app.core.access.rules import BUILT_IN, Action, Concurrency, Effect, Limit, Per, parse_rule, parse_rules
 from app.core.errors import InvalidInputError
 
 ALLOW = "allow ACTION PROFILE:METHOD on DEVICE"
@@ -48,9 +48,11 @@ def test_a_second_person() -> None:
         ("100/s burst 200", Limit(100, 1_000_000, 200)),
         ("5/min", Limit(5, 60_000_000, 5)),
         ("999999/h burst 1", Limit(999_999, 3_600_000_000, 1)),
+        ("concurrent 20", Concurrency(20)),
+        ("concurrent 1 per device", Concurrency(1, Per.DEVICE)),
     ],
 )
-def test_limits(rate: str, limit: Limit) -> None:
+def test_limits(rate: str, limit: Limit | Concurrency) -> None:
     assert parse_rule(f"limit send *:* on * {rate}", "r", 1).limit == limit
 
 
@@ -99,6 +101,17 @@ def test_limits(rate: str, limit: Limit) -> None:
         ("limit send *:* on * 1/s per", "per '' is unknown; allowed: principal, tenant, device"),
         ("limit send *:* on * 1/s per devise", "per 'devise' is unknown; did you mean device?"),
         ("limit send *:* on * 1/s per device 3", "'3' is too much"),
+        ("limit send *:* on * concurrent", "concurrent '' is not a number; allowed: 1 to 999999"),
+        ("limit send *:* on * concurrent 0", "concurrent '0' is not a number"),
+        ("limit send *:* on * concurrent 20/s", "concurrent '20/s' is not a number"),
+        (
+            "limit send *:* on * concurrent 20 burst 3",
+            "'burst' stands where per belongs: after the number comes nothing",
+        ),
+        ("limit send *:* on * concurrent 20 per", "per '' is unknown; allowed: principal, tenant, device"),
+        ("limit send *:* on * concurrrent 20", "has no rate at its end"),
+        ("limit read *:* on * concurrent 20", "only send leaves something open to be counted; allowed: limit"),
+        ("limit * *:* on * concurrent 20", "only send leaves something open"),
         ("allow send *:*\non *", "U+000A at index 14 is not allowed; a rule is one line of ASCII"),
         ("allow send *:* on *\u2028deny * *:* on *", "U+2028 at index 19 is not allowed"),
         ("allow\u00a0send *:* on *", "U+00A0 at index 5 is not allowed"),

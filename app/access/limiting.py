@@ -1,0 +1,104 @@
+"""Limits of callers on this node: how often they may send, and how many commands they may have open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from app.access.ports import LimitState
+from app.core.access.callers import Caller, Standing
+from app.core.access.limits import Buckets, Shares
+from app.core.access.places import Place, Places
+from app.core.access.rules import Action, Concurrency, Limit, Per, Rule
+from app.core.access.snapshot import Snapshot
+from app.core.errors import RateLimitError, TooManyOpenError
+
+
+class Limiting:
+    """Of each limit this node has its share; `nodes` tells how many share them."""
+
+    def __init__(self, nodes: Callable[[], int]) -> None:
+        self._buckets: Final = Buckets()
+        self._places: Final = Places()
+        self.shares: Final = Shares(nodes, self._places.taken)
+        """This node's parts of limits."""
+
+    def spend(
+        self, standing: Standing, caller: Caller, action: Action, device: str, rules: tuple[Rule, ...], now_us: int
+    ) -> Place | None:
+        """Spend a token of each rule with a rate, and give a place of each that limits what is open.
+
+        RateLimitError, TooManyOpenError: then nothing is spent.
+        """
+        tokens: list[tuple[str, Limit, float]] = []
+        places: list[str] = []
+        for rule in rules:
+            key = _key(standing, caller, rule, device)
+            share = self.shares.ask(key)
+            if isinstance(rule.limit, Limit):
+                tokens.append((key, rule.limit, share))
+            elif isinstance(rule.limit, Concurrency):
+                self._check_room(key, rule, rule.limit, share)
+                places.append(key)
+        wait = self._buckets.take(tokens, now_us)
+        if wait:
+            told = ", ".join(rule.text for rule in rules if isinstance(rule.limit, Limit))
+            raise RateLimitError(f"limited by {told}", wait, str(action), _policies(limit for _, limit, _ in tokens))
+        return self._places.place(places) if places else None
+
+    def _check_room(self, key: str, rule: Rule, limit: Concurrency, share: float) -> None:
+        elsewhere = self.shares.taken_elsewhere(key)
+        if not self._places.free(key, limit.most, share, elsewhere):
+            own = self._places.taken().get(key, 0)
+            raise TooManyOpenError(
+                f"limited by {rule.text}: {own} open commands are counted on this node, {elsewhere:g} on others"
+            )
+
+    def states(self, snapshot: Snapshot, standing: Standing, caller: Caller, now_us: int) -> Iterator[LimitState]:
+        """All limits that hold for the caller somewhere, and what is left of each on this node."""
+        for rule in _rules(snapshot, standing, now_us):
+            if rule.limit is not None:
+                yield self._state(rule, rule.limit, _key(standing, caller, rule, ""), now_us)
+
+    def _state(self, rule: Rule, limit: Limit | Concurrency, key: str, now_us: int) -> LimitState:
+        share = self.shares.of(key)
+        if limit.per is Per.DEVICE:
+            return LimitState(rule, share, None)
+        if isinstance(limit, Limit):
+            return LimitState(rule, share, int(self._buckets.left(key, limit, share, now_us)))
+        left = self._places.free(key, limit.most, share, self.shares.taken_elsewhere(key))
+        return LimitState(rule, share, left, self._places.taken().get(key, 0))
+
+
+def _key(standing: Standing, caller: Caller, rule: Rule, device: str) -> str:
+    """The name of what is emptied: who shares the limit, and the rule."""
+    return f"{_sharing(standing, caller, rule, device)}\n{rule.name}"
+
+
+def _sharing(standing: Standing, caller: Caller, rule: Rule, device: str) -> str:
+    per = Per.PRINCIPAL if rule.limit is None else rule.limit.per
+    if per is Per.DEVICE:
+        return f"device\n{device}"
+    if per is Per.TENANT:
+        return f"tenant\n{standing.tenant_id or ''}"
+    if standing.principal is None:
+        return f"subject\n{caller.issuer}\n{caller.subject}"
+    return f"principal\n{standing.principal.id}"
+
+
+def _rules(snapshot: Snapshot, standing: Standing, now_us: int) -> Iterable[Rule]:
+    """Those that count for the caller somewhere, each once."""
+    grants = [one for subject in standing.subjects for one in snapshot.grants.get(subject, ())]
+    held = [
+        one.rules
+        for one in grants
+        if (one.binding.expires_us is None or now_us < one.binding.expires_us)
+        and (standing.tenant_id is None or one.binding.tenant_id in (None, standing.tenant_id))
+    ]
+    narrow = snapshot.narrows.get(standing.credential.id) if standing.credential else None
+    return dict.fromkeys(rule for one in (*held, *([narrow] if narrow else ())) for rule in one.rules)
+
+
+def _policies(limits: Iterable[Limit]) -> tuple[tuple[int, int], ...]:
+    """How often in how many seconds, by each of these."""
+    return tuple((one.count, one.per_us // 1_000_000) for one in limits)
