@@ -8,7 +8,7 @@ second.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from app.api import problems
@@ -28,6 +28,10 @@ _PASSED_ON_DETAIL: Final = (
     "a proxy has passed this request on, and this node asks nobody who they are: it is open to its own machine alone; "
     "HOMING_ACCESS_OPEN=true opens it to everybody who reaches the proxy"
 )
+_FAR_DETAIL: Final = (
+    "this connection comes from another machine, and this node asks nobody who they are: it is open to its own machine "
+    "alone; HOMING_ACCESS_OPEN=true opens it to everybody who reaches it"
+)
 
 _ALLOWED_BY: Final = "allowed: this node's own addresses, and the names in HOMING_API_HOSTS"
 
@@ -39,15 +43,21 @@ class Hosts:
 
     On a `loopback` listener only names and addresses of the loopback are allowed, on another one any address, and any
     name as long as none is `listed`. What is listed is allowed besides, also as the host of an origin; `*` is any host.
-    With `direct`, a request that a proxy has passed on is refused: it says that somebody further away asks.
+    With `direct`, a request that a proxy has passed on is refused: it says that somebody further away asks. So is one
+    whose peer is no loopback address: a packet filter may lead strangers to a listener of the loopback.
     """
 
     def __init__(self, listed: Iterable[str], *, loopback: bool, direct: bool = False) -> None:
         self._listed = frozenset(one.lower() for one in listed)
         self._loopback = loopback
+        self._direct = direct
         self._passed_on = PASSED_ON if direct else frozenset[bytes]()
         self._anything = ANY in self._listed or not (loopback or self._listed)
         self._known: set[bytes] = set()
+
+    def facing(self, peer: str) -> Hosts:
+        """Who decides about the requests of a peer with this address."""
+        return _Far(self) if self._direct and not is_loopback(peer) else self
 
     def is_plain(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes]) -> bool:
         """Whether `refusal` need not be asked: an allowed host, said once, and no page. It costs next to nothing."""
@@ -100,12 +110,29 @@ class Hosts:
         return problems.ORIGIN_NOT_ALLOWED, detail
 
 
+class _Far(Hosts):
+    """Of a peer whose requests are all refused; what else is wrong with them is said first."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+
+    def is_plain(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes]) -> bool:
+        del target, headers, by_name
+        return False
+
+    def refusal(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes], version: str) -> Refusal:
+        found = self._hosts.refusal(target, headers, by_name, version)
+        return (problems.PASSED_ON, _FAR_DETAIL) if found is None else found
+
+
 def is_loopback(address: str) -> bool:
     """Whether a socket with this address can be reached from this machine alone."""
     try:
-        return ip_address(address).is_loopback
+        found = ip_address(address)
     except ValueError:
         return False
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 def _fault(target: bytes, headers: RawHeaders, version: str) -> str | None:

@@ -63,7 +63,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._application = self.app
         self._besides: Final = besides
         self._door: Final = door
-        self._hosts: Final = hosts
+        self._hosts = hosts
         self._standing: Standing | None = None
         self._line: Line | None = None
         self._part = _BETWEEN
@@ -82,7 +82,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn itself
         """Find out whether there is room."""
         super().connection_made(cast("asyncio.Transport", GatheringTransport(self, transport, self.loop)))
-        self.peer = peer_of(self.client[0]) if self.client else ""
+        if self.client:
+            self.peer = peer_of(self.client[0])
+            self._hosts = self._hosts.facing(self.client[0])
         if self._besides is not None and self.server is not None and self.server[1] == self._besides.port:
             self._application = self._besides.application
         self._standing = self._door.admit(self)
