@@ -125,6 +125,7 @@ class Homing:
             tenant_of=tenant_of,
             render=command_json,
             offline_since=self._offline_since,
+            gone=self._gone,
         )
         if audit is not None and guard is not None:
             info = self.parts.membership.info
@@ -148,6 +149,10 @@ class Homing:
             async with asyncio.timeout(PRESENCE_SECONDS):
                 return await self.events.offline_since(device_id)
         return None
+
+    def _gone(self, node_id: str) -> None:
+        if self.events is not None:
+            self.events.gone(node_id)
 
     async def drain(self) -> None:
         """Say that the node is about to stop, and go on serving until everybody knows."""

@@ -131,11 +131,12 @@ def compose(
     tenant_of: TenantOf,
     render: Render,
     offline_since: OfflineSince = nobody_knows,
+    gone: Callable[[str], None] = lambda _node_id: None,
 ) -> Parts:
     """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit.
 
     `tenant_of` tells to whom a device belongs, `render` shows a command as the API does, `offline_since` what is known
-    of a device that is away.
+    of a device that is away, `gone` is told the id of a node that has died.
     """
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
     profiles = _profiles(settings)
@@ -275,7 +276,7 @@ def compose(
         observers=observers,
     )
 
-    adopter = _adopter(adapters, cluster, inbox, repeater, mqtt, interval)
+    adopter = _adopter(adapters, cluster, inbox, repeater, mqtt, interval, gone)
     canary = Canary(
         mqtt=mqtt,
         cluster=cluster,
@@ -412,6 +413,7 @@ def _adopter(
     repeater: Repeater,
     mqtt: MqttClient,
     interval: float,
+    gone: Callable[[str], None],
 ) -> Adopter:
     async def drain(orphan: NodeInfo, idle: timedelta) -> int:
         found = await adapters.open_drain(orphan.client_id).drain(orphan.filters, inbox.handle, idle)
@@ -426,6 +428,7 @@ def _adopter(
         interval=interval,
         counters=adapters.counters,
         connected=lambda: mqtt.connected,
+        gone=gone,
     )
 
 

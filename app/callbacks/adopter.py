@@ -41,7 +41,8 @@ class Adopter:
     """Looks for orphans once per interval, and adopts those that were orphans in the round before as well.
 
     A node whose lease ran out because Redis was frozen takes it up again within that time. What the broker says of a
-    dead session is acted upon sooner. `connected` tells whether this node hears the broker.
+    dead session is acted upon sooner. `connected` tells whether this node hears the broker; `gone` is told the id of
+    each node whose session is adopted.
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class Adopter:
         interval: float,
         counters: Counters,
         connected: Callable[[], bool] = lambda: True,
+        gone: Callable[[str], None] = lambda _node_id: None,
     ) -> None:
         self._cluster = cluster
         self._drain = drain
         self._interval = interval
         self._counters = counters
         self._connected = connected
+        self._gone = gone
         self._suspects: frozenset[NodeInfo] = frozenset()
         self._adopting: set[NodeInfo] = set()
         self._lost: dict[str, asyncio.Task[None]] = {}
@@ -135,6 +138,7 @@ class Adopter:
         self._adopting.add(orphan)
         try:
             if await self._cluster.claim(orphan, RIGHT, lost=lost):
+                self._gone(orphan.node_id)
                 await self._adopt(orphan)
         except UnavailableError as error:  # its turn comes again; the others must not wait for it
             self._log.debug("session_not_adopted", dead_node=orphan.node_id, reason=str(error))

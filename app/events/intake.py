@@ -78,6 +78,10 @@ class Intake:
         """Whether some node takes events in at this moment."""
         return await self._role.held()
 
+    def gone(self, node_id: str) -> None:
+        """See `Role.gone`."""
+        self._role.gone(node_id)
+
     async def run(self) -> None:
         """Take events in while the role is held, until cancelled."""
         while True:

@@ -150,6 +150,10 @@ class EventPlane:
             return None
         return found[1]
 
+    def gone(self, node_id: str) -> None:
+        """A node is known to be dead: this one brings events in for it, without waiting for the end of its lease."""
+        self._intake.gone(node_id)
+
     async def commit(self, transaction: Transaction) -> Position:
         """See `EventLog.commit`."""
         self._check()

@@ -21,6 +21,9 @@ class Role(Protocol):
     async def held(self) -> bool:
         """Whether any node holds it at this moment; False when nobody can say."""
 
+    def gone(self, node_id: str) -> None:
+        """This node is known to be dead: what it held is taken now, if `hold` waits for it."""
+
     async def release(self) -> None:
         """Let another node hold it."""
 
@@ -45,6 +48,9 @@ class OnlyOne:
     async def held(self) -> bool:
         """True: there is nobody else."""
         return True
+
+    def gone(self, node_id: str) -> None:
+        """Return: there is nobody else."""
 
     async def release(self) -> None:
         """Return."""

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from redis.asyncio import Redis
 
+from app.core.eventlog.keys import role
 from app.core.messages import Publication
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
@@ -165,6 +167,25 @@ async def test_the_next_node_takes_over_when_the_intake_is_killed(
         await device.client.stop()
         await device.judge(cluster.nodes[0], KILLS)
         assert len(set(holders)) > 1
+
+
+async def test_a_dead_intake_is_followed_before_its_lease_is_over(
+    redis_server: RedisProcess, mosquitto: MosquittoProcess
+) -> None:
+    """The broker tells of the death: the lease outlasts the test."""
+    device = Talker(mosquitto)
+    env = {"HOMING_EVENTS_URL": redis_server.node_url, "HOMING_CLUSTER_LEASE": "1m", "HOMING_MQTT_SHARE_GROUP": "wills"}
+    with cluster_of(2, redis_server, mosquitto, **env) as cluster:
+        await device.start()
+        saying = device.say(EVENTS)
+        holder = await intake_of(cluster)
+        (other,) = (one for one in cluster.nodes if one is not holder)
+        await asyncio.to_thread(holder.kill)
+        async with Redis.from_url(redis_server.url) as client:
+            await client.pexpire(role("wills-intake"), 3_600_000)
+        await saying
+        await device.client.stop()
+        await device.judge(other, 1)
 
 
 async def intake_of(cluster: Cluster) -> NodeProcess:

@@ -13,23 +13,23 @@ from redis.asyncio import Redis
 from app.core.eventlog import keys
 from app.store.redis.role import RedisRole
 from app.system import SystemClock, new_secret
+from app.tasks import end
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE, eventually
 
 LEASE = timedelta(seconds=PATIENCE)
 """So long that only what a test does takes it away."""
-Make = Callable[[timedelta], RedisRole]
+Make = Callable[..., RedisRole]
 
 
 @pytest.fixture
 async def make(redis_server: RedisProcess) -> AsyncIterator[Make]:
     made: list[RedisRole] = []
 
-    def role(lease: timedelta = LEASE) -> RedisRole:
+    def role(lease: timedelta = LEASE, node_id: str = "n1") -> RedisRole:
+        holder = f"{node_id} {new_secret()}"
         made.append(
-            RedisRole(
-                redis_server.node_url, "intake", new_secret(), lease=lease, clock=SystemClock(), counters=Counter()
-            )
+            RedisRole(redis_server.node_url, "intake", holder, lease=lease, clock=SystemClock(), counters=Counter())
         )
         return made[-1]
 
@@ -68,6 +68,38 @@ async def test_who_holds_it_again_after_a_loss_has_a_later_epoch(make: Make, red
     assert epoch is not None
     assert later is not None
     assert later > epoch
+
+
+@pytest.mark.parametrize("told", ["before it waits", "while it waits"])
+async def test_what_a_dead_node_held_is_taken_without_waiting_for_its_lease(make: Make, told: str) -> None:
+    dead, next_one = make(LEASE, "n1"), make(LEASE, "n2")
+    async with asyncio.timeout(PATIENCE / 6):
+        epoch = await dead.hold()
+        if told == "before it waits":
+            next_one.gone("n1")
+        waiting = asyncio.create_task(next_one.hold())
+        if told == "while it waits":
+            await asyncio.sleep(0.2)
+            next_one.gone("n1")
+        later = await waiting
+        assert (epoch, later) == (1, 2)
+        still = asyncio.create_task(dead.still_held())
+        await dead.lost()  # were it alive, it would notice
+        still.cancel()
+
+
+async def test_only_what_the_dead_node_held_is_taken(make: Make) -> None:
+    holder, other = make(LEASE, "n10"), make(LEASE, "n2")
+    async with asyncio.timeout(PATIENCE):
+        await holder.hold()
+        waiting = asyncio.create_task(other.hold())
+        await asyncio.sleep(0.1)
+        other.gone("n1")
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        holder.gone("n10")  # who holds it knows better
+        await holder.still_held()
+        await end([waiting])
 
 
 async def test_a_holder_that_cannot_renew_in_time_has_lost_it(redis_server: RedisProcess) -> None:

@@ -205,6 +205,7 @@ def _nonce(request: Request) -> str | None:
 
 _DROPPED: Final = "$SYS/broker/publish/messages/dropped"
 _SHARED: Final = "$SYS/broker/shared_subscriptions/count"
+_KEPT: Final = "$SYS/broker/store/messages/count"
 
 
 @dataclass(slots=True)
@@ -216,13 +217,15 @@ class Witness:
     """`$SYS/broker/publish/messages/dropped`."""
     shared: int = 0
     """`$SYS/broker/shared_subscriptions/count`: also of sessions whose client is away."""
+    kept: int = 0
+    """`$SYS/broker/store/messages/count`, at most: what it keeps for those who have not acknowledged it."""
     rounds: int = 0
     _client: PahoMqttClient | None = None
 
     async def start(self) -> None:
         """Begin to listen."""
         self._client = PahoMqttClient(login(RIG_USER, "witness", self.port), Counter())
-        await self._client.start([Subscription(_DROPPED, 0), Subscription(_SHARED, 0)], self._hear)
+        await self._client.start([Subscription(one, 0) for one in (_DROPPED, _SHARED, _KEPT)], self._hear)
         await self._client.wait_connected()
 
     async def stop(self) -> None:
@@ -238,6 +241,8 @@ class Witness:
     def _note(self, topic: str, count: int) -> None:
         if topic == _SHARED:
             self.shared = count
+        elif topic == _KEPT:
+            self.kept = max(self.kept, count)
         else:
             self.dropped = count
             self.rounds += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from redis.asyncio import Redis
@@ -46,10 +47,15 @@ class Nemesis:
     """Seconds from the start of a service, or the end of a freeze, until it was ready."""
     receiving: list[float] = field(default_factory=list)
     """Seconds from the start of the broker until all nodes were ready again."""
+    takeovers: list[float] = field(default_factory=list)
+    """Seconds from the kill of the node that brought events in until another one did."""
     begun: list[tuple[float, Fault]] = field(default_factory=list)
     """Every fault so far, with the loop time of its beginning."""
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _staying_down: set[str] = field(default_factory=set)
+    _former: set[bytes] = field(default_factory=set)
+    """Who brought events in until his process was killed; Redis may still name him."""
+    _choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self, schedule: Sequence[Fault]) -> None:
         """Inject every fault at its time; returns when the last one has begun."""
@@ -76,8 +82,39 @@ class Nemesis:
                     self.counts["not back"] += 1
 
     async def _inject(self, fault: Fault) -> None:
-        if fault.target == INTAKE:
-            fault = replace(fault, target=await self.intake())
+        if fault.target != INTAKE:
+            await self._act(fault)
+        elif self._choosing.locked():
+            # The one before waits until it may be: two in a row would be another scenario.
+            self.counts["left out"] += 1
+        else:
+            await self._inject_into_intake(fault)
+
+    async def _inject_into_intake(self, fault: Fault) -> None:
+        """Into the node that brings events in, as soon as another one is there that can take over."""
+        loop = asyncio.get_running_loop()
+        async with self._choosing:
+            while True:
+                name, holder = await self._intake()
+                if len(self.nodes) == 1 or (await self._other_is_ready(name) and await self._holder() == holder):
+                    break
+                await asyncio.sleep(POLL_SECONDS)
+            if fault.kind is Kind.KILL:
+                self._former.add(holder)
+            began = loop.time()
+            acting = loop.create_task(self._act(replace(fault, target=name)), name=f"fault {fault}")
+            self._under_way.add(acting)
+            acting.add_done_callback(self._under_way.discard)
+            if fault.kind is Kind.KILL and len(self.nodes) > 1:
+                with suppress(ChaosError):  # who never takes over is judged by what is lost
+                    await self._intake()
+                    self.takeovers.append(loop.time() - began)
+
+    async def _other_is_ready(self, name: str) -> bool:
+        others = [node for node in self.nodes.values() if node.name != name and node.running and not node.frozen]
+        return any(await asyncio.gather(*(node.ready() for node in others)))
+
+    async def _act(self, fault: Fault) -> None:
         self.counts[fault.kind] += 1
         self.begun.append((asyncio.get_running_loop().time(), fault))
         self.note(fault.kind, fault.target, "begin")
@@ -105,23 +142,27 @@ class Nemesis:
 
     async def intake(self) -> str:
         """Which node brings events in, as soon as one does; ChaosError when none ever does."""
+        return (await self._intake())[0]
+
+    async def _intake(self) -> tuple[str, bytes]:
         if len(self.nodes) == 1:
-            return next(iter(self.nodes))
+            return next(iter(self.nodes)), b""
         loop = asyncio.get_running_loop()
         until = loop.time() + START_SECONDS
         while loop.time() < until:
-            name = await self._holder()
-            if name in self.nodes and self.nodes[name].running:
-                return name
+            holder = await self._holder()
+            name = holder.partition(b" ")[0].decode()
+            if holder not in self._former and name in self.nodes and self.nodes[name].running:
+                return name, holder
             await asyncio.sleep(POLL_SECONDS)
         raise ChaosError("no node brings events in")
 
-    async def _holder(self) -> str:
+    async def _holder(self) -> bytes:
         try:
             holder = await self.redis.get(role(f"{SHARE_GROUP}-intake"))
         except RedisError:
-            return ""
-        return holder.partition(b" ")[0].decode() if isinstance(holder, bytes) else ""
+            return b""
+        return holder if isinstance(holder, bytes) else b""
 
     async def _kill(self, fault: Fault) -> None:
         service = self._service(fault.target)

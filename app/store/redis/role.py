@@ -39,6 +39,8 @@ class RedisRole:
         self._lost = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
         self._epoch = 0
+        self._gone = ""
+        self._hurry = asyncio.Event()
 
     async def hold(self) -> int | None:
         """See the port."""
@@ -47,7 +49,9 @@ class RedisRole:
             epoch = await self._ask()
             if epoch:
                 break
-            await asyncio.sleep(self._lease / RENEWALS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._lease / RENEWALS):
+                    await self._hurry.wait()
         self._epoch = epoch
         self._lost = asyncio.Event()
         self._renewing = asyncio.create_task(self._renew(), name=f"role {self._name}")
@@ -74,6 +78,12 @@ class RedisRole:
             return await self._redis.call(("GET", keys.role(self._name)), self._lease / RENEWALS) is not None
         except UnavailableError:
             return False
+
+    def gone(self, node_id: str) -> None:
+        """See the port. Whoever has it wrongly taken away notices, as a later epoch shuts him out."""
+        if self._renewing is None:
+            self._gone = f"{node_id} "
+            self._hurry.set()
 
     async def release(self) -> None:
         """See the port."""
@@ -108,14 +118,15 @@ class RedisRole:
         """The epoch if it is held by us, 0 if by somebody else; None when nobody can say."""
         began = self._clock.monotonic()
         names = [keys.role(self._name), keys.epoch(self._name)]
+        gone = self._gone
+        self._hurry.clear()
+        arguments = [self._holder, round(self._lease * 1000), gone]
         try:
-            epoch = int(
-                await self._redis.run_script(
-                    ROLE, names, [self._holder, round(self._lease * 1000)], self._lease / RENEWALS
-                )
-            )
+            epoch = int(await self._redis.run_script(ROLE, names, arguments, self._lease / RENEWALS))
         except UnavailableError:
             return None
+        if self._gone == gone:
+            self._gone = ""
         if epoch:
             self._until = began + self._lease
         return epoch

@@ -45,8 +45,14 @@ class Rig:
         self.counters: Counter[str] = Counter()
         self.drained: list[str] = []
         self.connected = True
+        self.gone: list[str] = []
         self.adopter = Adopter(
-            cluster=cluster, drain=self.drain, interval=1, counters=self.counters, connected=lambda: self.connected
+            cluster=cluster,
+            drain=self.drain,
+            interval=1,
+            counters=self.counters,
+            connected=lambda: self.connected,
+            gone=self.gone.append,
         )
 
     async def drain(self, orphan: NodeInfo, _idle: timedelta) -> int:
@@ -83,6 +89,7 @@ async def test_F50_a_session_that_the_broker_says_is_lost_is_adopted_at_once(lea
     assert rig.adopter.busy
     await eventually(lambda: rig.drained == ["n2"])
     assert rig.cluster.claims[0] == ("n2", True)
+    assert rig.gone == ["n2"]
     await eventually(lambda: not rig.adopter.busy)
 
 
@@ -102,6 +109,7 @@ async def test_who_has_lost_the_broker_as_well_takes_nobodys_session() -> None:
     rig.adopter.heard(lost("n2"))
     await eventually(lambda: not rig.adopter.busy)
     assert rig.cluster.claims == []
+    assert rig.gone == []
 
 
 @pytest.mark.usefixtures("no_grace")

@@ -17,7 +17,7 @@ from app.rig.chaos.rig import Rig
 from app.rig.chaos.scenario import Figure, Form, Scenario
 from app.rig.chaos.scenarios.nodes import QUICK_LEASE
 from app.rig.chaos.schedule import INTAKE, REDIS, Fault, Kind
-from app.rig.chaos.shared_figures import ANSWERED, DIED, NOT_BACK, REFUSED, SOUND, measure
+from app.rig.chaos.shared_figures import ANSWERED, DIED, NOT_BACK, REFUSED, SOUND, measure, quantile
 from app.rig.chaos.strangers import login
 from app.rig.rights import DEVICE_USER
 from app.rig.talkers import Talkers, topics_of
@@ -32,6 +32,12 @@ COMMANDS: Final = 10.0
 
 REPEATED: Final = Figure("repeated_per_fault", "<=", 1024, "events that are in the log twice, for each fault")
 GAP: Final = Figure("gap_s", "<=", 7, "seconds in which nothing was appended, at most: lease + 2", timing=True)
+TAKEOVER: Final = Figure(
+    "takeover_s", "<=", 5, "seconds from a kill until another node brought events in, at most: the lease", timing=True
+)
+KEPT_BY_BROKER: Final = Figure(
+    "broker_dropped", "=", 0, "messages that the broker dropped as its queue was full: of those nobody else can know"
+)
 
 
 async def talkers_of(rig: Rig, padding: int = 120) -> Talkers:
@@ -60,14 +66,22 @@ async def judge_events(rig: Rig, talkers: Talkers) -> Kept:
             await again.read(http, url)
             differ += (again.numbers, again.positions) != (kept.numbers, kept.positions)
         stale = await stale_values(http, first, talkers)
-    faults = max(1, sum(fault.seconds > 0 for fault in rig.schedule))
-    repeated = kept.repeated()
+    nemesis, repeated = rig.nemesis, kept.repeated()
+    for number, seconds in enumerate(nemesis.takeovers, start=1):
+        rig.recorder.metric("rig", f"takeover.{number}", round(seconds, 3))
     rig.measures |= {
         "events_taken": talkers.total,
         "events_lost": kept.missing(talkers),
         "events_jumped": kept.jumped(talkers),
         "events_repeated": repeated,
-        "repeated_per_fault": round(repeated / faults, 1),
+        "repeated_per_fault": round(repeated / max(1, len(nemesis.begun)), 1),
+        "faults": len(nemesis.begun),
+        "faults_left_out": nemesis.counts["left out"],
+        "takeovers": len(nemesis.takeovers),
+        "takeover_s": round(max(nemesis.takeovers, default=0.0), 2),
+        "takeover_p50_s": round(quantile(nemesis.takeovers, 0.5), 2),
+        "broker_dropped": rig.witness.dropped,
+        "broker_kept_most": rig.witness.kept,
         "positions_fell": kept.fell(),
         "stale_values": stale,
         "readers_differ": differ,
@@ -140,8 +154,9 @@ E1 = Scenario(
 E2 = Scenario(
     name="E2",
     title="the intake dies again and again",
-    provoke="kill -9 of the node that brings events in, every 5 s, started again after 2 s",
-    figures=(*SOUND, *KEPT, ANSWERED, REPEATED, GAP),
+    provoke="kill -9 of the node that brings events in, every 5 s, or as soon as another one is there; started again "
+    "after 2 s",
+    figures=(*SOUND, *KEPT, ANSWERED, REPEATED, GAP, TAKEOVER, KEPT_BY_BROKER),
     full=Form(seconds=300, events=2000, rate=COMMANDS, timeout=30.0, patience=45.0, attempt=40.0, settings=LOG),
     short=Form(
         seconds=12, events=400, rate=COMMANDS, every=6.0, down=1.0, timeout=30.0, attempt=40.0, settings=SHORT_LOG

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from app.rig.chaos.kept_events import EVENTS_LOST
+from app.rig.chaos.scenario import Form
 from app.rig.chaos.scenarios import SCENARIOS
+from app.rig.chaos.scenarios.events import GAP
+from app.rig.programs import MOSQUITTO_SETTINGS
 
 GENEROUS_SECONDS = 30
 
@@ -19,3 +23,12 @@ def test_short_forms_judge_no_speed(name: str) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_lease_in_a_short_form_is_as_long_as_in_life(name: str) -> None:
     assert SCENARIOS[name].short.settings.get("HOMING_CLUSTER_LEASE", "5s") == "5s"
+
+
+@pytest.mark.parametrize("form", ["full", "short"])
+@pytest.mark.parametrize("name", [name for name, one in SCENARIOS.items() if EVENTS_LOST in one.figures])
+def test_the_broker_keeps_what_comes_until_another_node_has_taken_over(name: str, form: str) -> None:
+    """Else it drops events that it has acknowledged to devices, and a run says nothing of Homing."""
+    settings = dict(line.split(maxsplit=1) for line in MOSQUITTO_SETTINGS)
+    size: Form = getattr(SCENARIOS[name], form)
+    assert size.events * (size.down + GAP.limit) <= int(settings["max_queued_messages"])
