@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
@@ -25,15 +26,18 @@ from app.access.sharing import Sharing
 from app.api.application import Application
 from app.api.ports import Directory, Ports
 from app.api.representation import command_json
+from app.callbacks.adopter import Heir
 from app.cluster.engine import open_cluster
 from app.core.access.keys import Key, KeyFault, make_key, parse_key
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, HomingError
 from app.core.profile import DeviceProfile
 from app.events.plane import EventPlane, open_plane
+from app.events.sharing import IntakeSharing
+from app.events.sharing import Membership as EventsMembership
 from app.measures import StoreMeasures
 from app.metrics import Exposition, NodeMetrics
-from app.mqtt.options import MqttOptions
+from app.mqtt.from_settings import intake_options, mqtt_options, ordered_session
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
 from app.node import Node
@@ -86,8 +90,8 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         wake_key=wake_key,
         directory=_directory(settings),
         events=_event_engine(settings, clock, counters),
-        open_intake=lambda role: PahoMqttClient(
-            intake_options(settings), counters, still_ours=lambda _client_id: role.still_held()
+        open_intake=lambda client_id, still_ours: PahoMqttClient(
+            intake_options(settings, client_id), counters, still_ours=still_ours
         ),
     )
 
@@ -125,13 +129,13 @@ class Homing:
             tenant_of=tenant_of,
             render=command_json,
             offline_since=self._offline_since,
-            gone=self._gone,
+            heir=Heir(self._gone, self._adopt),
         )
         if audit is not None and guard is not None:
             info = self.parts.membership.info
             audit.begin(f"{info.node_id}/{info.incarnation}", guard.authority.who, guard.authority.tenant_of)
         self._clock = adapters.clock
-        self.events: Final = _events(settings, adapters, self.parts.profiles)
+        self.events: Final = _events(settings, adapters, self.parts.profiles, self._sharing(settings, adapters))
         planes = [] if self.events is None else self.events.services()
         first, own = ([], []) if guard is None else (guard.first, guard.services)
         self._services: Final = Services([*first, *self.parts.services, *own, *planes], on_failure)
@@ -153,6 +157,26 @@ class Homing:
     def _gone(self, node_id: str) -> None:
         if self.events is not None:
             self.events.gone(node_id)
+
+    async def _adopt(self, client_id: str, topic_filters: Sequence[str], idle: timedelta) -> int:
+        return 0 if self.events is None else await self.events.adopt(client_id, topic_filters, idle)
+
+    def _sharing(self, settings: Settings, adapters: Adapters) -> IntakeSharing | None:
+        open_intake, membership = adapters.open_intake, self.parts.membership
+        if settings.events.intake == "ordered" or open_intake is None:
+            return None
+
+        def member() -> EventsMembership:
+            return EventsMembership(self.node.info.client_id, self.node.info.filters)
+
+        return IntakeSharing(
+            member=member,
+            still_member=membership.cluster.still_member,
+            others=lambda: bool((membership.cluster.leased or frozenset()) - {self.node.info.node_id}),
+            open_mqtt=open_intake,
+            open_drain=adapters.open_drain,
+            former=ordered_session(settings),
+        )
 
     async def drain(self) -> None:
         """Say that the node is about to stop, and go on serving until everybody knows."""
@@ -325,11 +349,14 @@ def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> Event
     )
 
 
-def _events(settings: Settings, adapters: Adapters, profiles: Mapping[str, DeviceProfile]) -> EventPlane | None:
+def _events(
+    settings: Settings, adapters: Adapters, profiles: Mapping[str, DeviceProfile], sharing: IntakeSharing | None
+) -> EventPlane | None:
     """What keeps events; None where nobody has said where."""
     engine, open_intake = adapters.events, adapters.open_intake
     if engine is None or open_intake is None:
         return None
+    session = ordered_session(settings) if sharing is None else f"{settings.mqtt.share_group}-presence"
     return open_plane(
         settings.events,
         profiles=profiles.values(),
@@ -337,7 +364,8 @@ def _events(settings: Settings, adapters: Adapters, profiles: Mapping[str, Devic
         role=engine.role,
         archive=engine.archive,
         cooling=engine.cooling,
-        open_mqtt=lambda: open_intake(engine.role),
+        open_mqtt=lambda: open_intake(session, lambda _client_id: engine.role.still_held()),
+        sharing=sharing,
         clock=adapters.clock,
         counters=adapters.counters,
     )
@@ -365,26 +393,3 @@ def bootstrap_key(access: AccessSettings) -> Key | None:
     if isinstance(key, KeyFault):
         raise ConfigurationError(f"{variable}: the key is {key}; homing keys new makes one")
     return key
-
-
-def intake_options(settings: Settings) -> MqttOptions:
-    """The same for the client that brings events in: its id is fixed, so that the next node takes its session over."""
-    options = mqtt_options(settings, f"{settings.mqtt.share_group}-intake")
-    return replace(options, receive_maximum=settings.events.receive_maximum)
-
-
-def mqtt_options(settings: Settings, client_id: str) -> MqttOptions:
-    """What the settings say about the broker, for one client of it."""
-    mqtt = settings.mqtt
-    options = MqttOptions.from_url(mqtt.url, client_id=client_id, version=mqtt.version)
-    return replace(
-        options,
-        username=mqtt.username or options.username,
-        password=mqtt.password.get_secret_value() or options.password,
-        ca_file=mqtt.ca_file,
-        certificate_file=mqtt.cert_file,
-        key_file=mqtt.key_file,
-        keepalive=mqtt.keepalive,
-        receive_maximum=mqtt.receive_maximum,
-        session_expiry=mqtt.session_expiry,
-    )

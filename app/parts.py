@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from app.callbacks.adopter import Adopter
+from app.callbacks.adopter import NOBODY, Adopter, Heir
 from app.callbacks.answers import Answers
 from app.callbacks.canary import Canary
 from app.callbacks.dispatcher import Dispatcher
@@ -59,7 +59,6 @@ from app.services import Service
 from app.settings import Settings
 from app.store.directory import AccessDirectory
 from app.store.engine import EventEngine, kind_of
-from app.store.roles import Role
 from app.store.state import StateStore
 from app.system import new_secret, new_wake_key
 from app.webhooks.book import TenantOf
@@ -92,8 +91,8 @@ class Adapters:
     """Who may do what; None: everybody may do everything."""
     events: EventEngine | None = None
     """What keeps events; None: nothing does."""
-    open_intake: Callable[[Role], MqttClient] | None = None
-    """Makes the client of the session that brings events in, which is that of who has the role."""
+    open_intake: Callable[[str, Callable[[str], Awaitable[None]]], MqttClient] | None = None
+    """The same as `open_mqtt` for sessions that bring events in."""
     observers: Sequence[Observer] = ()
     """Who wants to know what happens to commands, besides metrics, log and traces."""
 
@@ -131,12 +130,12 @@ def compose(
     tenant_of: TenantOf,
     render: Render,
     offline_since: OfflineSince = nobody_knows,
-    gone: Callable[[str], None] = lambda _node_id: None,
+    heir: Heir = NOBODY,
 ) -> Parts:
     """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit.
 
     `tenant_of` tells to whom a device belongs, `render` shows a command as the API does, `offline_since` what is known
-    of a device that is away, `gone` is told the id of a node that has died.
+    of a device that is away, `heir` takes over what else a dead node had.
     """
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
     profiles = _profiles(settings)
@@ -276,7 +275,7 @@ def compose(
         observers=observers,
     )
 
-    adopter = _adopter(adapters, cluster, inbox, repeater, mqtt, interval, gone)
+    adopter = _adopter(adapters, cluster, inbox, repeater, mqtt, interval, heir)
     canary = Canary(
         mqtt=mqtt,
         cluster=cluster,
@@ -413,14 +412,14 @@ def _adopter(
     repeater: Repeater,
     mqtt: MqttClient,
     interval: float,
-    gone: Callable[[str], None],
+    heir: Heir,
 ) -> Adopter:
     async def drain(orphan: NodeInfo, idle: timedelta) -> int:
         found = await adapters.open_drain(orphan.client_id).drain(orphan.filters, inbox.handle, idle)
         await cluster.nodes()  # so that `leased` is of now
         if orphan.node_id not in (cluster.leased or ()):  # else it lives again, and looks after its commands itself
             await repeater.take_over(orphan.node_id)
-        return found
+        return found + await heir.adopt(orphan.client_id, orphan.filters, idle)
 
     return Adopter(
         cluster=cluster,
@@ -428,7 +427,7 @@ def _adopter(
         interval=interval,
         counters=adapters.counters,
         connected=lambda: mqtt.connected,
-        gone=gone,
+        gone=heir.gone,
     )
 
 

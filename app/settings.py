@@ -312,6 +312,9 @@ class EventsSettings(_Part):
     """Its databases with their retentions; the first one has what no profile puts elsewhere."""
     shards: Annotated[int, Field(ge=1, le=256)] = 4
     """How many parts a database has when it is made. It cannot be changed afterwards."""
+    intake: Literal["ordered", "shared"] = "ordered"
+    """Who brings events in: one node at a time, in the broker's order (`ordered`), or all of them, each its share
+    (`shared`): more per second, and no order."""
     flush_interval: Annotated[_Duration, Field(ge=timedelta(milliseconds=1), le=timedelta(seconds=1))] = timedelta(
         milliseconds=5
     )
@@ -469,6 +472,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 "HOMING_EVENTS_URL is the log of one node, and HOMING_STORE_URL is of a cluster; "
                 "allowed with a cluster: redis://, rediss://"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _shared_by_nodes(self) -> Self:
+        if self.events.intake == "shared" and not (self.events.url and events_kind(self.events.url).shared):
+            raise ValueError(
+                "HOMING_EVENTS_INTAKE=shared is for the nodes of a cluster, and HOMING_EVENTS_URL is the log of one; "
+                "allowed with it: redis://, rediss://"
             )
         return self
 

@@ -7,7 +7,8 @@ them to anybody else. A survivor connects as that client, unsubscribes, takes wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -31,6 +32,24 @@ MOST_LOST: Final = 256
 
 Drain = Callable[[NodeInfo, timedelta], Awaitable[int]]
 """Empties and ends the session of a node; the number of messages that it held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heir:
+    """Who takes over what a dead node had besides."""
+
+    gone: Callable[[str], None]
+    """Told the id of each node whose session is adopted."""
+    adopt: Callable[[str, Sequence[str], timedelta], Awaitable[int]]
+    """Takes in what other sessions of the node hold, which had this client id and these subscriptions for commands, and
+    returns the number of messages."""
+
+
+async def _nothing(_client_id: str, _filters: Sequence[str], _idle: timedelta) -> int:
+    return 0
+
+
+NOBODY: Final = Heir(lambda _node_id: None, _nothing)
 
 
 class _Cluster(Directory, Orphans, Protocol):

@@ -35,7 +35,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     from app.cli.access_diagnosis import about_access
     from app.cli.diagnosis import Diagnosis, Level, about_broker, about_memory_store, about_redis
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
-    from app.main import mqtt_options
+    from app.mqtt.from_settings import mqtt_options
     from app.mqtt.paho_probe import probe
     from app.store.engine import inspect_server
     from app.system import SystemClock, new_ulid

@@ -88,8 +88,8 @@ async def _listen(
     from dataclasses import replace
     from datetime import timedelta
 
-    from app.main import mqtt_options
     from app.mqtt.base import Subscription
+    from app.mqtt.from_settings import mqtt_options
     from app.mqtt.paho import PahoMqttClient
     from app.system import SystemClock, new_ulid
 

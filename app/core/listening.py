@@ -23,14 +23,19 @@ class _Kind(NamedTuple):
 
 
 class EventReader:
-    """Reads messages under several profiles; within a profile the first kind of event that fits counts, and so on."""
+    """Reads messages under several profiles; within a profile the first kind of event that fits counts, and so on.
 
-    def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
+    `events`, `presence`: whether it reads those.
+    """
+
+    def __init__(self, profiles: Iterable[DeviceProfile], *, events: bool = True, presence: bool = True) -> None:
         self._tree: Final = TopicTree[_Kind]()
         kinds = []
         for one in profiles:
-            kinds += [_Kind(one.name, spec) for spec in one.events]
-            kinds += [_Kind(one.name, spec) for spec in one.presence]
+            if events:
+                kinds += [_Kind(one.name, spec) for spec in one.events]
+            if presence:
+                kinds += [_Kind(one.name, spec) for spec in one.presence]
         self._filters: Final = tuple(dict.fromkeys(kind.spec.topic.filter() for kind in kinds))
         for kind in kinds:
             self._tree.enter(kind.spec.topic, kind)

@@ -1,4 +1,4 @@
-"""The one MQTT session that brings events in, with a fixed client id: whoever holds the role has it.
+"""The MQTT session that brings events in: where order is kept one with a fixed client id, which the role's holder has.
 
 The next holder takes the session over, and the broker gives it all that has no PUBACK yet, in its order. So order per
 topic is the broker's, nothing is lost in between, and what was appended and not acknowledged comes twice.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -24,14 +25,17 @@ from app.core.messages import ReceivedMessage
 from app.events.pace import give_way
 from app.events.presence import PresenceKeeper
 from app.events.writer import EventWriter, Waiting
-from app.mqtt.base import MqttClient, Subscription
+from app.mqtt.base import MqttClient, SessionDrain, Subscription
 from app.mqtt.inbox import Arrival, Inbox
-from app.observability import BurstLog, Counters, Fill
+from app.observability import BurstLog, Counters
 from app.store.roles import Role
 from app.tasks import end
 
 SETTLE_SECONDS: Final = 1.0
 """How long a node that stops waits for what it has to be appended."""
+
+QUIET: Final = timedelta(milliseconds=200)
+"""After UNSUBACK the broker still sends what it had queued; a silence of this length says that it has no more."""
 
 OpenMqtt = Callable[[], MqttClient]
 
@@ -51,9 +55,12 @@ class Intake:
         writer: EventWriter,
         clock: Clock,
         counters: Counters,
-        presence: PresenceKeeper,
+        presence: PresenceKeeper | None,
+        subscribe: Callable[[Sequence[str]], Sequence[Subscription]] | None = None,
     ) -> None:
+        """`presence`: who looks after it, where this one does. `subscribe` makes subscriptions of topic filters."""
         self._role = role
+        self._subscribe = subscribe or (lambda filters: [Subscription(one) for one in filters])
         self._open_mqtt = open_mqtt
         self._reader = reader
         self._plan = plan
@@ -64,15 +71,12 @@ class Intake:
         self._inbox = Inbox(self._take, clock)
         self._mqtt: MqttClient | None = None
         self._epoch: int | None = None
+        self._handed_over = False
 
     @property
     def subscriptions(self) -> Sequence[Subscription]:
         """What it subscribes to."""
-        return [Subscription(one) for one in self._reader.filters()]
-
-    def queues(self) -> dict[str, Fill]:
-        """How many events wait to be appended."""
-        return {"events": self._writer.fill()}
+        return self._subscribe(self._reader.filters())
 
     async def is_held(self) -> bool:
         """Whether some node takes events in at this moment."""
@@ -90,31 +94,46 @@ class Intake:
             await self._serve()
             _log.warning("intake_ends", epoch=self._epoch)
 
+    async def hand_over(self) -> None:
+        """Leave what is to come to other sessions, and take in what has come."""
+        mqtt = self._mqtt
+        if mqtt is not None and not self._handed_over:
+            await mqtt.unsubscribe()
+            await mqtt.quiet(QUIET)
+            await self._inbox.drained()
+            self._handed_over = True
+
+    async def adopt(self, drain: SessionDrain, topic_filters: Sequence[str], idle: timedelta) -> int:
+        """Take in what another session holds, and end it; how many messages that were. BrokerUnavailableError."""
+        return await drain.drain(topic_filters, self._inbox.handle, idle)
+
     async def close(self) -> None:
-        """Leave the session at the broker, for whoever holds the role next."""
+        """Leave the session at the broker, for whoever holds the role next or adopts it, if it is not handed over."""
         mqtt, self._mqtt = self._mqtt, None
         if mqtt is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_SECONDS):
                     await self._inbox.drained()
-            await mqtt.stop(keep_session=True)
-        await self._writer.close()
+            await mqtt.stop(keep_session=not self._handed_over)
         await self._role.close()
 
     async def _serve(self) -> None:
-        await self._presence.begin()
+        if self._presence is not None:
+            await self._presence.begin()
         mqtt = self._mqtt = self._open_mqtt()
         await mqtt.start(self.subscriptions, self._inbox.handle)
-        watching = asyncio.create_task(self._presence.run(lambda: mqtt.connected, self._tell), name="presence")
-        pacing = asyncio.create_task(give_way(mqtt, self._counters), name="events pace")
+        working = [asyncio.create_task(give_way(mqtt, self._counters), name="events pace")]
+        if self._presence is not None:
+            watching = self._presence.run(lambda: mqtt.connected, self._tell)
+            working.append(asyncio.create_task(watching, name="presence"))
         ends = [asyncio.ensure_future(one) for one in (self._role.lost(), mqtt.taken_over())]
         try:
-            await asyncio.wait([*ends, watching, pacing], return_when=asyncio.FIRST_COMPLETED)
-            for one in (watching, pacing):
+            await asyncio.wait([*ends, *working], return_when=asyncio.FIRST_COMPLETED)
+            for one in working:
                 if one.done():
                     one.result()
         finally:
-            await end([*ends, watching, pacing])
+            await end([*ends, *working])
         self._mqtt = None
         await mqtt.stop(keep_session=True)
         await self._role.release()
@@ -140,7 +159,9 @@ class Intake:
         self, one: DeviceEvent | Presence, arrival: Arrival, message: ReceivedMessage
     ) -> tuple[Shard, Entry] | None:
         if isinstance(one, Presence):
-            return self._presence.heard(one, arrival.at) if _is_device(one.device_id) else None
+            if self._presence is None or not _is_device(one.device_id):
+                return None
+            return self._presence.heard(one, arrival.at)
         if message.retain:
             self._drops.drop("retained_event", topic=message.topic)  # it was said before, and may be in the log
             return None

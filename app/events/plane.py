@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import structlog
@@ -24,6 +26,7 @@ from app.events.intake import Intake, OpenMqtt
 from app.events.keeper import Keeper
 from app.events.presence import PresenceKeeper
 from app.events.reader import EventPage, EventsReader
+from app.events.sharing import IntakeSharing, Membership, SharedIntake
 from app.events.tail import Batch, Tails
 from app.events.writer import EventWriter
 from app.observability import Counters, Fill
@@ -53,22 +56,27 @@ class EventPlane:
         intake: Intake,
         keeper: Keeper,
         tails: Tails,
+        writer: EventWriter,
         cooler: Cooler | None = None,
+        shared: SharedIntake | None = None,
     ) -> None:
+        """With a `shared` one the intake looks after presence alone."""
         self.plan: Final = plan
         self._store = store
         self._reader = reader
         self._intake = intake
         self._keeper = keeper
         self._tails = tails
+        self._writer = writer
         self._cooler = cooler
+        self._shared = shared
         self._open = False
         self._tried = False
 
     def services(self) -> Sequence[Service]:
         """What lives as long as the node, in the order in which it starts."""
         return [
-            Service("events", self._run, close=self._close, check=self._health, queues=self._queues),
+            Service("events", self._run, drain=self._drain, close=self._close, check=self._health, queues=self._queues),
         ]
 
     async def page(
@@ -154,6 +162,13 @@ class EventPlane:
         """A node is known to be dead: this one brings events in for it, without waiting for the end of its lease."""
         self._intake.gone(node_id)
 
+    async def adopt(self, client_id: str, topic_filters: Sequence[str], idle: timedelta) -> int:
+        """Take in what a dead node's session of events holds, where it had one; how many messages that were.
+
+        `client_id` and `topic_filters` are those of the session of its commands. BrokerUnavailableError.
+        """
+        return 0 if self._shared is None else await self._shared.adopt(Membership(client_id, topic_filters), idle)
+
     async def commit(self, transaction: Transaction) -> Position:
         """See `EventLog.commit`."""
         self._check()
@@ -197,6 +212,8 @@ class EventPlane:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keeper.run(), name="events keeper")
             group.create_task(self._intake.run(), name="events intake")
+            if self._shared is not None:
+                group.create_task(self._shared.run(), name="shared events intake")
             if self._cooler is not None:
                 group.create_task(self._cooler.run(), name="events cooler")
 
@@ -212,10 +229,17 @@ class EventPlane:
             else:
                 return
 
+    async def _drain(self) -> None:
+        if self._shared is not None:
+            await self._shared.hand_over()
+
     async def _close(self) -> None:
         self._open = False
         await self._tails.close()
         await self._intake.close()
+        if self._shared is not None:
+            await self._shared.close()
+        await self._writer.close()
         if self._cooler is not None:
             await self._cooler.close()
         await self._store.close()
@@ -227,7 +251,7 @@ class EventPlane:
     def _queues(self) -> dict[str, Fill]:
         return {
             "followers": self._tails.fill(),
-            **self._intake.queues(),
+            "events": self._writer.fill(),
             **(self._store.queues() if self._open else {}),
         }
 
@@ -263,6 +287,7 @@ def open_plane(
     counters: Counters,
     archive: Archive | None = None,
     cooling: Role | None = None,
+    sharing: IntakeSharing | None = None,
 ) -> EventPlane:
     """The event plane as the settings say; nothing is open yet."""
     plan = Plan(settings.kept, profiles, settings.shards)
@@ -285,16 +310,16 @@ def open_plane(
         admit=keeper.admit,
         counters=counters,
     )
-    intake = Intake(
+    build = partial(Intake, plan=plan, writer=writer, clock=clock, counters=counters)
+    intake = build(
         role=role,
         open_mqtt=open_mqtt,
-        reader=EventReader(profiles),
-        plan=plan,
-        writer=writer,
-        clock=clock,
-        counters=counters,
+        reader=EventReader(profiles, events=sharing is None),
         presence=PresenceKeeper(store, plan, clock, counters),
     )
+    shared = None
+    if sharing is not None:
+        shared = SharedIntake(sharing, EventReader(profiles, presence=False), EventReader(profiles).filters(), build)
     events = EventsReader(store, plan)
     cooler = None
     if archive is not None and cooling is not None:
@@ -308,4 +333,6 @@ def open_plane(
             clock=clock,
             counters=counters,
         )
-    return EventPlane(store, plan, events, intake, keeper, Tails(store, events, counters, clock), cooler)
+    return EventPlane(
+        store, plan, events, intake, keeper, Tails(store, events, counters, clock), writer, cooler, shared
+    )

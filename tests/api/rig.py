@@ -211,7 +211,7 @@ def build(
         )
         if settings.events.url
         else None,
-        open_intake=lambda _role: LoopbackMqttClient(broker, "homing-intake", counters),
+        open_intake=lambda client_id, _still_ours: LoopbackMqttClient(broker, client_id, counters),
     )
     return Homing(settings, adapters, failures.append), store, mqtt, broker
 

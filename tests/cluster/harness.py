@@ -54,6 +54,10 @@ class NodeProcess(ServiceProcess):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def configure(self, **env: str) -> None:
+        """Change settings, as from its next start."""
+        self._env |= env
+
     def _command(self) -> Sequence[str]:
         settings = [f"{name}={value}" for name, value in self._env.items()]
         return ["env", *settings, f"HOMING_API_PORT={self.port}", self.binary, "-m", self._module, "serve"]

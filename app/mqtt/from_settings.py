@@ -1,0 +1,36 @@
+"""What the settings say about the broker, for the clients of a node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.mqtt.options import MqttOptions
+from app.settings import Settings
+
+
+def ordered_session(settings: Settings) -> str:
+    """The client id of whoever brings events in, where one node at a time does: the next one takes its session over."""
+    return f"{settings.mqtt.share_group}-intake"
+
+
+def intake_options(settings: Settings, client_id: str) -> MqttOptions:
+    """For a client that brings events in."""
+    options = mqtt_options(settings, client_id)
+    return replace(options, receive_maximum=settings.events.receive_maximum)
+
+
+def mqtt_options(settings: Settings, client_id: str) -> MqttOptions:
+    """For one client of the broker."""
+    mqtt = settings.mqtt
+    options = MqttOptions.from_url(mqtt.url, client_id=client_id, version=mqtt.version)
+    return replace(
+        options,
+        username=mqtt.username or options.username,
+        password=mqtt.password.get_secret_value() or options.password,
+        ca_file=mqtt.ca_file,
+        certificate_file=mqtt.cert_file,
+        key_file=mqtt.key_file,
+        keepalive=mqtt.keepalive,
+        receive_maximum=mqtt.receive_maximum,
+        session_expiry=mqtt.session_expiry,
+    )

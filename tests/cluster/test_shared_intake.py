@@ -1,0 +1,83 @@
+"""All nodes bring events in, each its share, and one is killed and one stopped while they come."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+
+from tests.cluster.harness import Cluster, NodeProcess, cluster_of
+from tests.cluster.talker import DEVICE, RECEIVE_MAXIMUM, TOPICS, Talker, everything
+from tests.services import MosquittoProcess, RedisProcess
+
+EVENTS = 3000
+ENV = {"HOMING_EVENTS_INTAKE": "shared", "HOMING_EVENTS_RECEIVE_MAXIMUM": str(RECEIVE_MAXIMUM)}
+
+
+def appended(cluster: Cluster, *names: str) -> list[int]:
+    return [cluster.reported(name)["counters"].get("events.appended", 0) for name in names]
+
+
+async def changes_of_presence(node: NodeProcess) -> int:
+    async with aiohttp.ClientSession() as http:
+        parameters = {"topic": f"$homing/devices/{DEVICE}/presence"}
+        async with http.get(f"{node.url}/v1/events", params=parameters) as answer:
+            return len((await answer.json())["events"])
+
+
+async def test_nothing_is_lost_whoever_is_killed_or_stopped(
+    redis_server: RedisProcess, mosquitto: MosquittoProcess
+) -> None:
+    device = Talker(mosquitto)
+    env = ENV | {"HOMING_EVENTS_URL": redis_server.node_url, "HOMING_MQTT_SHARE_GROUP": "shared"}
+    with cluster_of(2, redis_server, mosquitto, **env) as cluster:
+        one, other = cluster.nodes
+        await device.start()
+
+        async def say_until_both_append() -> None:
+            while not all(await asyncio.to_thread(appended, cluster, "n1", "n2")):
+                await device.say(30)
+
+        await say_until_both_append()
+        saying = device.say(EVENTS)
+        await device.some_taken(EVENTS // 4)
+        await asyncio.to_thread(one.kill)
+        await saying
+        await device.judge(other, 1, ordered=False)  # what the dead one had was adopted
+        await asyncio.to_thread(one.start)
+        await say_until_both_append()
+
+        saying = device.say(EVENTS)
+        before = sum(map(len, device.taken.values()))
+        await device.some_taken(before + EVENTS // 4)
+        await asyncio.to_thread(other.stop)  # it hands over what is to come
+        await saying
+        await device.judge(one, 1, ordered=False)
+        assert await changes_of_presence(one) == 1, "it came once, although both nodes hear it"
+        await asyncio.to_thread(one.stop)
+        # The last node has left its session behind, and what is said now waits there for the next one.
+        await device.say(300)
+        await device.client.stop()
+        await asyncio.to_thread(other.start)
+        await device.judge(other, 1, ordered=False)
+
+
+async def test_what_an_ordered_intake_left_is_taken_in(redis_server: RedisProcess, mosquitto: MosquittoProcess) -> None:
+    device = Talker(mosquitto)
+    env = {"HOMING_EVENTS_URL": redis_server.node_url, "HOMING_MQTT_SHARE_GROUP": "former"}
+    with cluster_of(1, redis_server, mosquitto, **env) as cluster:
+        (node,) = cluster.nodes
+        await device.start()
+        await device.say(30)
+        await device.judge(node, 0)
+        await asyncio.to_thread(node.stop)
+        await device.say(300)
+        node.configure(**ENV)
+        await asyncio.to_thread(node.start)
+        await device.judge(node, 0, ordered=False)
+        await device.say(300)
+        await device.client.stop()
+        await device.judge(node, 0, ordered=False)
+        found = await everything(node)
+        assert sum(map(len, found.values())) == 630, "each once: the old session is gone"
+        assert set(found) >= set(TOPICS)
