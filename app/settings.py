@@ -30,6 +30,7 @@ from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.eventlog.event import MAX_ENTRIES
 from app.core.eventlog.plan import Kept, parse_databases
+from app.core.eventlog.quota import Quota, parse_quotas
 from app.core.identifiers import validate_node_id
 from app.core.topics import share
 from app.core.webhooks.destinations import Network, networks
@@ -329,6 +330,9 @@ class EventsSettings(_Part):
     """How much all events may take, as they were said."""
     discard: Literal["new", "old"] = "new"
     """What happens then: `new` events are refused and wait at the broker, or the `old` generations go."""
+    quotas: str = ""
+    """How much groups of databases may take besides, each with what happens then:
+    `telemetry=500000000:old,events+alarms=1000000000:new`."""
     cold: str = ""
     """Where sealed generations go as Parquet files: a folder, or a URL such as `s3://bucket/events`; nowhere when
     empty."""
@@ -339,6 +343,19 @@ class EventsSettings(_Part):
     def kept(self) -> tuple[Kept, ...]:
         """The databases in `databases`."""
         return parse_databases(self.databases)
+
+    @property
+    def groups(self) -> tuple[Quota, ...]:
+        """The quotas in `quotas`."""
+        return parse_quotas(self.quotas, [one.name for one in self.kept])
+
+    @model_validator(mode="after")
+    def _quotas_of_databases(self) -> Self:
+        try:
+            parse_quotas(self.quotas, [one.name for one in self.kept])
+        except ValueError as error:
+            raise ValueError(f"HOMING_EVENTS_QUOTAS {error}") from None
+        return self
 
     @field_validator("url")
     @classmethod

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import structlog
 
 from app.core.clock import Clock
-from app.core.errors import HomingError, QuotaError
+from app.core.errors import HomingError
 from app.core.eventlog.generation import Generation, GenerationState, is_full, over
 from app.core.eventlog.plan import Kept
+from app.core.eventlog.quota import Discard, Quota, of_all
 from app.observability import Counters
 from app.store.eventlog import Generations
 
@@ -30,32 +31,31 @@ class Keeper:
         *,
         generation_bytes: int,
         quota_bytes: int,
-        discard: Literal["new", "old"],
+        discard: Discard,
         clock: Clock,
         counters: Counters,
         hourly: bool = False,
+        groups: Sequence[Quota] = (),
     ) -> None:
+        """`groups` are bounded besides, each by itself."""
         self._generations = generations
         self._kept = kept
         self._generation_bytes = generation_bytes
-        self._quota_bytes = quota_bytes
-        self._discard = discard
+        self._quotas = (of_all([one.name for one in kept], quota_bytes, discard), *groups)
         self._clock = clock
         self._counters = counters
         self._hourly = hourly
         """Whether generations end with the hour, as files of the cold tier do."""
         self.size = 0
         """Bytes of all databases, as quotas count them; what is in the cold tier does not count."""
-        self.full = False
-        """Whether nothing is taken any more."""
+        self._full: Mapping[Quota, int] = {}
+        """Those quotas that are reached and refuse what is new, with what their databases take."""
 
-    def admit(self) -> None:
-        """QuotaError while the events take as much room as they may."""
-        if self.full:
-            raise QuotaError(
-                f"the events take {self.size} bytes, and HOMING_EVENTS_QUOTA_BYTES allows {self._quota_bytes}; "
-                "reading goes on"
-            )
+    def admit(self, database: str) -> None:
+        """QuotaError while events take as much room as they may: of this database, or of all with which it shares."""
+        for quota, taken in self._full.items():
+            if database in quota.databases:
+                raise quota.refusal(taken)
 
     async def run(self) -> None:
         """Look after it until cancelled."""
@@ -81,18 +81,44 @@ class Keeper:
         await self._keep_quota(there)
 
     async def _keep_quota(self, there: dict[str, Sequence[Generation]]) -> None:
-        self.size = sum(one.hot_size for found in there.values() for one in found)
-        if self.size > self._quota_bytes and self._discard == "old":
-            filled = [(name, one) for name, found in there.items() for one in found if one.hot_size]
-            if filled:
-                name, one = min(filled, key=lambda each: each[1].last)
-                if one.state is GenerationState.CURRENT:
-                    await self._generations.rotate(name, one.number)
-                await self._drop(name, one.number, "quota")
-                self.size -= one.size
-        was, self.full = self.full, self.size > self._quota_bytes and self._discard == "new"
-        if self.full and not was:
-            _log.error("events_full", size=self.size, quota=self._quota_bytes)
+        sizes = {name: sum(one.hot_size for one in found) for name, found in there.items()}
+        dropped: set[tuple[str, int]] = set()
+        full: dict[Quota, int] = {}
+        # Groups first: what they drop is room for all.
+        for quota in reversed(self._quotas):
+            taken = quota.taken(sizes)
+            if taken <= quota.most:
+                continue
+            if quota.discard == "new":
+                full[quota] = taken
+                if quota not in self._full:
+                    _log.error("events_full", databases=sorted(quota.databases), size=taken, quota=quota.most)
+            else:
+                await self._drop_oldest(quota, there, sizes, dropped)
+        self._full = full
+        self.size = sum(sizes.values())
+
+    async def _drop_oldest(
+        self,
+        quota: Quota,
+        there: Mapping[str, Sequence[Generation]],
+        sizes: dict[str, int],
+        dropped: set[tuple[str, int]],
+    ) -> None:
+        """One generation in a round."""
+        filled = [
+            (name, one)
+            for name, found in there.items()
+            for one in found
+            if name in quota.databases and one.hot_size and (name, one.number) not in dropped
+        ]
+        if filled:
+            name, one = min(filled, key=lambda each: each[1].last)
+            if one.state is GenerationState.CURRENT:
+                await self._generations.rotate(name, one.number)
+            await self._drop(name, one.number, "quota")
+            dropped.add((name, one.number))
+            sizes[name] -= one.hot_size
 
     async def _drop(self, database: str, number: int, why: str) -> None:
         await self._generations.drop(database, number)

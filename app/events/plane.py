@@ -114,8 +114,8 @@ class EventPlane:
         """
         self._check()
         self._reader.database(database)
-        self._keeper.admit()
         given = [validate_entry(one) for one in entries]
+        self._admit(database, given)
         shards: dict[Shard, list[int]] = {}
         for number, one in enumerate(given):
             shards.setdefault(self.plan.shard(database, one.topic), []).append(number)
@@ -173,9 +173,9 @@ class EventPlane:
         """See `EventLog.commit`."""
         self._check()
         self._reader.database(transaction.shard.database)
-        self._keeper.admit()
         for one in transaction.entries:
             validate_entry(one)
+        self._admit(transaction.shard.database, transaction.entries)
         async with _budget():
             return await self._store.commit(transaction)
 
@@ -255,6 +255,11 @@ class EventPlane:
             **(self._store.queues() if self._open else {}),
         }
 
+    def _admit(self, database: str, entries: Sequence[Entry]) -> None:
+        """QuotaError while the database is full, but for what only deletes last values."""
+        if any(one.value for one in entries):
+            self._keeper.admit(database)
+
     def _check(self) -> None:
         if not self._open:
             raise StoreUnavailableError("the event log is not open yet")
@@ -301,6 +306,7 @@ def open_plane(
         clock=clock,
         counters=counters,
         hourly=archive is not None,
+        groups=settings.groups,
     )
     writer = EventWriter(
         store,

@@ -37,7 +37,7 @@ class Waiting:
 
 
 class EventWriter:
-    """`admit` raises QuotaError while the log takes no more."""
+    """`admit` raises QuotaError while a database takes no more."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class EventWriter:
         flush_interval: timedelta,
         max_items: int,
         bound: int,
-        admit: Callable[[], None],
+        admit: Callable[[str], None],
         counters: Counters,
     ) -> None:
         self._log = log
@@ -83,7 +83,7 @@ class EventWriter:
         failures = 0
         while True:
             try:
-                self._admit()
+                self._admit(shard.database)
                 await self._log.append(shard, [one.entry for one in batch], batch[0].epoch)
             except FencedError:
                 self._counters["events.fenced"] += len(batch)

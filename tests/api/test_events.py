@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.core.eventlog.quota import of_all
 from app.core.messages import ReceivedMessage
 from tests.api.rig import Rig, running
 from tests.waiting import eventually
@@ -260,15 +261,21 @@ async def test_a_node_without_events_says_so(rig: Rig) -> None:
 async def test_a_full_log_refuses_and_the_broker_keeps_what_comes(keeping: Rig) -> None:
     plane = keeping.application.ports.events
     assert plane is not None
-    quota, plane._keeper._quota_bytes = plane._keeper._quota_bytes, -1  # each of its rounds finds it full
-    plane._keeper.full = True
+    published = await keeping.http.post("/v1/events", json=[{"topic": "gone", "data": 1}])
+    assert published.status_code == 200
+    keeper = plane._keeper
+    none_left = (of_all(["events", "telemetry"], -1, "new"),)  # each of its rounds finds it full
+    quotas, keeper._quotas, keeper._full = keeper._quotas, none_left, dict.fromkeys(none_left, 0)
     answer = await keeping.http.post("/v1/events", json=[{"topic": "a", "data": 1}])
     assert (answer.status_code, answer.json()["type"]) == (507, "urn:homing:problem:quota-exceeded")
     say(keeping, TOPIC, {"n": 1})
     await eventually(lambda: keeping.counters["events.refused"] > 0)
     assert keeping.broker.holds_for("homing-intake") == 1
-    assert await read(keeping) == []
-    plane._keeper._quota_bytes = quota
+    assert len(await read(keeping)) == 1
+    deleted = await keeping.http.post("/v1/transactions", json={"if": [], "delete": ["gone"]})
+    assert deleted.status_code == 200, "deletes go on"
+    assert (await keeping.http.get("/v1/state/gone")).status_code == 404
+    keeper._quotas = quotas
     await appended(keeping, 1)
     await eventually(lambda: keeping.broker.holds_for("homing-intake") == 0)
 

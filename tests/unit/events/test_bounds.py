@@ -13,6 +13,7 @@ import pytest
 from app.core.errors import FencedError, QuotaError, StoreUnavailableError
 from app.core.eventlog.event import Entry, Position, Shard
 from app.core.eventlog.plan import Kept, Plan
+from app.core.eventlog.quota import parse_quotas
 from app.core.eventlog.reading import Reading
 from app.events.keeper import Keeper
 from app.events.writer import EventWriter, Waiting
@@ -60,15 +61,15 @@ async def test_generations_end_with_time_and_go_with_the_retention() -> None:
 async def test_a_full_log_takes_nothing_more_until_something_is_gone() -> None:
     stage = Stage(quota=1000)
     await stage.say(b"x" * 2000)
-    stage.keeper.admit()
+    stage.keeper.admit("events")
     await stage.keeper.look()
     with pytest.raises(QuotaError, match="HOMING_EVENTS_QUOTA_BYTES allows 1000; reading goes on"):
-        stage.keeper.admit()
+        stage.keeper.admit("events")
     stage.clock.advance(3600)
     await stage.keeper.look()
     stage.clock.advance(DAY.total_seconds() + 1)
     await stage.keeper.look()
-    stage.keeper.admit()
+    stage.keeper.admit("events")
 
 
 async def test_or_the_oldest_generation_goes() -> None:
@@ -77,8 +78,64 @@ async def test_or_the_oldest_generation_goes() -> None:
         await stage.say(b"x" * 1000)
         await stage.log.rotate("events", (await stage.numbers())[-1])
         await stage.keeper.look()
-        stage.keeper.admit()
+        stage.keeper.admit("events")
     assert len((await stage.log.read(SHARD, Reading(), 10)).events) == 2
+
+
+async def test_a_group_of_databases_is_bounded_by_itself() -> None:
+    """What is full refuses at once, and crowds out nobody else; the other group drops what is old."""
+    clock = ManualClock()
+    kept = [Kept("events", DAY), Kept("telemetry", DAY), Kept("raw", DAY)]
+    log = MemoryEventLog(Plan(kept, [], 1).databases, clock)
+    groups = parse_quotas("telemetry+raw=10000000:old, events=20000000", [one.name for one in kept])
+    counters: Counter[str] = Counter()
+    keeper = Keeper(
+        log,
+        kept,
+        generation_bytes=10**9,
+        quota_bytes=10**9,
+        discard="new",
+        clock=clock,
+        counters=counters,
+        groups=groups,
+    )
+
+    async def fill(database: str, most: int) -> None:
+        for _ in range(most // 100_000):
+            await log.append(Shard(database, 0), [Entry("a", b"x" * 100_000)])
+
+    await fill("telemetry", 9_000_000)
+    clock.advance(1)
+    await fill("raw", 9_000_000)
+    await fill("events", 9_000_000)
+    await keeper.look()
+    assert counters["events.dropped.quota"] == 1
+    assert [(await log.generations(one.name))[-1].number for one in kept] == [1, 2, 1], "the oldest of the group"
+    for one in kept:
+        keeper.admit(one.name)
+    await fill("events", 12_000_000)
+    await keeper.look()
+    for name in ("telemetry", "raw"):
+        keeper.admit(name)
+    with pytest.raises(QuotaError, match=r"the events of events take 21\d+ bytes, and HOMING_EVENTS_QUOTAS allows 20000000"):
+        keeper.admit("events")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("telemetry", "'telemetry' has no number of bytes; allowed: databases=bytes, such as"),
+        ("telemetry=1e9", "has no number of bytes"),
+        ("telemetry=1", "'telemetry=1': allowed are 10000000 to"),
+        ("nowhere=10000000", "names 'nowhere', which is no database; allowed, each once: events, telemetry"),
+        ("events+events=10000000", "names a database twice"),
+        ("events=10000000:oldest", "ends with 'oldest'; allowed: new, old"),
+        (",".join(["events=10000000"] * 17), "names 17 groups; allowed are up to 16"),
+    ],
+)
+def test_quotas_that_are_none_are_refused(text: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        parse_quotas(text, ["events", "telemetry"])
 
 
 class Stubborn(MemoryEventLog):
@@ -101,7 +158,7 @@ async def written(failures: list[Exception], count: int) -> tuple[list[int], lis
         flush_interval=timedelta(milliseconds=1),
         max_items=7,
         bound=count,
-        admit=lambda: None,
+        admit=lambda _database: None,
         counters=Counter(),
     )
     said: list[bool] = []
@@ -143,7 +200,9 @@ async def test_after_a_full_batch_the_next_one_is_waited_for_as_well() -> None:
 
     log = Counting(Plan([Kept("events", DAY)], [], 1).databases, ManualClock())
     an_hour = timedelta(hours=1)
-    writer = EventWriter(log, flush_interval=an_hour, max_items=2, bound=9, admit=lambda: None, counters=Counter())
+    writer = EventWriter(
+        log, flush_interval=an_hour, max_items=2, bound=9, admit=lambda _database: None, counters=Counter()
+    )
     appended = asyncio.Semaphore(0)
     for _ in range(3):
         for number in range(2):

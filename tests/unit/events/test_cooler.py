@@ -127,11 +127,11 @@ async def test_what_takes_half_of_the_quota_goes_sooner_and_then_counts_no_more(
     await stage.log.rotate("events", 1)
     await stage.keeper.look()
     with pytest.raises(QuotaError):
-        stage.keeper.admit()
+        stage.keeper.admit("events")
     await stage.cooler.look()
     assert await stage.states() == [COLD, CURRENT]
     await stage.keeper.look()
-    stage.keeper.admit()
+    stage.keeper.admit("events")
     assert stage.keeper.size == 0
 
 
