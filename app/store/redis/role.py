@@ -120,7 +120,7 @@ class RedisRole:
         names = [keys.role(self._name), keys.epoch(self._name)]
         gone = self._gone
         self._hurry.clear()
-        arguments = [self._holder, round(self._lease * 1000), gone]
+        arguments: list[str | bytes | int] = [self._holder, round(self._lease * 1000), gone]
         try:
             epoch = int(await self._redis.run_script(ROLE, names, arguments, self._lease / RENEWALS))
         except UnavailableError:
