@@ -126,6 +126,11 @@ class LoopbackBroker:
         if session is not None:
             session.unacknowledged.pop(delivery_id, None)
 
+    def has_session(self, client_id: str) -> bool:
+        """Whether there is a session that subscribes to something."""
+        session = self._sessions.get(client_id)
+        return session is not None and bool(session.subscriptions)
+
     def holds_for(self, client_id: str) -> int:
         """How many messages a session has that are not acknowledged."""
         session = self._sessions.get(client_id)

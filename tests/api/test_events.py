@@ -28,7 +28,8 @@ async def keeping(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def is_ready(rig: Rig) -> bool:
-    return (await rig.http.get("/readyz")).status_code == 200
+    """Whether what devices say is heard, and kept."""
+    return (await rig.http.get("/readyz")).status_code == 200 and rig.broker.has_session("homing-intake")
 
 
 def say(rig: Rig, topic: str, value: object, *, qos: int = 1, retain: bool = False) -> None:

@@ -117,7 +117,9 @@ async def test_a_group_of_databases_is_bounded_by_itself() -> None:
     await keeper.look()
     for name in ("telemetry", "raw"):
         keeper.admit(name)
-    with pytest.raises(QuotaError, match=r"the events of events take 21\d+ bytes, and HOMING_EVENTS_QUOTAS allows 20000000"):
+    with pytest.raises(
+        QuotaError, match=r"the events of events take 21\d+ bytes, and HOMING_EVENTS_QUOTAS allows 20000000"
+    ):
         keeper.admit("events")
 
 
