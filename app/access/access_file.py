@@ -11,7 +11,8 @@ from typing import Annotated, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from app.core.access.model import Binding, Device, Document, Kind, Principal, Role, Tenant
-from app.core.errors import ConfigurationError
+from app.core.errors import ConfigurationError, InvalidInputError
+from app.core.identifiers import validate_device_id
 
 MAX_BYTES: Final = 16 * 2**20
 
@@ -140,10 +141,17 @@ def wanted(file: AccessFile, current: Document, now_us: int) -> Document:
         sections["bindings"] = tuple(map(binding_of, _distinct("bindings", file.bindings)))
     if file.devices is not None:
         sections["devices"] = tuple(
-            Device(id=one.id, tenant_id=one.tenant, profile=one.profile, labels=one.labels, note=one.note)
+            Device(id=_device_id(one.id), tenant_id=one.tenant, profile=one.profile, labels=one.labels, note=one.note)
             for one in _distinct("devices", file.devices)
         )
     return replace(current, **sections)  # type: ignore[arg-type] # each has the type of its section
+
+
+def _device_id(text: str) -> str:
+    try:
+        return validate_device_id(text)
+    except InvalidInputError as error:
+        raise InvalidInputError("devices", f"{text[:128]!a} {error.reason}") from None
 
 
 def written(document: Document) -> str:

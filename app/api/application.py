@@ -16,6 +16,7 @@ from app import __version__
 from app.access.ports import Everybody
 from app.api import front, health, problems, schemas
 from app.api.dependencies import asker
+from app.api.escapes import with_device
 from app.api.hot import HotRoute
 from app.api.http import BytesResponse
 from app.api.openapi import SECURITY, as_of_open, with_border
@@ -121,6 +122,8 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The busy call, or any other."""
+        if b"%" in scope.get("raw_path", b""):
+            scope = with_device(scope)
         device_id = self.hot.device_of(scope)
         if device_id is None:
             await super().__call__(scope, receive, send)

@@ -119,7 +119,7 @@ class HotRoute:
         caller = self._access.caller(headers.get(b"authorization"))
         if self._audit is not None:
             ASKING.set(asking(caller, scope, headers))
-        validate_device_id(device_id)
+        device_id = validate_device_id(device_id)
         refusal = media_type_refusal(headers)
         if refusal is not None:
             return refusal

@@ -32,7 +32,8 @@ def check(
     ] = None,
     params: Annotated[str, typer.Option(help="Its params, as JSON.")] = "{}",
     message: Annotated[
-        str | None, typer.Option(help="A message of the device, as JSON; {id} becomes the id of the command.")
+        str | None,
+        typer.Option(help="A message of the device, as JSON; {id}, {id_number} and so on become those of the command."),
     ] = None,
     topic: Annotated[
         str | None, typer.Option(help="Where it comes from; else wherever responses are expected.")
@@ -44,7 +45,7 @@ def check(
     profile or arguments.
     """
     from app.profiles.loader import read_profile
-    from app.profiles.trial import published, reading, refusal, rules_of
+    from app.profiles.trial import published, reading, refusal, rules_of, with_ids
 
     profile = read_profile(file)
     if method is None:
@@ -55,7 +56,7 @@ def check(
     lines += ["", "reads:", *(f"  {line}" for line in rules_of(profile))]
     answered = refusal(profile, facts) is None and bool(profile.expectations(facts))
     if message is not None:
-        said, answered = reading(profile, facts, topic, message.replace("{id}", facts.command_id).encode())
+        said, answered = reading(profile, facts, topic, with_ids(facts, message).encode())
         lines += ["", "the message:", *(f"  {line}" for line in said)]
     for line in lines:
         tell(out, line)
@@ -121,7 +122,8 @@ def _facts(device: str, method: str, params: str) -> CommandFacts:
     from app.system import SystemClock, new_ulid
 
     try:
-        identity = command_id(validate_device_id(device), new_ulid())
+        device = validate_device_id(device)
+        identity = command_id(device, new_ulid())
         now = round(SystemClock().wall() * 1_000_000)
         return CommandFacts(
             identity, device, validate_method(method), decode_json(params.encode()), now, now + 10_000_000

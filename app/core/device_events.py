@@ -10,7 +10,7 @@ from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import JsonValue, decode_json
-from app.core.sources import CorrelationSource, Decode, DeviceSource, wide_document
+from app.core.sources import CorrelationSource, Decode, DeviceSource, device_of, wide_document
 from app.core.templating import scalar_text
 from app.core.topics import TopicTemplate
 
@@ -67,7 +67,7 @@ class EventSpec:
             document = _document(self.decode, message, values, wide=self.wide)
             if not all_hold(self.match, document):
                 return None
-            device_id = values["device_id"] if self.device is None else self.device.read(values, document)
+            device_id = device_of(self.device, values, document)
         except UndecodableMessageError:
             return None
         found = (source.read(message, values, document) for source in self.sources)
@@ -100,7 +100,7 @@ class PresenceSpec:
             document = _document(self.decode, message, values, wide=self.wide)
             if not all_hold(self.match, document):
                 return None
-            device_id = values["device_id"] if self.device is None else self.device.read(values, document)
+            device_id = device_of(self.device, values, document)
         except UndecodableMessageError:
             return None
         gone = any(one.holds(document) for one in self.offline)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from app.core.errors import InvalidInputError
+from app.core.identifiers import name_of
 from app.core.paths import Path, first
 from app.core.payload import MISSING, JsonValue
 from app.core.templating import CommandFacts, any_absent, render_present
@@ -127,7 +128,7 @@ class Echo:
             "message": state,
             "params": facts.params,
             "method": facts.method,
-            "device_id": facts.device_id,
+            "device_id": name_of(facts.device_id),
         }
         try:
             return predicate(document) is True

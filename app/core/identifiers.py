@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
+from urllib.parse import quote, unquote
 
 from app.core.characters import named
 from app.core.errors import InvalidInputError
@@ -52,6 +53,7 @@ class _AllowList:
 
 
 _DEVICE_ID: Final = _AllowList("device_id", "A-Za-z0-9_.:-", "A-Z a-z 0-9 _ . : -", 128)
+"""Of the letters that stand for themselves; names with others are escaped, see `validate_device_id`."""
 _METHOD: Final = _AllowList("method", "A-Za-z0-9_.:/-", "A-Z a-z 0-9 _ . : / -", 128)  # such as device/rename
 _NODE_ID: Final = _AllowList("node_id", "A-Za-z0-9_.-", "A-Z a-z 0-9 _ . -", 64)
 _IDEMPOTENCY_KEY: Final = _AllowList("idempotency_key", "!-~", "the visible ASCII characters (no space)", 255)
@@ -60,10 +62,13 @@ _DEVICE_ID_PATTERN: Final = _DEVICE_ID.compiled()
 _NODE_ID_PATTERN: Final = _NODE_ID.compiled()
 _IDEMPOTENCY_KEY_PATTERN: Final = _IDEMPOTENCY_KEY.compiled()
 _DOTS: Final = (".", "..")  # HTTP clients and file systems take these as "here" and "above"
-_NO_DEVICES: Final = (*_DOTS, CANARY)
+_NO_LEVELS: Final = frozenset(("", *_DOTS, CANARY))
 
-_NO_DOTS: Final = r"(?!\.\.?$)"
-DEVICE_ID: Final = _NO_DOTS + _DEVICE_ID.pattern
+_NOT_IN_NAMES: Final = frozenset("+#$*%")
+"""Besides what is not printable: wildcards, what topics of brokers begin with, and what escapes begin with."""
+_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+
+DEVICE_ID: Final = r"(?!(?:.*/)?\.{0,2}(?:/|$))(?:[^+#$*%\x00-\x1f\x7f-\x9f]|%[0-9A-Fa-f]{2}){1,128}"
 """What a device id looks like, as a regular expression for documentation; the other patterns likewise."""
 METHOD: Final = r"(?!(?:.*/)?\.{0,2}(?:/|$))" + _METHOD.pattern
 _METHOD_PATTERN: Final = re.compile(METHOD)
@@ -74,10 +79,73 @@ _COMMAND_ID_LENGTH: Final = 30
 
 
 def validate_device_id(device_id: str) -> str:
-    """The device id itself when it is `[A-Za-z0-9_.:-]{1,128}`, not `.`, `..` or CANARY; raises InvalidInputError."""
-    if not _DEVICE_ID_PATTERN.fullmatch(device_id) or device_id in _NO_DEVICES:
-        raise _DEVICE_ID.error(device_id)
-    return device_id
+    """The id of the device that is meant; raises InvalidInputError when there can be none.
+
+    An id is the name of a device, escaped as in a URL where it has more than `[A-Za-z0-9_.:-]`, of 128 characters at
+    most. What is asked for may be either: no name has a percent sign, so `living room/lamp` and `living%20room%2Flamp`
+    are one device. Nothing between the slashes of a name is empty, `.`, `..` or CANARY.
+    """
+    if _DEVICE_ID_PATTERN.fullmatch(device_id):
+        if device_id in _NO_LEVELS:
+            raise _DEVICE_ID.error(device_id)
+        return device_id
+    return _escaped(device_id)
+
+
+@lru_cache(maxsize=4096)
+def _escaped(text: str) -> str:
+    name = unescaped("device_id", text)
+    levels = name.split("/")
+    if len(levels) > 1 and not _NO_LEVELS.isdisjoint(levels):
+        raise InvalidInputError(
+            "device_id", f"{name[:32]!a} has nothing, '.', '..' or '{CANARY}' before or behind a slash; allowed: words"
+        )
+    if name in _NO_LEVELS:
+        raise _DEVICE_ID.error(name)
+    found = id_of_name(name)
+    if len(found) > _DEVICE_ID.max_length:
+        escaped = "" if len(found) == len(name) else " when it is escaped"
+        raise InvalidInputError("device_id", f"has {len(found)} characters{escaped}; {_DEVICE_ID_ALLOWED}")
+    return found
+
+
+def unescaped(field: str, text: str) -> str:
+    """A name, or a part of one, without its escapes; raises InvalidInputError when no name has this in it."""
+    name = text
+    if not text:
+        raise InvalidInputError(field, f"is empty; {_DEVICE_ID_ALLOWED}")
+    if len(text) > _LONGEST:
+        raise InvalidInputError(field, f"has {len(text)} characters; {_DEVICE_ID_ALLOWED}")
+    if "%" in text:
+        wrong = _ESCAPE.search(text)
+        if wrong is not None:
+            raise InvalidInputError(field, f"'%' at index {wrong.start()} is not allowed; {_DEVICE_ID_ALLOWED}")
+        try:
+            name = unquote(text, errors="strict")
+        except UnicodeDecodeError:
+            raise InvalidInputError(field, f"has an escape that is no UTF-8; {_DEVICE_ID_ALLOWED}") from None
+    if not name.isprintable() or not _NOT_IN_NAMES.isdisjoint(name):
+        index = next(i for i, one in enumerate(name) if one in _NOT_IN_NAMES or not one.isprintable())
+        where = "" if name != text else f" at index {index}"
+        raise InvalidInputError(field, f"{named(name[index])}{where} is not allowed; {_DEVICE_ID_ALLOWED}")
+    return name
+
+
+def id_of_name(name: str) -> str:
+    """The id of a device by its name, as topics and payloads have it. Nothing is checked: it may be none of ours.
+
+    Of a name that is too long as much is left as shows that it is. A percent sign is escaped, too, so that no device
+    can speak for another whose id is its name.
+    """
+    if _DEVICE_ID_PATTERN.fullmatch(name):
+        return name
+    start = name[: _DEVICE_ID.max_length + 1]
+    return quote(start, safe=":", errors="surrogatepass").replace("~", "%7E")
+
+
+def name_of(device_id: str) -> str:
+    """The name of a device, as topics and payloads have it, by its id."""
+    return unquote(device_id) if "%" in device_id else device_id
 
 
 def validate_method(method: str) -> str:
@@ -132,6 +200,12 @@ def partition_of_command(command_id: str) -> int:
     return int(validate_command_id(command_id)[:3])
 
 
+_DEVICE_ID_ALLOWED: Final = (
+    f"allowed: 1 to {_DEVICE_ID.max_length} of {_DEVICE_ID.spelled}, others escaped as in a URL, "
+    "without + # $ * % and unprintable ones"
+)
+_LONGEST: Final = 3 * _DEVICE_ID.max_length
+"""Where each letter is escaped that need not be."""
 _COMMAND_ID_ALLOWED: Final = f"allowed: 000 to {PARTITIONS - 1}, '-', and a ULID of 26 characters in upper case"
 
 

@@ -19,6 +19,7 @@ from app.core.correlation import Correlation
 from app.core.device_events import EventSpec, PresenceSpec
 from app.core.echoes import Echo
 from app.core.errors import InvalidInputError
+from app.core.identifiers import name_of
 from app.core.messages import Publication, UserProperties
 from app.core.paths import Path, first
 from app.core.payload import JsonValue, decode_json
@@ -72,6 +73,8 @@ class ResponseSpec:
     but_not: frozenset[str] = frozenset()
     texts: Mapping[str, str] = field(default_factory=dict)
     """What error codes mean."""
+    also: bool = False
+    """Whether it reads a message besides the kind that decides: what the command expects counts."""
     echo: Echo | None = None
     """What makes a message an answer under Correlation.ECHO."""
     encode: Callable[[JsonValue], bytes] = to_json
@@ -246,11 +249,11 @@ class DeviceProfile:
         parts = self.device.parse(facts.device_id)
         if parts is None:
             raise InvalidInputError("device_id", f"profile {self.name!r} has ids of the form {self.device.text}")
-        return replace(facts, parts=parts)
+        return replace(facts, parts={name: name_of(part) for name, part in parts.items()})
 
 
 def _filled(template: TopicTemplate, facts: CommandFacts, captures: Mapping[str, str] | None = None) -> str:
-    values = {"device_id": facts.device_id, "method": facts.method, "id": facts.command_id}
+    values = {"device_id": name_of(facts.device_id), "method": facts.method, "id": facts.command_id}
     for name in template.further:
         if captures is not None and name in captures:
             values[name] = captures[name]

@@ -15,7 +15,7 @@ from app.core.messages import ReceivedMessage
 from app.core.paths import first
 from app.core.payload import MISSING, JsonValue, Missing
 from app.core.profile import DeviceProfile, Part, ResponseSpec, correlation_text, to_json
-from app.core.sources import Decode, wide_document
+from app.core.sources import Decode, device_of, wide_document
 from app.core.templating import CommandFacts, scalar_text
 from app.core.topictree import TopicTree
 
@@ -34,7 +34,7 @@ class Kind:
     def __init__(self, profile: str, spec: ResponseSpec) -> None:
         self.profile = profile
         self.spec = spec
-        self.scope = profile, spec.methods
+        self.scope = profile, spec.methods, spec.name if spec.also else ""
         """Of those that have it in common, one reads a message."""
 
 
@@ -42,7 +42,8 @@ class ResponseReader:
     """Reads messages under several profiles at once.
 
     Within a profile the first kind whose topic and conditions fit decides, for each set of methods that have kinds of
-    their own. What belongs to several profiles has a reading of each: which one counts is decided by the command.
+    their own; those with `also` read besides. What belongs to several profiles has a reading of each: which one counts
+    is decided by the command.
     """
 
     def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
@@ -125,7 +126,7 @@ def answers_of(kind: Kind, message: ReceivedMessage, values: Mapping[str, str], 
     state = next((rule.state for rule in spec.rules if all_hold(rule.when, document)), None)
     if state is None:
         raise UndecodableMessageError("no_rule_holds")
-    device_id = values["device_id"] if spec.device is None else spec.device.read(values, document)
+    device_id = device_of(spec.device, values, document)
     topic = message.topic if not spec.captures else spec.topic.rejoined({**values, **spec.captures})
     return [
         Answer(

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from app.core.command import FINAL_STATES, Command
 from app.core.conditions import Condition, all_hold
 from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import MAX_BYTES, MISSING, JsonValue, decode_json
-from app.core.sources import Decode, DeviceSource, wide_document
+from app.core.sources import Decode, DeviceSource, device_of, wide_document
 from app.core.templating import rfc3339, scalar_text
 from app.core.topics import TopicTemplate
 
@@ -113,16 +114,16 @@ def candidate(
         document: JsonValue = wide_document(message, payload, values) if spec.wide else payload
         if not all_hold(spec.match, document):
             return None
-        device_id = values["device_id"] if spec.device is None else spec.device.read(values, document)
+        device_id = device_of(spec.device, values, document)
     except UndecodableMessageError:
         return None
     facts: Document = {
         "message": payload,
         "topic": topic,
-        "device_id": device_id,
+        "device_id": name_of(device_id),
         "now": rfc3339(now_ms * 1000),
         "now_ms": now_ms,
         "now_s": now_ms // 1000,
         "values": dict(spec.values),
     }
-    return Candidate(spec, profile, device_id, facts, {**values, "device_id": device_id})
+    return Candidate(spec, profile, device_id, facts, {**values, "device_id": name_of(device_id)})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.identifiers import id_of_name
 from app.core.messages import ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import JsonValue
@@ -77,15 +78,20 @@ class DeviceSource:
     form: TopicTemplate | None = None
 
     def read(self, values: Mapping[str, str], document: JsonValue) -> str:
-        """The device id, as the message has it; UndecodableMessageError when it has none."""
+        """The device id, as the message has it, escaped; UndecodableMessageError when it has none."""
         if self.fixed is not None:
             return self.fixed
         if self.form is not None:
             try:
-                return self.form.filled(values)
+                return self.form.filled({name: id_of_name(values[name]) for name in self.form.names})
             except InvalidInputError:
                 raise UndecodableMessageError("no_device") from None
         found = first(document, self.path or ())
         if not isinstance(found, str):
             raise UndecodableMessageError("no_device")
-        return found
+        return id_of_name(found)
+
+
+def device_of(source: DeviceSource | None, values: Mapping[str, str], document: JsonValue) -> str:
+    """The id of the device that a message comes from; without a source its topic says so. As `DeviceSource.read`."""
+    return id_of_name(values["device_id"]) if source is None else source.read(values, document)

@@ -18,6 +18,7 @@ from typing import Final
 
 from app.core.command import Command
 from app.core.errors import ConfigurationError
+from app.core.identifiers import name_of
 from app.core.payload import MISSING, JsonValue, lookup
 
 
@@ -83,7 +84,7 @@ def _digest(facts: CommandFacts, size: int) -> bytes:
 
 FACTS: Final[dict[str, Callable[[CommandFacts], JsonValue]]] = {
     "id": lambda facts: facts.command_id,
-    "device_id": lambda facts: facts.device_id,
+    "device_id": lambda facts: name_of(facts.device_id),
     "method": lambda facts: facts.method,
     "params": lambda facts: facts.params,
     "created_ms": lambda facts: facts.created_at // 1000,

@@ -30,7 +30,7 @@ _FORBIDDEN_CHARACTER: Final = re.compile(f"[{_FORBIDDEN}]")
 _NOT_IN_A_VALUE: Final = re.compile(f"[/+#${_FORBIDDEN}]")
 _PLAIN_VALUE: Final = re.compile("[A-Za-z0-9_.:-]+")
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_]+)*)\}")
-_REST: Final = re.compile(r"\{([a-z_]+)\*\}")
+_REST: Final = re.compile(r"\{([a-z_]+)\*(?: but ([^{}]+))?\}")
 
 
 def validate_topic(topic: str) -> str:
@@ -128,18 +128,32 @@ def canary_topics(filters: Iterable[str]) -> list[str]:
 class TopicTemplate:
     """A topic name with placeholders: `thing/product/{device_id}/services`.
 
-    A placeholder is a level or a part of one (`?$rid={id}`), with something between two of them; `{method*}` is one or
-    more levels at the end. `allowed` are the names that there may be, None for any. Raises ConfigurationError when the
-    template is wrong. `match`, `parse` and `render` run once per message.
+    A placeholder is a level or a part of one (`?$rid={id}`), with something between two of them. One may be several
+    levels: `{method*}`, or `{device_id* but set, get}`, none of which is one of these words. `allowed` are the names
+    that there may be, None for any. Raises ConfigurationError when the template is wrong. `match`, `parse` and
+    `render` run once per message.
     """
 
-    __slots__ = ("_fields", "_format", "_patterns", "_rest", "_size", "_words", "further", "levels", "names", "text")
+    __slots__ = (
+        "_but",
+        "_fields",
+        "_format",
+        "_patterns",
+        "_rest",
+        "_several",
+        "_size",
+        "_words",
+        "further",
+        "levels",
+        "names",
+        "text",
+    )
 
     def __init__(self, text: str, *, allowed: Collection[str] | None = PLACEHOLDERS) -> None:
         self.text: Final = text
         """The template as it was written."""
         levels = text.split("/")
-        parsed = [_level(text, level, allowed, last=i == len(levels) - 1) for i, level in enumerate(levels)]
+        parsed = [_level(text, level, allowed) for level in levels]
         self.names: Final = tuple(name for one in parsed for name in one.names)
         """The placeholders, from left to right."""
         self.further: Final = tuple(name for name in self.names if name not in PLACEHOLDERS)
@@ -154,7 +168,12 @@ class TopicTemplate:
             raise ConfigurationError(f"topic template {text!a}: {error.reason}") from None
         self.levels: Final = tuple(one.literal for one in parsed)
         """The level where it is literal, else None."""
-        self._rest = parsed[-1].rest
+        several = [i for i, one in enumerate(parsed) if one.rest]
+        if len(several) > 1:
+            raise ConfigurationError(f"topic template {text!a}: two placeholders are several levels; one may be")
+        self._rest = several[0] if several else None
+        self._several = None if self._rest is None else parsed[self._rest].names[0]
+        self._but = frozenset() if self._rest is None else parsed[self._rest].but
         self._size = len(parsed)
         self._words = tuple((i, one.literal) for i, one in enumerate(parsed) if one.literal is not None)
         self._fields = tuple((i, one.names[0]) for i, one in enumerate(parsed) if one.names and one.pattern is None)
@@ -177,7 +196,7 @@ class TopicTemplate:
             raise InvalidInputError(str(error.args[0]), f"is missing: topic {self.text} needs it") from None
         for name, value in zip(self.names, filling, strict=True):
             if not _PLAIN_VALUE.fullmatch(value):  # the common case needs no search for what is forbidden
-                for part in value.split("/") if self._rest and name == self.names[-1] else (value,):
+                for part in value.split("/") if name == self._several else (value,):
                     _check_value(name, part)
         topic = self._format % filling
         if len(topic) * 4 > MAX_TOPIC_BYTES:  # it may be too long: count the bytes
@@ -191,11 +210,11 @@ class TopicTemplate:
     def filter(self) -> str:
         """The topic filter that covers every topic of this template: `thing/product/+/services`."""
         levels = ["+" if level is None else level for level in self.levels]
-        return "/".join([*levels[:-1], "#"] if self._rest else levels)
+        return "/".join(levels if self._rest is None else [*levels[: self._rest], "#"])
 
     @property
-    def open_ended(self) -> bool:
-        """Whether it ends with one or more levels of one placeholder."""
+    def before_several(self) -> int | None:
+        """How many levels stand before a placeholder that is one or more of them; None where there is none."""
         return self._rest
 
     def parse(self, topic: str) -> dict[str, str] | None:
@@ -208,10 +227,13 @@ class TopicTemplate:
     def match(self, levels: Sequence[str]) -> dict[str, str] | None:
         """As `parse`, for the levels of a topic."""
         size = self._size
-        if len(levels) != size:
-            if len(levels) < size or not self._rest:
+        if self._rest is not None:
+            several = self._rest + len(levels) - size + 1
+            if several <= self._rest or not self._but.isdisjoint(levels[self._rest : several]):
                 return None
-            levels = [*levels[: size - 1], "/".join(levels[size - 1 :])]
+            levels = [*levels[: self._rest], "/".join(levels[self._rest : several]), *levels[several:]]
+        if len(levels) != size:
+            return None
         for position, literal in self._words:
             if levels[position] != literal:
                 return None
@@ -245,23 +267,25 @@ class _Level(NamedTuple):
     names: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     rest: bool = False
+    but: frozenset[str] = frozenset()
 
 
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
-def _level(text: str, level: str, allowed: Collection[str] | None, *, last: bool) -> _Level:
+def _level(text: str, level: str, allowed: Collection[str] | None) -> _Level:
     if "{" not in level and "}" not in level:
         return _Level(level)
-    if last and (found := _REST.fullmatch(level)) is not None:
-        return _Level(None, (_known(text, found[1], allowed),), rest=True)
+    if (found := _REST.fullmatch(level)) is not None:
+        but = frozenset(one.strip() for one in (found[2] or "").split(",")) - {""}
+        return _Level(None, (_known(text, found[1], allowed),), rest=True, but=but)
     if (found := _PLACEHOLDER.fullmatch(level)) is not None:
         return _Level(None, (_known(text, found[1], allowed),))
     literals = _PLACEHOLDER.split(level)[::2]
     if any("{" in one or "}" in one for one in literals) or "" in literals[1:-1]:
         raise ConfigurationError(
             f"topic template {text!a}: level {level!a} has no placeholder that can be read: a placeholder is {{name}} "
-            "in lower-case letters, with something between two of them; {name*} may be the last level"
+            "in lower-case letters, with something between two of them; {name*}, or {name* but word, word}, is levels"
         )
     names = tuple(_known(text, name, allowed) for name in _PLACEHOLDER.findall(level))
     return _Level(None, names, re.compile("(.+)".join(re.escape(one) for one in literals), re.DOTALL))

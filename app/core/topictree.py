@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class _Node(Generic[T]):
-    """A level of topics: what follows by literal, by any level, and what ends here or takes all the rest."""
+    """A level of topics: what follows by literal, by any level, and what ends here or begins to take several levels."""
 
     __slots__ = ("any", "ends", "literals", "takes_rest")
 
@@ -35,12 +35,12 @@ class TopicTree(Generic[T]):
     def enter(self, template: TopicTemplate, thing: T) -> None:
         """Add a thing."""
         node = self._root
-        for level in template.levels[:-1] if template.open_ended else template.levels:
+        for level in template.levels[: template.before_several]:
             if level is None:
                 node.any = node = node.any or _Node()
             else:
                 node = node.literals.setdefault(level, _Node())
-        (node.takes_rest if template.open_ended else node.ends).append((self._size, thing))
+        (node.ends if template.before_several is None else node.takes_rest).append((self._size, thing))
         self._size += 1
 
     def find(self, levels: Sequence[str]) -> list[T]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from app.core import templating
 from app.core.conditions import Condition, condition
+from app.core.errors import InvalidInputError
+from app.core.identifiers import validate_device_id
 from app.core.paths import Path
 from app.core.profile import Part
 from app.core.sources import CorrelationSource, DeviceSource
@@ -114,11 +116,18 @@ class SourceTable(Table):
         )
 
 
+def _device(device_id: str) -> str:
+    try:
+        return validate_device_id(device_id)
+    except InvalidInputError as error:
+        raise ValueError(error.reason) from None
+
+
 class DeviceTable(Table):
     """`device = { path = … }`."""
 
     path: Dotted | None = None
-    fixed: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")] | None = None
+    fixed: Annotated[str, AfterValidator(_device)] | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> DeviceTable:

@@ -107,6 +107,7 @@ class ResponseTable(HeardTable):
     error_message: Place | None = None
     methods: Annotated[Methods, Field(min_length=1)] | None = None
     not_methods: Methods = Field(default_factory=list)
+    also: bool = False
     echo: State | None = None
     within: Lasting | None = None
     no_op: Lasting | None = None
@@ -123,6 +124,8 @@ class ResponseTable(HeardTable):
             nameless = "echo" if self.correlation == "echo" else "order"
             yield Fault((), f"correlation {nameless!r} has no sources, every other one needs at least one")
         yield from self._echo_faults()
+        if self.also and self.correlation not in ("id", "value"):
+            yield Fault(("also",), "goes with correlation 'id' or 'value': only what names its command is read twice")
         if self.methods is not None and self.not_methods:
             yield Fault(("not_methods",), "goes without methods; allowed: one of both")
         if (self.correlation == "value") != (self.value is not None):
@@ -215,6 +218,7 @@ class ResponseTable(HeardTable):
             methods=None if self.methods is None else frozenset(self.methods),
             but_not=but_not.union(self.not_methods) if self.methods is None else frozenset(),
             texts=texts,
+            also=self.also,
             echo=self._echo(wide=wide),
         )
 

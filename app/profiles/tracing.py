@@ -10,11 +10,13 @@ from app.core.callback import Answer
 from app.core.conditions import all_hold
 from app.core.correlation import Correlation
 from app.core.errors import UndecodableMessageError
+from app.core.identifiers import CANARY
 from app.core.listening import EventReader, ReplyReader
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profile import DeviceProfile
 from app.core.reading import Kind, ResponseReader, answers_of
+from app.core.topics import matches
 from app.profiles.trial import REASONS, besides, sentence_of, value_of
 
 NOT_READ: Final = "ignored"
@@ -72,6 +74,9 @@ class _Ear:
             yield from reader.filters()
 
     def hear(self, message: ReceivedMessage, now_ms: int) -> list[tuple[str, str]]:
+        if CANARY in message.topic:
+            heard = any(matches(one, message.topic) for one in self.filters())
+            return [("canary", "a node looks whether it hears what devices say")] if heard else []
         read = list(self._answers(message))
         read += [("event", besides(one)) for one in self._events.read(message)]
         read += [

@@ -100,14 +100,14 @@ class Played:
 
     def hear(self, said: str) -> list[str]:
         """What becomes of what the device says: `TOPIC PAYLOAD`, or a payload on the topic that is expected."""
-        for name in IDS:
-            said = said.replace(f"{{{name}}}", str(FACTS[name](self._facts)))
-        topic, _, rest = said.partition(" ")
+        said = with_ids(self._facts, said)
+        expected = [one.topic.partition("#")[0] for one in self._profile.expectations(self._facts)]
+        topic = next((one for one in expected if said.startswith(f"{one} ")), said.partition(" ")[0])
+        rest = said[len(topic) + 1 :]
         if any(spec.topic.parse(topic) is not None for spec in self._profile.responses):
             return [*self._read(topic, rest), *self._besides(topic, _bytes(rest))]
         if besides := self._besides(topic, _bytes(rest)):
             return besides
-        expected = [one.topic.partition("#")[0] for one in self._profile.expectations(self._facts)]
         if not expected:
             return ["nothing is expected"]
         return self._read(expected[0], said)
@@ -129,6 +129,13 @@ class Played:
     def _data(self) -> bytes | None:
         """A device that speaks MQTT 5 gives back what it was given."""
         return self._profile.compose(self._facts).correlation_data
+
+
+def with_ids(facts: CommandFacts, said: str) -> str:
+    """What a device says, with the ids of the command in the places of {id}, {id_number} and so on."""
+    for name in IDS:
+        said = said.replace(f"{{{name}}}", str(FACTS[name](facts)))
+    return said
 
 
 def unasked(profile: DeviceProfile, topic: str, payload: bytes) -> list[str]:

@@ -159,7 +159,8 @@ class ProfileTable(Table):
     def _hidden(self, index: int) -> Iterator[Fault]:
         """Whether an earlier kind of the same topic and methods takes all that this one matches."""
         mine = self.response[index]
-        same = [one for one in range(index + 1) if _alike(self.response[one], mine)]
+        before = [one for one in range(index) if not self.response[one].also]
+        same = [] if mine.also else [one for one in (*before, index) if _alike(self.response[one], mine)]
         rows = [[condition.build() for condition in self.response[one].match] for one in same]
         for later, earlier in unreachable(rows):
             if same[later] == index:

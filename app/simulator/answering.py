@@ -14,6 +14,7 @@ from app.core.conditions import Condition, all_hold
 from app.core.correlation import Correlation
 from app.core.echoes import Echo
 from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import EVERY, Path, first
 from app.core.payload import MISSING, JsonValue, Missing
@@ -91,7 +92,8 @@ class Answering:
         for other in self._profile.responses:
             if other is spec:
                 break
-            if (other.topic, other.methods, other.wide) == (spec.topic, spec.methods, spec.wide):
+            same = (other.topic, other.methods, other.wide) == (spec.topic, spec.methods, spec.wide)
+            if same and not (spec.also or other.also):
                 yield other.match
         yield from (rule.when for rule in spec.rules[:number])
 
@@ -162,7 +164,7 @@ class _Made:
         self._name_command(value)
         self._tell_state()
         if spec.device is not None and spec.device.path is not None:
-            self._put(spec.device.path, device_id)
+            self._put(spec.device.path, name_of(device_id))
 
     @property
     def document(self) -> JsonValue:
@@ -272,7 +274,8 @@ class _Made:
     def publication(self, profile: DeviceProfile, whole: JsonValue) -> Publication | None:
         """It as it is sent; None when it cannot be."""
         parts = None if profile.device is None else profile.device.parse(self._device_id)
-        values = {"device_id": self._device_id, **(parts or {}), **self._captured}
+        named = {"device_id": self._device_id, **(parts or {})}
+        values = {name: name_of(part) for name, part in named.items()} | self._captured
         values |= {name: str(value) for name, value in self._topic.items()}
         for name in self._spec.topic.names:
             if name not in values:

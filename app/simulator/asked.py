@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from app.core.errors import UndecodableMessageError
+from app.core.identifiers import id_of_name
 from app.core.messages import ReceivedMessage
 from app.core.payload import MISSING, JsonValue, Missing, lookup
 from app.core.profile import DeviceProfile, RequestSpec
@@ -138,13 +139,13 @@ def _traced(request: RequestSpec) -> frozenset[str]:
 
 
 def device_of(profile: DeviceProfile, known: Known) -> str | None:
-    """Which device was asked; None when the request does not say."""
+    """The id of the device that was asked; None when the request does not say."""
     if (said := known.text("device_id")) is not None:
-        return said
+        return id_of_name(said)
     if profile.device is not None:
         parts: Mapping[str, str | None] = {name: known.text(name) for name in profile.device.names}
         if all(parts.values()):
-            return profile.device.rejoined({name: text or "" for name, text in parts.items()})
+            return profile.device.rejoined({name: id_of_name(text or "") for name, text in parts.items()})
     fixed = {one.device.fixed for one in profile.responses if one.device is not None}
     return next(iter(fixed)) if len(fixed) == 1 else None
 

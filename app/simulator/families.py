@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from app.core.identifiers import id_of_name, name_of
 from app.core.messages import Publication, ReceivedMessage
 
 ECHO: Final = "echo"
@@ -65,20 +66,20 @@ def _text(value: object) -> str:
 
 
 def _homing_topics(device_id: str) -> tuple[str, ...]:
-    return (f"homing/{device_id}/command",)
+    return (f"homing/{name_of(device_id)}/command",)
 
 
 def _read_homing(message: ReceivedMessage) -> Request:
-    device_id = message.topic.split("/", 2)[1]
+    name = message.topic.split("/", 2)[1]
     body = orjson.loads(message.payload)
     deadline = body.get("deadline")
     return Request(
-        device_id=device_id,
+        device_id=id_of_name(name),
         command_id=_text(body["id"]),
         method=_text(body["method"]),
         params=body.get("params"),
         body=body,
-        response_topic=message.response_topic or f"homing/{device_id}/response",
+        response_topic=message.response_topic or f"homing/{name}/response",
         correlation_data=message.correlation_data,
         deadline=datetime.fromisoformat(deadline).timestamp() if deadline is not None else None,
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.core.durations import ALLOWED, parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
-from app.core.identifiers import validate_device_id
+from app.core.identifiers import name_of, validate_device_id
 from app.core.profile import DeviceProfile
 from app.simulator.families import FAMILIES
 
@@ -105,7 +105,10 @@ class FleetOptions:
 
 def device_ids(first: str, count: int) -> list[str]:
     """`SN0001`, `SN0002`, …: `count` ids that count on from the digits at the end of the first."""
-    found = _NUMBERED.fullmatch(first)
+    try:
+        found = _NUMBERED.fullmatch(name_of(validate_device_id(first)))
+    except InvalidInputError as error:
+        raise ConfigurationError(f"first_device: {error.reason}") from None
     if found is None:
         raise ConfigurationError(f"first_device: {first!a} does not end with a number, such as SN0001")
     number, width = int(found[2]), len(found[2])

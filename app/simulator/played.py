@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Final
 
 from app.core.command import CommandState
 from app.core.errors import ConfigurationError
+from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue, Missing
 from app.core.profile import DeviceProfile, RequestSpec
@@ -14,6 +16,8 @@ from app.core.topics import TopicTemplate
 from app.simulator.answering import Answering, correlation_of, echoed
 from app.simulator.asked import INSTANTS, Known, asked, device_of
 from app.simulator.families import ECHO, Family, Request
+
+_PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_]+)*)(?:\*[^{}]*)?\}")
 
 
 def played(profile: DeviceProfile) -> Family:
@@ -34,14 +38,14 @@ class Player:
 
     def command_topics(self, device_id: str) -> tuple[str, ...]:
         """The topic filters of a device's commands; ConfigurationError when the profile has no such devices."""
-        values = {"device_id": device_id}
+        values = {"device_id": name_of(device_id)}
         if self._profile.device is not None:
             parts = self._profile.device.parse(device_id)
             if parts is None:
                 raise ConfigurationError(
                     f"first_device: profile {self._profile.name!r} has ids of the form {self._profile.device.text}"
                 )
-            values |= parts
+            values |= {name: name_of(part) for name, part in parts.items()}
         for spec in self._profile.responses:
             if spec.device is not None and spec.device.fixed not in (None, device_id):
                 raise ConfigurationError(
@@ -116,13 +120,13 @@ class Player:
 
 def _filter(topic: TopicTemplate, values: dict[str, str]) -> str:
     """The filter of a template for one device."""
-    levels = []
+    levels: list[str] = []
     for level in topic.text.split("/"):
-        for name, value in values.items():
-            level = level.replace(f"{{{name}}}", value)  # noqa: PLW2901 - the same level, more of it known
-        levels.append(level)
-    wild = ["+" if "{" in level else level for level in levels]
-    return "/".join([*wild[:-1], "#"] if topic.open_ended else wild)
+        known = _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), level)
+        if "*" in known:
+            return "/".join([*levels, "#"])
+        levels.append("+" if "{" in known else known)
+    return "/".join(levels)
 
 
 def _deadline(known: Known) -> float | None:

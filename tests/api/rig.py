@@ -54,6 +54,7 @@ class Store(MemoryStateStore):
         super().__init__(SystemClock())
         self.registrations: list[Registration] = []
         self.reads = 0
+        self.asked: list[Query] = []
         self.away = False
         self.finish_away = False
         self.after_register: Callable[[], None] = lambda: None
@@ -86,6 +87,7 @@ class Store(MemoryStateStore):
     async def list_commands(self, query: Query) -> Page:
         self._check()
         self.reads += 1
+        self.asked.append(query)
         return await super().list_commands(query)
 
     def _check(self) -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from app.api import http
 from app.api.command_body import MEMBERS
+from app.core.identifiers import validate_device_id
 from app.core.payload import MAX_BYTES, MAX_DEPTH
 from tests.api.rig import COMMANDS, Rig
 from tests.api.test_send import Browser, problem
-from tests.unit.core.hostile_ids import hostile_ids, is_method
+from tests.unit.core.hostile_ids import hostile_ids, is_device, is_method
 
 GOOD = b'{"method":"ok"}'
 JSON = {"Content-Type": "application/json"}
@@ -46,6 +47,8 @@ async def raw_call(rig: Rig, method: str, path: str, query: bytes = b"") -> int:
 
 async def test_F93_hostile_device_ids_are_refused(rig: Rig) -> None:
     for device_id in hostile_ids():
+        if is_device(device_id):
+            continue
         status = await raw_call(rig, "POST", f"/v1/devices/{device_id}/commands")
         assert status == (404 if "/" in device_id or not device_id else 422), ascii(device_id)
         encoded = quote(device_id.encode("utf-8", "surrogatepass"), safe="")
@@ -54,6 +57,15 @@ async def test_F93_hostile_device_ids_are_refused(rig: Rig) -> None:
             assert response.status_code in {404, 405, 422}, ascii(device_id)
             assert response.headers["content-type"] == "application/problem+json"
     assert untouched(rig)
+
+
+async def test_F93_what_only_looks_hostile_is_one_device_however_it_is_written(rig: Rig) -> None:
+    for device_id in filter(is_device, hostile_ids()):
+        known = validate_device_id(device_id)
+        for written in (known, quote(device_id, safe=""), quote(known, safe="")):
+            response = await rig.http.get(f"/v1/devices/{written}/commands?idempotency_key=k")
+            assert response.status_code == 200, ascii(device_id)
+            assert rig.store.asked[-1].device_id == known, ascii(device_id)
 
 
 async def test_F93_hostile_methods_are_refused(rig: Rig) -> None:
@@ -78,6 +90,8 @@ async def test_F93_hostile_command_ids_and_filters_are_refused(rig: Rig) -> None
         for method in ("GET", "DELETE"):
             status = await raw_call(rig, method, f"/v1/commands/{hostile}")
             assert status in {404, 422}, ascii(hostile)
+        if is_device(hostile):
+            continue
         query = quote(hostile.encode("utf-8", "surrogatepass"), safe="").encode()
         assert await raw_call(rig, "GET", "/v1/commands", b"device=" + query) == 422
     assert untouched(rig)

@@ -7,30 +7,35 @@ from typing import Final
 
 from app.core.characters import named
 from app.core.errors import InvalidInputError
+from app.core.identifiers import id_of_name, unescaped
 
 SEPARATOR: Final = "\0"
 """Stands between the names that a rule is matched against; a name that has it fits no rule."""
 
 _MAX_LENGTH: Final = 128
 _NOT_IN_NAMES: Final = re.compile("[^A-Za-z0-9_.:*-]")
+_ELSEWHERE: Final = re.compile(r"[^\w\s%/&'().:,;!=@~*-]|[^ \S]")
+"""Wildcards of other languages, and what no name has; a name that has the former is escaped where they are."""
 _NOT_IN_METHODS: Final = re.compile("[^A-Za-z0-9_.:/*-]")
 _NOT_IN_PROFILES: Final = re.compile("[^a-z0-9_*-]")
 _ANY: Final = f"[^{SEPARATOR}]"  # line breaks, too
 
 
 def validate_pattern(field: str, pattern: str, *, of_profiles: bool = False) -> str:
-    """The pattern itself when names of devices or methods (or of profiles) can fit it; raises InvalidInputError.
+    """The pattern itself when ids of devices, or methods (or profiles) can fit it; raises InvalidInputError.
 
+    What ids have escaped is escaped in the pattern that is given back: `living room/*` is `living%20room%2F*`.
     A character that no name can have is a mistake, most often a wildcard of another language.
     """
     if not pattern:
         raise InvalidInputError(field, "is empty; * stands for all")
     if len(pattern) > _MAX_LENGTH:
         raise InvalidInputError(field, f"has {len(pattern)} characters; allowed are {_MAX_LENGTH}")
-    strangers, allowed = _NOT_IN_NAMES, "A-Z a-z 0-9 _ . : -"
+    if not of_profiles and field not in ("method", "methods"):
+        return _of_devices(field, pattern)
     if of_profiles:
         strangers, allowed = _NOT_IN_PROFILES, "a-z 0-9 _ -"
-    elif field == "method":
+    else:
         strangers, allowed = _NOT_IN_METHODS, "A-Z a-z 0-9 _ . : / -"
     forbidden = strangers.search(pattern)
     if forbidden is not None:
@@ -39,6 +44,23 @@ def validate_pattern(field: str, pattern: str, *, of_profiles: bool = False) -> 
             f"{named(forbidden[0])} at index {forbidden.start()} is not allowed; allowed: {allowed}, * for any text",
         )
     return pattern
+
+
+def _of_devices(field: str, pattern: str) -> str:
+    if _NOT_IN_NAMES.search(pattern) is None:
+        return pattern
+    forbidden = _ELSEWHERE.search(pattern)
+    if forbidden is not None:
+        raise InvalidInputError(
+            field,
+            f"{named(forbidden[0])} at index {forbidden.start()} is not allowed; "
+            "allowed: A-Z a-z 0-9 _ . : -, * for any text, others escaped as in a URL",
+        )
+    pieces = re.split(r"(\*+)", pattern)
+    escaped = "".join(one if one[:1] in ("", "*") else id_of_name(unescaped(field, one)) for one in pieces)
+    if len(escaped) > _MAX_LENGTH:
+        raise InvalidInputError(field, f"has {len(escaped)} characters where it is escaped; allowed are {_MAX_LENGTH}")
+    return escaped
 
 
 def expression(pattern: str) -> str:

@@ -255,9 +255,11 @@ def _grants(
 
 def _check_pattern(what: str, whose: str, pattern: str) -> None:
     try:
-        validate_pattern("devices", pattern)
+        escaped = validate_pattern("devices", pattern)
     except InvalidInputError as error:
         raise InvalidInputError(what, f"{whose}, pattern {pattern!a}: {error.reason}") from None
+    if escaped != pattern:  # patterns are compared with each other as texts
+        raise InvalidInputError(what, f"{whose}, pattern {pattern!a}: is to be escaped, as {escaped}")
 
 
 def _by(what: str, entries: Iterable[E], key: Callable[[E], K], shown: Callable[[K], object] = ascii) -> Mapping[K, E]:

@@ -10,6 +10,7 @@ from typing import Final
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 from app.core.eventlog.event import Database, Shard, validate_database
+from app.core.identifiers import id_of_name, name_of
 from app.core.profile import DeviceProfile
 from app.core.topics import TopicTemplate
 from app.core.topictree import TopicTree
@@ -67,7 +68,7 @@ class Plan:
                     self._topics.enter(spec.topic, spec.topic)
                 if spec.topic.names == ("device_id",):
                     self._of_devices.append((self.name(spec.database), spec.topic))
-                if not spec.topic.open_ended:
+                if spec.topic.before_several is None:
                     taught[self.name(spec.database)].append(spec.topic.filter())
         self.databases: Final = tuple(
             Database(one.name, shards, tuple(dict.fromkeys(taught[one.name]))) for one in kept
@@ -88,7 +89,7 @@ class Plan:
 
     def topics_of(self, device_id: str) -> list[tuple[str, str]]:
         """Topics on which a device speaks, each with its database; without those that vary further."""
-        return [(database, one.render(device_id=device_id)) for database, one in self._of_devices]
+        return [(database, one.render(device_id=name_of(device_id))) for database, one in self._of_devices]
 
     def device_of(self, topic: str) -> str:
         """The device that the topic names, as profiles say; empty where none does."""
@@ -96,5 +97,5 @@ class Plan:
         for template in self._topics.find(levels):
             values = template.match(levels)
             if values is not None:
-                return values["device_id"]
+                return id_of_name(values["device_id"])
         return ""

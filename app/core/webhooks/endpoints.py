@@ -114,7 +114,7 @@ def validate_events(names: Iterable[str]) -> frozenset[EventType]:
 
 def validate_filter(devices: str, methods: str) -> tuple[str, str]:
     """Both patterns; InvalidInputError. A method alone is that of any profile."""
-    validate_pattern("devices", devices)
+    devices = validate_pattern("devices", devices)
     profile, separator, method = methods.partition(":")
     if not separator:
         profile, method = "*", methods

@@ -131,7 +131,7 @@ async def test_a_device_that_asks_without_end_is_answered_so_often_a_second(dock
 
 
 async def test_a_device_whose_id_is_none_gets_nothing(dock: Dock) -> None:
-    dock.say("sys/product/a b/status", event(method="update_topo"))
+    dock.say("sys/product/a%20b/status", event(method="update_topo"))
     await dock.silence("reply_foreign_device")
 
 

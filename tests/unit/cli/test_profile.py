@@ -87,7 +87,7 @@ def test_it_says_when_no_answer_could_be_recognised(homing: Homing, lamp: str, t
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--device", "a b"], "homing: --device: "),
+        (["--device", "a+b"], "homing: --device: "),
         (["--method", ""], "homing: --method: is empty"),
         (["--params", "{"], "homing: --params: is no JSON that is accepted (not_json)"),
     ],

@@ -8,6 +8,7 @@ has a `/` change the path of a URL unless they are percent-encoded.
 from __future__ import annotations
 
 from string import ascii_letters, digits
+from urllib.parse import quote, unquote
 
 GOOD = "1ZNDH1D0010098"
 
@@ -144,6 +145,17 @@ def hostile_ids() -> list[str]:
         )
     ]
     return list(dict.fromkeys(["", *placed, *TOPIC_SHAPES, *TOO_LONG]))
+
+
+def is_device(text: str) -> bool:
+    """Whether one of them is the name of a device all the same, or its id: escaped, it has plain letters only."""
+    name = unquote(text)
+    return (
+        name.isprintable()
+        and not set("+#$*%") & set(name)
+        and not {"", ".", ".."} & set(name.split("/"))
+        and len(quote(name, safe=":")) <= 128
+    )
 
 
 def is_method(text: str) -> bool:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from string import ascii_letters, digits
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,8 @@ from app.core.errors import InvalidInputError
 from app.core.identifiers import (
     PARTITIONS,
     command_id,
+    id_of_name,
+    name_of,
     partition_of,
     partition_of_command,
     validate_command_id,
@@ -21,10 +25,11 @@ from app.core.identifiers import (
     validate_node_id,
 )
 from app.core.topics import TopicTemplate, validate_topic
-from tests.unit.core.hostile_ids import hostile_ids, is_method
+from tests.unit.core.hostile_ids import hostile_ids, is_device, is_method
 
 ULID = "01JABCDEFGHJKMNPQRSTVWXYZ0"
 HOSTILE = hostile_ids()
+PLAIN = set(f"{ascii_letters}{digits}_.:-")
 Validator = Callable[[str], str]
 ID_VALIDATORS: list[tuple[Validator, str]] = [
     (validate_device_id, "device_id"),
@@ -43,6 +48,10 @@ def test_F93_every_hostile_id_is_refused_in_a_clean_sentence(validate: Validator
     for hostile in HOSTILE:
         if validate is validate_method and is_method(hostile):
             assert validate(hostile) == hostile
+            continue
+        if validate is validate_device_id and is_device(hostile):
+            assert set(validate(hostile)) <= PLAIN | {"%"}
+            assert name_of(validate(hostile)) == unquote(hostile)
             continue
         with pytest.raises(InvalidInputError) as caught:
             validate(hostile)
@@ -95,18 +104,66 @@ def test_colons_and_lengths_up_to_128_are_for_devices_and_methods_only() -> None
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("", "device_id: is empty; allowed: 1 to 128 of A-Z a-z 0-9 _ . : -"),
-        ("a/b", "device_id: '/' at index 1 is not allowed; allowed: 1 to 128 of A-Z a-z 0-9 _ . : -"),
-        ("ab\n", "device_id: U+000A at index 2 is not allowed; allowed: 1 to 128 of A-Z a-z 0-9 _ . : -"),
-        ("\U0001f681", "device_id: U+1F681 at index 0 is not allowed; allowed: 1 to 128 of A-Z a-z 0-9 _ . : -"),
-        ("a" * 129, "device_id: has 129 characters; allowed: 1 to 128 of A-Z a-z 0-9 _ . : -"),
-        ("..", "device_id: '..' alone is not allowed; allowed: 1 to 128 of A-Z a-z 0-9 _ . : -"),
+        ("", "is empty"),
+        ("a+b", "'+' at index 1 is not allowed"),
+        ("a$", "'$' at index 1 is not allowed"),
+        ("50%", "'%' at index 2 is not allowed"),
+        ("50%25", "'%' is not allowed"),
+        ("a%2", "'%' at index 1 is not allowed"),
+        ("%FF", "has an escape that is no UTF-8"),
+        ("ab\n", "U+000A at index 2 is not allowed"),
+        ("a%0Ab", "U+000A is not allowed"),
+        ("a\u202eb", "U+202E at index 1 is not allowed"),
+        ("a" * 129, "has 129 characters"),
+        ("\u00fc" * 30, "has 180 characters when it is escaped"),
     ],
 )
 def test_the_error_says_what_where_and_what_is_allowed(value: str, message: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         validate_device_id(value)
-    assert str(caught.value) == message
+    assert str(caught.value) == (
+        f"device_id: {message}; allowed: 1 to 128 of A-Z a-z 0-9 _ . : -, others escaped as in a URL, "
+        "without + # $ * % and unprintable ones"
+    )
+
+
+@pytest.mark.parametrize("wrong", ["a//b", "/a", "a/", "a/../b", "./a", "a%2F%2E%2E", "homing-canary/x"])
+def test_nothing_between_the_slashes_of_a_name_is_empty_or_leads_elsewhere(wrong: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^device_id: '.*' has nothing, '\.', '\.\.' or 'homing-c"):
+        validate_device_id(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "device_id"),
+    [
+        ("living room/lamp 1", "living%20room%2Flamp%201"),
+        ("K\u00fcche", "K%C3%BCche"),
+        ("Tom's (2)", "Tom%27s%20%282%29"),
+        ("a~b", "a%7Eb"),
+        ("urn:dev:1", "urn:dev:1"),
+    ],
+)
+def test_a_name_and_its_id_are_one_device(name: str, device_id: str) -> None:
+    assert validate_device_id(name) == device_id
+    assert validate_device_id(device_id) == device_id
+    assert validate_device_id(quote(name, safe="")) == device_id
+    assert validate_device_id(device_id.replace("%2F", "%2f")) == device_id
+    assert id_of_name(name) == device_id
+    assert name_of(device_id) == name
+
+
+@given(st.text(max_size=140))
+def test_no_device_speaks_for_another_whose_id_is_its_name(name: str) -> None:
+    """What a message says is a name, also where it looks like an id."""
+    found = id_of_name(name)
+    if accepts(validate_device_id, found):
+        assert validate_device_id(found) == found
+        assert name_of(found) == name
+
+
+@pytest.mark.parametrize("name", ["living%20room", "a%2Fb", "%41", "%20" * 60, "\ud800"])
+def test_a_name_with_an_escape_in_it_is_nobodys(name: str) -> None:
+    assert not accepts(validate_device_id, id_of_name(name))
 
 
 @settings(deadline=None)
@@ -114,7 +171,10 @@ def test_the_error_says_what_where_and_what_is_allowed(value: str, message: str)
 def test_validators_accept_exactly_their_characters(text: str) -> None:
     letters = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
     dots = text in (".", "..")
-    assert accepts(validate_device_id, text) is (1 <= len(text) <= 128 and set(text) <= letters | {":"} and not dots)
+    if 1 <= len(text) <= 128 and set(text) <= letters | {":"} and not dots:
+        assert validate_device_id(text) == text
+    else:
+        assert accepts(validate_device_id, text, anew=True) is is_device(text)
     of_method = (
         1 <= len(text) <= 128 and set(text) <= letters | set(":/") and not {"", ".", ".."} & set(text.split("/"))
     )
@@ -202,8 +262,9 @@ def test_a_wrong_command_id_is_refused_with_the_reason(value: str, reason: str) 
         assert "allowed: 000 to 255, '-', and a ULID" in caught.value.reason
 
 
-def accepts(validate: Validator, text: str) -> bool:
+def accepts(validate: Validator, text: str, *, anew: bool = False) -> bool:
+    """Whether it comes back unchanged, or at all."""
     try:
-        return validate(text) == text
+        return anew | (validate(text) == text)
     except InvalidInputError:
         return False

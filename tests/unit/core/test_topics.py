@@ -250,7 +250,8 @@ def test_templates_are_equal_by_their_text() -> None:
         ("a/{}", "level '{}' has no placeholder that can be read"),
         ("a/{device_id", "with something between two of them"),
         ("a/x{Device_Id}", "{name} in lower-case letters"),
-        ("a/{method*}/b", "{name*} may be the last level"),
+        ("{device_id*}/a/{method*}", "two placeholders are several levels; one may be"),
+        ("a/{Method*}", "{name*}, or {name* but word, word}, is levels"),
         ("{id}/{id}", "{id} stands there twice"),
         ("a/+/{id}", "'+' at index 2 is a wildcard"),
         ("{device_id}/#", "'#' at index 12 is a wildcard"),
@@ -343,6 +344,10 @@ def test_what_parses_is_matched_by_the_filter_and_renders_back(text: str, topic:
         ("/{product}/{device_id}/reply", "/p/d/reply", {"product": "p", "device_id": "d"}),
         ("{device_id}/response/{method*}", "z/response/device/rename", {"device_id": "z", "method": "device/rename"}),
         ("{device_id}/response/{method*}", "z/response/restart", {"device_id": "z", "method": "restart"}),
+        ("z/{device_id*}/set", "z/room/lamp 1/set", {"device_id": "room/lamp 1"}),
+        ("z/{device_id*}/{method}/on", "z/a/b/c/set/on", {"device_id": "a/b/c", "method": "set"}),
+        ("z/{device_id* but set, get}", "z/room/lamp", {"device_id": "room/lamp"}),
+        ("{device_id*}", "lamp", {"device_id": "lamp"}),
     ],
 )
 def test_placeholders_are_parts_of_levels_and_ends_of_topics(text: str, topic: str, values: dict[str, str]) -> None:
@@ -362,6 +367,12 @@ def test_placeholders_are_parts_of_levels_and_ends_of_topics(text: str, topic: s
         ("{device_id}/response/{method*}", "z/response"),
         ("{device_id}/response/{method*}", "z/request/a/b"),
         ("{a}-{b}", "x-"),
+        ("z/{device_id*}/set", "z/set"),
+        ("z/{device_id*}/set", "z/lamp/get"),
+        ("z/{device_id*}/set", "z//set"),
+        ("z/{device_id* but set, get}", "z/lamp/set"),
+        ("z/{device_id* but set, get}", "z/get/lamp"),
+        ("z/{device_id* but set, get}/x", "z/a/set/b/x"),
     ],
 )
 def test_what_only_looks_like_it_does_not_parse(text: str, topic: str) -> None:

@@ -17,6 +17,7 @@ from tests.unit.profiles.corpora import CREATED, ID, PROFILES
 DJI = PROFILES["dji"]
 READER = ResponseReader([DJI])
 RUNNING, SUCCEEDED, FAILED = CommandState.RUNNING, CommandState.SUCCEEDED, CommandState.FAILED
+OTHER = "042-01JC8ZQ5M7W3T9K2V4X6Y8B0D9"
 JOBS = {"flighttask_execute", "takeoff_to_point", "fly_to_point"}
 """Their reply says only that they were accepted."""
 METHODS = sorted(set(DJI.catalogue.methods) - {"property_set"})
@@ -72,6 +73,25 @@ def test_flights_are_known_by_what_the_call_named_them(method: str, key: str, st
     body: dict[str, JsonValue] = {"tid": "t", "bid": "b", "data": {"result": 0, key: "F1", "status": status}}
     assert states(method, "events", body, {key: "F1"}) == [state]
     assert states(method, "events", body, {key: "F2"}) == []
+
+
+@pytest.mark.parametrize(("status", "state"), OF_JOBS.items())
+@pytest.mark.parametrize("bid", ["b", OTHER, ID])
+def test_progress_of_a_flight_is_known_by_its_id_whatever_the_bid_is(
+    status: str, state: CommandState, bid: str
+) -> None:
+    output: JsonValue = {"status": status, "ext": {"flight_id": "F1"}}
+    body: dict[str, JsonValue] = {"tid": "t", "bid": bid, "data": {"result": 0, "output": output}}
+    assert set(states("flighttask_execute", "events", body, {"flight_id": "F1"})) == {state}
+    assert states("flighttask_execute", "events", {**body, "bid": "b"}, {"flight_id": "F2"}) == []
+
+
+def test_an_event_of_a_flight_is_looked_for_by_its_id_first() -> None:
+    """Its bid may be that of the command that prepared it, which has its outcome."""
+    output = {"status": "ok", "ext": {"flight_id": "F1"}}
+    body = json.dumps({"tid": "t", "bid": ID, "data": {"result": 0, "output": output}})
+    answer = READER.read(ReceivedMessage("thing/product/D1/events", body.encode()))
+    assert [one.value for one in (answer, *answer.others)] == ["F1", ID]
 
 
 ASKED = [

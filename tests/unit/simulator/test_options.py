@@ -39,6 +39,8 @@ def test_devices_count_on_from_the_digits_of_the_first() -> None:
     assert device_ids("SN0009", 3) == ["SN0009", "SN0010", "SN0011"]
     assert device_ids("7", 2) == ["7", "8"]
     assert device_ids("D2-99", 2) == ["D2-99", "D2-100"]
+    assert device_ids("roof/mast 9", 2) == ["roof%2Fmast%209", "roof%2Fmast%2010"]
+    assert device_ids("mast%209", 2) == ["mast%209", "mast%2010"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_devices_count_on_from_the_digits_of_the_first() -> None:
         ({"drop": -0.1}, "each is 0% to 100%"),
         ({"drop": 0.6, "late": 0.6}, "together they are 100% at most"),
         ({"first_device": "dock"}, "first_device: 'dock' does not end with a number"),
-        ({"first_device": "a/b1"}, "first_device: '/'"),
+        ({"first_device": "a+b1"}, "first_device: '\\+'"),
     ],
 )
 def test_wrong_options_are_refused_by_name(wrong: dict[str, Any], said: str) -> None:

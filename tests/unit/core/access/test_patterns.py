@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.core.access.patterns import expression, overlap, validate_pattern
 from app.core.errors import InvalidInputError
+from app.core.identifiers import validate_device_id
 from tests.unit.core.access.reference import fits
 from tests.unit.core.hostile_ids import hostile_ids
 
@@ -54,12 +55,23 @@ def test_good_patterns_come_back_unchanged(pattern: str) -> None:
     assert validate_pattern("device", pattern) == pattern
 
 
+def test_a_pattern_is_escaped_as_the_ids_are_that_fit_it() -> None:
+    assert validate_pattern("device", "living room/*") == "living%20room%2F*"
+    assert validate_pattern("device", "living%20room%2F*") == "living%20room%2F*"
+    assert validate_pattern("device", "*/lamp *") == "*%2Flamp%20*"
+    assert fits(validate_pattern("device", "living room/*"), validate_device_id("living room/lamp 1"))
+
+
 @pytest.mark.parametrize(
     ("pattern", "sentence"),
     [
         ("", "device: is empty; * stands for all"),
         ("dock-?", "device: '?' at index 5 is not allowed; allowed: A-Z a-z 0-9 _ . : -, * for any text"),
         ("dock-[12]", "device: '[' at index 5 is not allowed"),
+        ("dock-+", "device: '+' at index 5 is not allowed"),
+        ("lamp/#", "device: '#' at index 5 is not allowed"),
+        ("a%2*", "device: '%' at index 1 is not allowed"),
+        ("ü" * 30, "device: has 180 characters where it is escaped; allowed are 128"),
         ("dock\n", "device: U+000A at index 4 is not allowed"),
         ("x" * 129, "device: has 129 characters; allowed are 128"),
     ],
