@@ -64,8 +64,8 @@ _IDEMPOTENCY_KEY_PATTERN: Final = _IDEMPOTENCY_KEY.compiled()
 _DOTS: Final = (".", "..")  # HTTP clients and file systems take these as "here" and "above"
 _NO_LEVELS: Final = frozenset(("", *_DOTS, CANARY))
 
-_NOT_IN_NAMES: Final = frozenset("+#$*%")
-"""Besides what is not printable: wildcards, what topics of brokers begin with, and what escapes begin with."""
+_NOT_IN_NAMES: Final = frozenset("+#$*%\ufffd")
+"""Besides what is not printable: wildcards, what topics of brokers and escapes begin with, what stands for no UTF-8."""
 _ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 DEVICE_ID: Final = r"(?!(?:.*/)?\.{0,2}(?:/|$))(?:[^+#$*%\x00-\x1f\x7f-\x9f]|%[0-9A-Fa-f]{2}){1,128}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import subprocess
 import sys
+from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -76,5 +77,6 @@ async def test_a_lamp_in_a_room_is_one_device_for_all_who_call_it() -> None:
                     for of_device in (homing.commands(device=name), homing.commands_of(name)):
                         assert [one.id async for one in of_device] == ids[::-1]
             command = [sys.executable, "-m", "app.cli", "send", NAME, "set", "state=ON", "--url", url]
-            told = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert told.returncode == 0, told.stderr
+            told = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+            told_text, wrong = await told.communicate()
+            assert (told.returncode, ID in told_text.decode()) == (0, True), wrong

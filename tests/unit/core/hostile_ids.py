@@ -152,7 +152,7 @@ def is_device(text: str) -> bool:
     name = unquote(text)
     return (
         name.isprintable()
-        and not set("+#$*%") & set(name)
+        and not set("+#$*%\ufffd") & set(name)
         and not {"", ".", ".."} & set(name.split("/"))
         and len(quote(name, safe=":")) <= 128
     )

@@ -113,6 +113,7 @@ def test_colons_and_lengths_up_to_128_are_for_devices_and_methods_only() -> None
         ("%FF", "has an escape that is no UTF-8"),
         ("ab\n", "U+000A at index 2 is not allowed"),
         ("a%0Ab", "U+000A is not allowed"),
+        ("a\ufffd", "U+FFFD at index 1 is not allowed"),
         ("a\u202eb", "U+202E at index 1 is not allowed"),
         ("a" * 129, "has 129 characters"),
         ("\u00fc" * 30, "has 180 characters when it is escaped"),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from app.core.callback import Answer
 from app.core.correlation import Correlation
 from app.core.errors import UndecodableMessageError
+from app.core.identifiers import name_of
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profile import DeviceProfile
@@ -103,7 +104,7 @@ def _stands_in(part: str, said: tuple[str, ...]) -> bool:
 def fits(profile: DeviceProfile, answer: Answer, message: ReceivedMessage) -> bool:
     """Whether it came on a topic of the profile, and from the device that its topic or payload names."""
     came_on = any(spec.topic.parse(message.topic) is not None for spec in profile.responses)
-    parts = answer.device_id.split(":")
+    parts = map(name_of, answer.device_id.split(":"))
     said = message.topic + message.payload.decode("utf-8", "replace") + json.dumps(_json(message.payload))
     return came_on and all(part in said or json.dumps(part)[1:-1] in said for part in parts)
 
