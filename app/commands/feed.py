@@ -7,10 +7,11 @@ is not even written: so whoever begins first has it written from then on, and fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -30,55 +31,105 @@ KNOWN_SECONDS: Final = 1.0
 MOST_WAITING_BYTES: Final = 1_000_000
 """What may wait for one follower who does not take it."""
 
-Show = Callable[[Happening], bytes]
-"""What a follower is told of it; nothing when it is none of theirs."""
+_ABOUT_BYTES: Final = 300
+"""As what an event counts that waits, but is not written out yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where one begins: behind `marks`.
+
+    None is missing since the millisecond `whole`; if `gap`, some from before may be.
+    """
+
+    marks: Marks
+    whole: int
+    gap: bool
+
+
+class Teller(Protocol):
+    """How one who follows is told."""
+
+    def event(self, one: Happening, /) -> bytes:
+        """Nothing when it is none of theirs."""
+
+    def gap(self, since: int, /) -> bytes:
+        """Some may be missing, and none is since this millisecond."""
+
+    def cut_off(self) -> None:
+        """They leave too much, and are told no more."""
 
 
 class Follower:
-    """One who follows, after `marks`. `cut_off` is called when too much waits for them: they are told no more."""
+    """One who follows. First pages are read for them alone (`took`); what is told to all meanwhile waits until then."""
 
-    def __init__(self, marks: Marks, show: Show, cut_off: Callable[[], None]) -> None:
+    def __init__(self, begun: Begun, teller: Teller, counters: Counters) -> None:
         self.changed: Final = asyncio.Event()
         """Set when there may be something to take."""
-        self.until = 0
-        """All from before this millisecond was told."""
-        self.lost_since: int | None = None
-        """Some were lost, perhaps: none is missing since this millisecond. Whoever has told them sets it to None."""
-        self._marks = marks
-        self._show = show
-        self._cut_off = cut_off
-        self._waiting: list[tuple[Happening, bytes]] = []
+        self.marks = begun.marks
+        """How far was read for them alone."""
+        self.whole = begun.whole
+        """Since which millisecond none is missing, as they were told."""
+        self.until = begun.whole
+        """All from before this millisecond was taken, so that they may come back with it."""
+        self._teller = teller
+        self._counters = counters
+        self._latest = begun.whole
+        self._early: list[Page] | None = []
+        """What all were told while pages were read for them alone."""
+        self._waiting: list[bytes] = []
         self._bytes = 0
 
     def took(self, page: Page) -> bytes:
         """What they are told of a page that was read for them."""
-        self._marks, self.until = page.marks, page.until
-        return b"".join([self._show(one) for one in page.happenings])
+        told = b"".join(self._told(page, page.happenings))
+        self.marks, self.until = page.marks, max(page.until, self.whole)
+        return told
 
-    @property
-    def marks(self) -> Marks:
-        """How far they were told."""
-        return self._marks
+    def caught_up(self) -> None:
+        """All that was there was read for them: from now on they are told with all others."""
+        early, self._early, self._bytes = self._early or (), None, 0
+        self._latest = self.until
+        for page in early:
+            happenings = [one for one in page.happenings if self.marks.read(one.position.partition, one.position.mark)]
+            self._put(page, happenings)
 
     def take(self) -> bytes:
         """What has come meanwhile."""
         waiting, self._waiting, self._bytes = self._waiting, [], 0
-        return b"".join([data for one, data in waiting if self._marks.read(one.position.partition, one.position.mark)])
+        self.until = self._latest
+        return b"".join(waiting)
 
     def tell(self, page: Page) -> None:
         """Put by what is theirs, unless they have left too much of what came before."""
         if self._bytes > MOST_WAITING_BYTES:
             self._waiting.clear()
-            self._cut_off()
-            return
-        self.until = page.until
-        for one in page.happenings:
-            data = self._show(one)
-            if data:
-                self._waiting.append((one, data))
-                self._bytes += len(data)
+            self._early = None
+            self._teller.cut_off()
+        elif self._early is None:
+            self._put(page, page.happenings)
+        else:
+            self._early.append(page)
+            self._bytes += _ABOUT_BYTES * len(page.happenings)
+
+    def _put(self, page: Page, happenings: Iterable[Happening]) -> None:
+        for data in self._told(page, happenings):
+            self._waiting.append(data)
+            self._bytes += len(data)
+        self._latest = max(page.until, self._latest, self.whole)
         if self._waiting:
             self.changed.set()
+        else:
+            self.until = self._latest
+
+    def _told(self, page: Page, happenings: Iterable[Happening]) -> Iterator[bytes]:
+        if page.whole > self.whole:
+            self.whole = page.whole
+            self._counters["happening.gaps"] += 1
+            yield self._teller.gap(page.whole)
+        for one in happenings:
+            if data := self._teller.event(one):
+                yield data
 
 
 class Feed:
@@ -94,24 +145,35 @@ class Feed:
         self._asking = asyncio.Lock()
         self._since = 0
         self._asked_at = float("-inf")
+        self._kept_on = True
         self._marks = Marks.since(1)
-        self._until = 0
+        self._whole = 0
+        self._told = 0
+        """The latest millisecond that anybody here knows of."""
         self._log = structlog.get_logger()
 
     def __len__(self) -> int:
         return len(self._followers)
 
-    async def begin(self, after: Position | None) -> tuple[Marks, int | None]:
-        """Where to read on after a position, or from now on; and since when (ms) none is missing if some are, perhaps.
-
-        From now on they are written. StoreUnavailableError.
-        """
-        since, now = await self._kept(KNOWN_SECONDS), await self._commands.now() // 1000
+    async def begin(self, after: Position | None) -> Begun:
+        """Where to read on after a position, or from now on. From now on they are written. StoreUnavailableError."""
+        since = await self._kept(KNOWN_SECONDS)
+        now = max(await self._commands.now() // 1000, since)
+        if now < self._told:
+            since = await self._begin_anew()
+            now = max(since, self._told)
+        self._told = max(self._told, now)
         if after is None:
-            return Marks.since(now), None
+            return Begun(Marks.since(now), now, gap=False)
         if after.ms > now:  # the store's clock was set back meanwhile, and nobody knows what they have seen
-            return Marks.since(now), self._missing(now)
-        return Marks.after(after), self._missing(since) if after.ms < since else None
+            return Begun(Marks.since(now), now, gap=self._missing())
+        if after.ms < since:
+            return Begun(Marks.after(after), since, gap=self._missing())
+        return Begun(Marks.after(after), after.ms, gap=False)
+
+    def follower(self, begun: Begun, teller: Teller) -> Follower:
+        """One who begins there."""
+        return Follower(begun, teller, self._counters)
 
     async def page(self, marks: Marks) -> Page:
         """What comes after these marks. Waits for an absent store, as those do who are told."""
@@ -122,16 +184,11 @@ class Feed:
                 self._log.debug("happenings_not_read", reason=str(error))
                 await asyncio.sleep(INTERVAL_SECONDS)
 
-    async def lost(self, began_ms: int) -> int | None:
-        """Since when none is missing, if some may have been dropped while somebody read on from this millisecond."""
-        since = await self._kept(KNOWN_SECONDS)
-        return self._missing(since) if began_ms < since else None
-
     @contextmanager
     def follow(self, follower: Follower) -> Iterator[None]:
         """Tell them from now on. What they read until then is read once more: they know it by its position."""
         if not self._followers:
-            self._marks, self._until = follower.marks.copy(), 0
+            self._marks, self._whole = follower.marks.copy(), follower.whole
         self._followers.add(follower)
         self._wanted.set()
         try:
@@ -149,9 +206,9 @@ class Feed:
             complete = True
             try:
                 if self._followers or self._always:
-                    await self._renew()
+                    await self._kept(RENEW_SECONDS if self._kept_on else KNOWN_SECONDS)
                 if self._followers:
-                    complete = await self._read()
+                    complete = await self.read()
             except (UnavailableError, StoreRefusedError) as error:
                 self._log.debug("happenings_not_read", reason=str(error))
             if not self._followers:
@@ -159,34 +216,39 @@ class Feed:
             elif complete:
                 await asyncio.sleep(max(0.0, INTERVAL_SECONDS - (loop.time() - began)))
 
+    async def read(self) -> bool:
+        """Tell all who follow what has happened; whether that was all. UnavailableError, StoreRefusedError."""
+        page = await self._store.after(self._marks)
+        if self._kept_on and not page.kept:
+            self._kept_on = False
+            await self._kept(0.0)  # first, or each partition that begins anew is a gap of its own
+            page = await self._store.after(self._marks)
+        self._whole = max(self._whole, page.whole)
+        if max(page.until, self._whole) < self._told:
+            await self._begin_anew()  # before anybody is told: who comes back with what stands before it has a gap
+        self._marks, self._kept_on = page.marks, page.kept
+        self._told = max(self._told, page.until, self._whole, *(one.position.ms for one in page.happenings[-1:]))
+        self._counters["happening.read"] += len(page.happenings)
+        for follower in self._followers:
+            follower.tell(page)
+        return page.complete
+
     async def _rest(self) -> None:
         """Until somebody follows; where it is always written, until that must be said again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RENEW_SECONDS / 2 if self._always else None):
                 await self._wanted.wait()
 
-    async def _read(self) -> bool:
-        """Tell all who follow what has happened; whether that was all."""
-        page = await self._store.after(self._marks)
-        self._marks, self._until = page.marks, page.until
-        self._counters["happening.read"] += len(page.happenings)
-        for follower in self._followers:
-            follower.tell(page)
-        return page.complete
+    async def _begin_anew(self) -> int:
+        """The store's clock was set back: what happens now must not stand before what was told. Where it does stand."""
+        async with self._asking:
+            self._since = await self._store.keep(KEPT, self._told)
+        self._log.warning("happenings_begun_anew", told_ms=self._told, since_ms=self._since)
+        return self._since
 
-    async def _renew(self) -> None:
-        """Have it be written for longer, when it is time. What was lost meanwhile was lost by the store."""
-        before = self._until
-        since = await self._kept(RENEW_SECONDS)
-        if 0 < before < since:
-            self._until = since
-            for follower in self._followers:
-                follower.lost_since = self._missing(since)
-                follower.changed.set()
-
-    def _missing(self, since: int) -> int:
+    def _missing(self) -> bool:
         self._counters["happening.gaps"] += 1
-        return since
+        return True
 
     async def _kept(self, known_seconds: float) -> int:
         loop = asyncio.get_running_loop()

@@ -100,9 +100,13 @@ class Marks:
 
     @classmethod
     def after(cls, position: Position) -> Marks:
-        """All before its millisecond was, and in its partition all up to it. Others of that millisecond come again."""
+        """All before its millisecond was, and in its partition all up to it. Others of that millisecond come again.
+
+        So does the first of the first partition: its position is also that of a bookmark, whose reader has not seen it.
+        """
         marks = cls.since(position.ms)
-        marks.read(position.partition, position.mark)
+        if position.number or position.partition:
+            marks.read(position.partition, position.mark)
         return marks
 
     def copy(self) -> Marks:
@@ -139,9 +143,13 @@ class Page:
     marks: Marks
     until: int
     complete: bool
+    whole: int = 0
+    """Some from before this millisecond may be missing, and none since; 0 when the store knows of nothing missing."""
+    kept: bool = True
+    """Whether what happens next is written."""
 
 
-def page_of(marks: Marks, parts: Mapping[int, Part], now_ms: int) -> Page:
+def page_of(marks: Marks, parts: Mapping[int, Part], now_ms: int, *, whole: int = 0, kept: bool = True) -> Page:
     """Put together what was read after `marks` at `now_ms`.
 
     What comes after the end of a partition that has more is left for the next page, so that who was told of a position
@@ -159,7 +167,7 @@ def page_of(marks: Marks, parts: Mapping[int, Part], now_ms: int) -> Page:
             if some:
                 marks.read(partition, some[-1].position.mark)
     found.sort(key=_position)
-    return Page(found, marks, now_ms if until is None else until, complete=until is None)
+    return Page(found, marks, now_ms if until is None else until, until is None, whole, kept)
 
 
 def _position(one: Happening) -> Position:

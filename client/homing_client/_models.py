@@ -184,8 +184,8 @@ class Happening:
     """Something that a stream of all commands told. `id` is for `after`.
 
     `kind`: `progress`, `outcome`, `late`, each of the command `command_id`, with what it brought in `progress`, `error`
-    or `late`; `gap`: some are missing, and there are all since `at`; `bookmark`: nothing has come for a while, and this
-    `id` is a newer one.
+    or `late`; `gap`: some may be missing, and there are all since `at`; `bookmark`: comes first, and when nothing has
+    come for a while, and all from before it was told.
     """
 
     kind: str

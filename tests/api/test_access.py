@@ -67,7 +67,7 @@ OF_THE_DIRECTORY: Final = frozenset(
         *("GET /v1/principals", "GET /v1/roles", "GET /v1/access", "PUT /v1/access", "POST /v1/access/check"),
     }
 )
-OF_STREAMS: Final = frozenset({"GET /v1/commands/events"})  # it does not end; test_happenings.py follows it
+OF_STREAMS: Final = frozenset({"GET /v1/commands/events"})  # it does not end: test_happenings_access.py
 
 
 OF_EVENTS: Final = frozenset(
@@ -93,6 +93,8 @@ class Site:
     rig: Rig
     directory: Directory
     keys: dict[str, Key] = field(default_factory=dict)
+    port: int = 0
+    """Where it listens, if it does."""
 
     async def change(self, *changes: Change) -> None:
         """Make changes, and return when the node decides by them."""

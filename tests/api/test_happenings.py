@@ -31,9 +31,20 @@ async def follows(rig: Rig, count: int = 1) -> None:
 
 
 async def next_of(reading: Reading) -> Event:
+    """The next one that is no bookmark."""
+    while True:
+        event = await reading.next()
+        assert event is not None
+        if event.name != "bookmark":
+            return event
+
+
+async def bookmark_of(reading: Reading) -> str:
+    """The id of the next one, a bookmark."""
     event = await reading.next()
     assert event is not None
-    return event
+    assert (event.name, list(event.data)) == ("bookmark", ["at"])
+    return event.id or ""
 
 
 async def test_progress_outcome_and_late_response_are_told_of_any_command(rig: Rig, served: Served) -> None:
@@ -88,7 +99,7 @@ async def test_only_what_was_asked_for_is_told(rig: Rig, served: Served, query: 
         assert found == methods
         assert [(await next_of(other)).data["method"] for _ in range(2)] == ["ok", "refuse"]
         rig.application.dismiss()
-        assert await reading.all() == []
+        assert [one for one in await reading.all() if one.name != "bookmark"] == []
 
 
 @pytest.mark.parametrize("as_header", [True, False])
@@ -118,6 +129,20 @@ async def test_a_stream_goes_on_after_the_event_that_was_seen_last(
         assert (await next_of(reading)).data["method"] == "ok"
 
 
+async def test_who_is_cut_off_before_the_first_event_comes_back_with_the_id_of_the_beginning(
+    rig: Rig, served: Served
+) -> None:
+    async with stream(url(served)) as reading:
+        began = await bookmark_of(reading)
+    await rig.send("ok")
+    async with stream(url(served, f"?after={began}")) as reading:
+        assert (await next_of(reading)).data["method"] == "ok"
+    async with stream(url(served, f"?after={began}")) as reading:
+        first = await reading.next()  # who has an id needs no other one
+        assert first is not None
+        assert first.name == "outcome"
+
+
 async def test_who_comes_back_too_late_is_told_of_the_gap(rig: Rig, served: Served) -> None:
     async with stream(url(served, "?after=1000-0.000")) as reading:
         gap = await next_of(reading)
@@ -139,7 +164,7 @@ async def test_who_knows_of_what_has_not_happened_is_told_of_a_gap(rig: Rig, ser
 
 
 async def test_what_the_store_lost_is_told_as_a_gap(rig: Rig, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeding, "RENEW_SECONDS", 0.0)
+    monkeypatch.setattr(feeding, "KNOWN_SECONDS", 0.0)
     async with stream(url(served)) as reading:
         await follows(rig)
         await rig.send("ok")
@@ -156,9 +181,9 @@ async def test_a_quiet_stream_is_given_newer_ids(rig: Rig, served: Served, monke
     async with stream(url(served, "?method=never")) as reading:
         await follows(rig)
         await rig.send("ok")
-        ids = [(await next_of(reading)).id for _ in range(20)]
+        ids = [await bookmark_of(reading) for _ in range(20)]
         assert len(set(ids)) > 1
-        assert ids == sorted(ids, key=lambda one: int((one or "").partition("-")[0]))
+        assert ids == sorted(ids, key=lambda one: int(one.partition("-")[0]))
 
 
 async def test_who_does_not_read_is_cut_off(rig: Rig, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

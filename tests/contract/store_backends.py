@@ -12,7 +12,8 @@ from redis.asyncio import Redis
 from app.core.callback import Answer, Expectation, Registration
 from app.core.command import CommandState, IfOffline
 from app.core.correlation import Correlation
-from app.core.identifiers import command_id
+from app.core.identifiers import PARTITIONS, command_id
+from app.core.keys import happened
 from app.core.routing import Outcome
 from app.core.wakeup import WATCHED, decode_wake_up
 from app.store.memory.store import MemoryStateStore
@@ -55,6 +56,9 @@ class Backend(Protocol):
     async def told(self) -> list[tuple[str, str]]:
         """What watching nodes were told since the last call: node id and command id."""
 
+    async def lose_happenings(self) -> None:
+        """Drop what is kept for who follows all commands, as a Redis does that comes back empty."""
+
     async def size(self) -> int:
         """How much is kept: 0 when nothing is left of any command."""
 
@@ -86,6 +90,10 @@ class MemoryBackend:
     async def told(self) -> list[tuple[str, str]]:
         told, self._told = self._told, []
         return told
+
+    async def lose_happenings(self) -> None:
+        self._clock.now += MOMENT.total_seconds()
+        self._store.happenings._until = 0
 
     async def size(self) -> int:
         return self._store.size
@@ -142,6 +150,10 @@ class RedisBackend:
                     break
                 published.append((channel.removeprefix("mqtt:node:"), message["data"]))
         return published
+
+    async def lose_happenings(self) -> None:
+        await asyncio.sleep(MOMENT.total_seconds())  # so that it begins anew in a later millisecond
+        await self._client.delete(*(happened(one) for one in range(PARTITIONS)))
 
     async def size(self) -> int:
         names = await self._client.keys()  # expired ones are not listed

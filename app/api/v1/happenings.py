@@ -20,13 +20,13 @@ from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant, json_or_none
 from app.api.schemas import said
-from app.commands.feed import Feed, Follower
+from app.commands.feed import Begun, Feed, Follower
 from app.core import errors
 from app.core.access.patterns import expression, validate_pattern
 from app.core.access.rules import Action
 from app.core.command import CommandState
 from app.core.errors import InvalidInputError
-from app.core.happenings import POSITION, Happening, HappeningKind, Marks, Position
+from app.core.happenings import POSITION, Happening, HappeningKind, Position
 
 router = APIRouter(prefix="/v1", tags=["commands"])
 
@@ -141,14 +141,15 @@ async def follow_all(
 ) -> Reply:
     """Of those that the caller may read: from now on, or after an event. It does not end.
 
-    What happened in the same millisecond as the event may come once more. `gap` says that events were dropped before
-    the caller came back for them, and since when there are all; `bookmark` has a newer id, when nothing has come for a
+    What happened in the same millisecond as the event may come once more. `gap` says that events may be missing, and
+    since when there are all; `bookmark` has an id to come back with, first of all and when nothing has come for a
     while.
     """
     check_names(request, _NAMES)
     position = _position("after" if after else "Last-Event-ID", after or last_event_id)
-    marks, gap = await ports.feed.begin(position)
-    feed = partial(_feed, ports.feed, marks, position, gap, partial(_shown, asker, wanted))
+    begun = await ports.feed.begin(position)
+    fresh = position is None
+    feed = partial(_feed, ports.feed, begun, lambda stream: _Teller(asker, wanted, stream.cut_off), fresh=fresh)
     return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
 
 
@@ -164,13 +165,6 @@ def _position(field: str, text: str | None) -> Position | None:
         return Position.parse(text)
     except ValueError:
         raise InvalidInputError(field, f"{text[:64]!a} is no event of this stream; allowed: the id of one") from None
-
-
-def _shown(asker: Asker, wanted: Wanted, one: Happening) -> bytes:
-    """The event, if they want it and may know of it."""
-    if wanted.has(one) and asker.may_know(one.device_id, one.profile, one.method):
-        return _event(one)
-    return b""
 
 
 @lru_cache(maxsize=512)
@@ -192,42 +186,48 @@ def _event(one: Happening) -> bytes:
 _TEXT_OF: Final = {HappeningKind.PROGRESS: "progress", HappeningKind.OUTCOME: "error", HappeningKind.LATE: "late"}
 
 
-def _gap(since: int) -> bytes:
-    return sse.event("gap", orjson.dumps({"since": instant(since * 1000)}), str(Position(since, 0, 0)))
+def _bookmark(ms: int) -> bytes:
+    """What happened before this millisecond was told."""
+    return sse.event("bookmark", orjson.dumps({"at": instant(ms * 1000)}), str(Position(ms, 0, 0)))
 
 
-def _bookmark(follower: Follower) -> bytes:
-    """The position behind all that was told."""
-    position = str(Position(follower.until, 0, 0))
-    return sse.event("bookmark", orjson.dumps({"at": instant(follower.until * 1000)}), position)
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """Tells a caller, on their stream, what they want and may know of."""
+
+    asker: Asker
+    wanted: Wanted
+    cut_off: Callable[[], None]
+
+    def event(self, one: Happening) -> bytes:
+        if self.wanted.has(one) and self.asker.may_know(one.device_id, one.profile, one.method):
+            return _event(one)
+        return b""
+
+    def gap(self, since: int) -> bytes:
+        return sse.event("gap", orjson.dumps({"since": instant(since * 1000)}), str(Position(since, 0, 0)))
 
 
 async def _feed(
-    feed: Feed,
-    marks: Marks,
-    position: Position | None,
-    gap: int | None,
-    show: Callable[[Happening], bytes],
-    stream: sse.Stream,
+    feed: Feed, begun: Begun, teller_on: Callable[[sse.Stream], _Teller], stream: sse.Stream, *, fresh: bool
 ) -> None:
     """First what has happened meanwhile, from the store; then what the reader of this node tells."""
-    follower = Follower(marks, show, stream.cut_off)
-    if gap is not None:
-        await stream.write(_gap(gap))
-    if position is not None:
+    teller = teller_on(stream)
+    follower = feed.follower(begun, teller)
+    if begun.gap:
+        await stream.write(teller.gap(begun.whole))
+    elif fresh:
+        await stream.write(_bookmark(begun.whole))  # who is cut off before the first event can come back, too
+    if not fresh:
         await _catch_up(feed, follower, stream)  # that may be long, and what is told meanwhile would wait
     with feed.follow(follower):
         await _catch_up(feed, follower, stream)
-        if position is not None and gap is None:
-            follower.lost_since = await feed.lost(position.ms)
+        follower.caught_up()
         while True:
-            if follower.lost_since is not None:
-                since, follower.lost_since = follower.lost_since, None
-                await stream.write(_gap(since))
             data = follower.take()
             if data:
                 await stream.write(data)
-            await stream.rest(follower.changed, partial(_bookmark, follower))
+            await stream.rest(follower.changed, lambda: _bookmark(follower.until))
 
 
 async def _catch_up(feed: Feed, follower: Follower, stream: sse.Stream) -> None:

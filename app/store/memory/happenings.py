@@ -45,7 +45,7 @@ class MemoryHappenings:
         self._number += 1
         self._kept.setdefault(partition, deque(maxlen=MOST_HAPPENINGS)).append(
             Happening(
-                Position(now // 1000, self._number, partition),
+                Position(max(now // 1000, self._since), self._number, partition),
                 kind,
                 command.id,
                 number,
@@ -58,24 +58,35 @@ class MemoryHappenings:
             )
         )
 
-    async def keep(self, duration: timedelta) -> int:
+    async def keep(self, duration: timedelta, told_ms: int = 0) -> int:
         now = self._now()
         if now >= self._until:
             self._kept.clear()
             self._since = now // 1000
+        if max(now // 1000, self._since) < told_ms:
+            self._kept.clear()
+            self._since = told_ms + 1
         self._until = max(self._until, now + micros(duration))
-        full = (kept[0].position.ms for kept in self._kept.values() if len(kept) == MOST_HAPPENINGS)
+        full = (_whole(kept) for kept in self._kept.values() if len(kept) == MOST_HAPPENINGS)
         return max(self._since, max(full, default=0))
 
     async def after(self, marks: Marks) -> Page:
-        if self._now() >= self._until:
+        now, whole = self._now(), self._since
+        if now >= self._until:
             self._kept.clear()
         parts = {}
         for partition, kept in self._kept.items():
             news = list(islice(_behind(kept, marks[partition]), ROUND))
             if news:
                 parts[partition] = Part(news, news[-1].position.mark, more=len(news) == ROUND)
-        return page_of(marks, parts, self._now() // 1000)
+                if len(kept) == MOST_HAPPENINGS and kept[0].position.mark > marks[partition]:
+                    whole = max(whole, _whole(kept))
+        return page_of(marks, parts, max(now // 1000, self._since), whole=whole, kept=now < self._until)
+
+
+def _whole(kept: deque[Happening]) -> int:
+    """Since when none is missing where the first ones were dropped, perhaps some in the millisecond of the oldest."""
+    return kept[0].position.ms + 1
 
 
 def _behind(kept: deque[Happening], mark: Mark) -> Iterator[Happening]:
