@@ -38,11 +38,13 @@ from app.rig.bench.options import BenchOptions
 from app.rig.bench.report import Turn
 from tests.cluster.harness import Caller, Cluster, Device, Json, NodeProcess, caller, devices
 from tests.cluster.stream_kills import single
-from tests.cluster.stream_rig import REPORTS, events, say, sent, site
+from tests.cluster.stream_rig import REPORTS, events, judge, not_refused, say, sent, site
 from tests.waiting import eventually
 
 ALL = "/v1/commands/events"
 MIB = 1024 * 1024
+MORE = {"node-a": 5, "node-b": 5, "redis": 12}
+"""By how much (%) what one follows may cost more."""
 
 
 def p99(times: list[float]) -> float:
@@ -65,7 +67,9 @@ async def absent(count: int) -> None:
                     states[f"{response.status} {told.get('type', '').rpartition(':')[2]}"] += 1
                 await asyncio.sleep(0.02)
     say(f"{count} commands to nobody, every second one one-way: {dict(states)}")
-    say(f"  median {median(times) * 1000:.1f} ms, p99 {p99(times) * 1000:.1f} ms, worst {max(times) * 1000:.1f} ms")
+    say(f"  median {median(times) * 1000:.1f} ms, worst {max(times) * 1000:.1f} ms")
+    judge("p99", p99(times) * 1000, " ms", most=50)
+    judge("409", states["409 device-not-listening"], least=count)
 
 
 async def load(urls: list[str], broker: str, rate: float, seconds: float) -> None:
@@ -98,6 +102,7 @@ async def post(session: aiohttp.ClientSession, url: str, number: int) -> None:
     body = {"method": "cover_open" if number % 2 else "cover_close", "if_offline": "send", "timeout": "30s"}
     target = f"{url}/v1/devices/dock-{number % 500}/commands"
     async with session.post(target, json=body, headers={"Prefer": "respond-async"}) as response:
+        await not_refused(response)
         await response.read()
 
 
@@ -151,7 +156,8 @@ async def filtered(rate: float, seconds: float, away: float) -> None:
             mute = asyncio.create_task(cut_off(cluster))
             await asyncio.sleep(away)
             tasks.append(asyncio.create_task(resumed.read(session, second, timed=False)))
-            await generator.wait()
+            if await generator.wait():
+                raise SystemExit("the load was not what it should be")
             with suppress(TimeoutError):
                 await eventually(lambda: whole.seen.keys() <= resumed.seen.keys(), 60)
             for task in tasks:
@@ -161,22 +167,21 @@ async def filtered(rate: float, seconds: float, away: float) -> None:
             say(f"{len(whole.seen)} events in {seconds:g} s ({len(whole.seen) / seconds:.0f}/s)")
             for name, reader in (("all", whole), ("filtered, other node", part)):
                 delays = [one * 1000 for one in reader.delays]
-                say(f"  {name}: {len(delays)} events, median {median(delays):.0f} ms, p99 {p99(delays):.0f} ms")
-            say(
-                f"  away for {away:g} s, on the other node: {len(missed)} missed, {resumed.repeated} repeated, "
-                f"{resumed.gaps} gaps"
-            )
-            say(await mute)
+                say(f"  {name}: {len(delays)} events, median {median(delays):.0f} ms")
+                judge(f"{name}, p99", p99(delays), " ms", most=150)
+            say(f"  away for {away:g} s, on the other node: {resumed.repeated} repeated, {resumed.gaps} gaps")
+            judge("missed by who was away", len(missed), most=0)
+            await mute
             mute_gap = Reader()
             mute_gap.last = "1000-0.000"
             late = asyncio.create_task(mute_gap.read(session, first))
             await asyncio.sleep(1)
             late.cancel()
-            say(f"  an id of 1970: {mute_gap.gaps} gap")
+            judge("gaps told to who has an id of 1970", mute_gap.gaps, least=1, most=1)
 
 
-async def cut_off(cluster: Cluster) -> str:
-    """A reader that never reads: when it is cut off, and how much the node grew meanwhile."""
+async def cut_off(cluster: Cluster) -> None:
+    """A reader that never reads: when it is cut off, and how much more its node grew meanwhile than the other one."""
     node = cluster.nodes[1]
     before, other, began = rss(node), rss(cluster.nodes[0]), perf_counter()
     with socket.create_connection(("127.0.0.1", node.port)) as mute:
@@ -186,14 +191,16 @@ async def cut_off(cluster: Cluster) -> str:
         while not (await asyncio.to_thread(cluster.counters, "stream.too_slow"))[1]:
             most = max(most, rss(node))
             if perf_counter() - began > 170:
-                return "  a mute reader was not cut off"
+                say("  a mute reader was not cut off: MISSED")
+                return
             await asyncio.sleep(0.2)
         most = max(most, rss(node))
     grown, usual = (most - before) / MIB, (rss(cluster.nodes[0]) - other) / MIB
-    return (
+    say(
         f"  a mute reader was cut off after {perf_counter() - began:.0f} s, its node had grown by {grown:.1f} MB, the "
         f"other one by {usual:.1f} MB"
     )
+    judge("more growth with the mute reader", grown - usual, " MB", most=5)
 
 
 def rss(node: NodeProcess) -> int:
@@ -212,7 +219,7 @@ async def many(idle: int, open_at_stop: int) -> None:
                     before = rss(cluster.nodes[0])
                     await opened(stack, client, cluster.nodes[0], path, idle)
                     grown = (rss(cluster.nodes[0]) - before) / MIB
-                say(f"{idle} idle streams {name}: {grown:.1f} MB")
+                judge(f"{idle} idle streams {name}", grown, " MB", most=40)
                 await asyncio.sleep(1)
             async with AsyncExitStack() as stack:
                 streams = await opened(stack, client, cluster.nodes[1], ALL, open_at_stop)
@@ -228,11 +235,14 @@ async def many(idle: int, open_at_stop: int) -> None:
                 f"SIGTERM with {open_at_stop} streams: {len(spread)} were told when to come back, all were closed "
                 f"after {closed:.1f} s, the node had ended after {ended:.1f} s"
             )
-            say(f"  they come back over {max(spread) - min(spread):.2f} s, at most {busiest(spread)} within 0.1 s")
+            judge("streams that were closed in good order", len(spread), least=open_at_stop)
+            judge("end of the node after", ended, " s", most=10)
+            judge("they come back over", max(spread, default=0) - min(spread, default=0), " s", least=2.5)
+            say(f"  at most {busiest(spread)} within 0.1 s")
 
 
 def busiest(times: list[float]) -> int:
-    return max(Counter(int(one * 10) for one in times).values())
+    return max(Counter(int(one * 10) for one in times).values(), default=0)
 
 
 async def opened(
@@ -302,6 +312,11 @@ async def plain(before: str, rounds: int, seconds: float, *, watched: bool) -> N
             f"  {name}: × {median(ratios):.3f}, half of the pairs × {ratios[quarter]:.3f} to "
             f"× {ratios[-1 - quarter]:.3f} ({used[0]:.1f} and {used[1]:.1f} µs)"
         )
+        if name in MORE:
+            more = MORE[name] if watched else 2
+            judge(
+                f"{name}, more than before", 100 * (median(ratios) - 1), " %", most=more, least=None if watched else -2
+            )
     foreign = [turn.foreign for side in turns for turn in side]
     say(f"  other programs kept {median(foreign):.1f} CPUs busy")
 

@@ -13,7 +13,7 @@ from time import perf_counter
 import aiohttp
 
 from tests.cluster.harness import Caller, Cluster, Device, Json, caller, devices
-from tests.cluster.stream_rig import REPORTS, events, say, sent, site
+from tests.cluster.stream_rig import REPORTS, events, judge, not_refused, say, sent, site
 
 
 @dataclass
@@ -53,6 +53,11 @@ async def single(commands: int, watchers: int, kill_every: float) -> None:
             with suppress(asyncio.CancelledError):
                 await killer
     say(f"{commands} commands, {watchers} watchers, {seconds:.0f} s, {KILLED['nodes']} nodes killed: {seen}")
+    judge("streams that ended", seen.ended, least=commands)
+    judge("events missed", seen.missed, most=0)
+    judge("events out of order", seen.disordered, most=0)
+    judge("events repeated", 100 * seen.repeated / max(1, seen.events), " %", most=1)
+    judge("comings back after the end that did not get 204", seen.not_over, most=0)
 
 
 KILLED: Counter[str] = Counter()
@@ -88,6 +93,7 @@ async def watch(client: Caller, number: int, numbers: Iterator[int], seen: Watch
                 async with client.session.get(
                     f"{node.url}/v1/commands/{identity}/events", headers=headers, timeout=aiohttp.ClientTimeout(90)
                 ) as response:
+                    await not_refused(response)
                     response.raise_for_status()
                     outcome = None
                     async for event in events(response):

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from random import Random
 
 import aiohttp
@@ -47,11 +48,29 @@ async def sent(client: Caller, number: int, chance: Random) -> str:
     """The id of a command that is on its way, whatever becomes of nodes meanwhile."""
     while True:
         url = f"{chance.choice(client.cluster.nodes).url}/v1/devices/dock-{number % 500}/commands"
-        body = {"method": "flighttask_execute", "timeout": "20s", "if_offline": "send"}
+        params = {"flight_id": f"figure-{number}"}
+        body = {"method": "flighttask_prepare", "params": params, "timeout": "20s", "if_offline": "send"}
         headers = {"Idempotency-Key": f"figure-{number}", "Prefer": "respond-async"}
         with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
             async with client.session.post(url, json=body, headers=headers) as response:
-                told = await response.json(content_type=None)
-                if response.status in (200, 202):
-                    return str(told["id"])
+                await not_refused(response)
+                if response.ok:
+                    return str((await response.json())["id"])
         await asyncio.sleep(0.2)
+
+
+async def not_refused(response: aiohttp.ClientResponse) -> None:
+    """End the tool with what is wrong when asking again would not help."""
+    if 400 <= response.status < 500 and response.status != HTTPStatus.TOO_MANY_REQUESTS:
+        raise SystemExit(
+            f"{response.method} {response.url} was refused with {response.status}: {await response.text()}"
+        )
+
+
+def judge(what: str, value: float, unit: str = "", *, most: float | None = None, least: float | None = None) -> None:
+    """A figure, what it should be, and whether it is."""
+    reached = (most is None or value <= most) and (least is None or value >= least)
+    bounds = " and ".join(
+        f"{word} {bound:g}{unit}" for word, bound in (("at least", least), ("at most", most)) if bound is not None
+    )
+    say(f"  {what}: {value:.4g}{unit}; aim: {bounds}: {'reached' if reached else 'MISSED'}")
