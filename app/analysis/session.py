@@ -108,8 +108,9 @@ def _last_words(said: str | None) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of the JVM says, if the JVM is still there to ask."""
-    return next((line.strip() for line in _text(error).splitlines() if line.strip()), type(error).__name__)
+    """What an error of the JVM says, if the JVM is still there to ask; what py4j called is nobody's business."""
+    lines = (line.strip(": ") for line in _text(error).splitlines())
+    return next((line for line in lines if line and "occurred while calling" not in line), type(error).__name__)
 
 
 def _text(error: Exception) -> str:

@@ -283,6 +283,7 @@ def test_a_second_stream_into_the_same_folder_is_refused(tmp_path: Path) -> None
     ("wrong", "sentence"),
     [
         ({"log": "nowhere"}, "nowhere: no such folder of a latency log"),
+        ({"master": "sc://host:15002"}, "--follow: not by Spark Connect"),
         ({"webhook": "ftp://x"}, "--webhook: 'ftp://x' is no address"),
         ({"lateness": timedelta(days=2)}, "--lateness: allowed: 0s to 24h"),
         ({"trigger": timedelta()}, "--every: allowed: 100ms to 1h"),

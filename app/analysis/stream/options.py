@@ -72,6 +72,8 @@ class FollowOptions:
     def check(self) -> None:
         """ConfigurationError names the option that is wrong and what is allowed."""
         self.bands.check()
+        if (self.master or "").startswith("sc://"):
+            raise ConfigurationError("--follow: not by Spark Connect, whose server would do what is done here")
         if not timedelta() <= self.lateness <= timedelta(days=1):
             raise ConfigurationError("--lateness: allowed: 0s to 24h")
         if not timedelta(milliseconds=100) <= self.trigger <= timedelta(hours=1):
