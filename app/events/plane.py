@@ -295,7 +295,7 @@ def open_plane(
     sharing: IntakeSharing | None = None,
 ) -> EventPlane:
     """The event plane as the settings say; nothing is open yet."""
-    plan = Plan(settings.kept, profiles, settings.shards)
+    plan = Plan(settings.kept, profiles, settings.shards, settings.values)
     store = open_store(plan.databases)
     keeper = Keeper(
         store,

@@ -149,12 +149,15 @@ def open_events(
         kind = events_kind(url)
     except ValueError as error:
         raise ConfigurationError(f"HOMING_EVENTS_URL {error}") from None
+    drops = BurstLog(counters, clock)
     if kind is EventsKind.MEMORY:
-        engine = EventEngine(lambda databases: MemoryEventLog(databases, clock), OnlyOne(), OnlyOne())
+        engine = EventEngine(lambda databases: MemoryEventLog(databases, clock, drops), OnlyOne(), OnlyOne())
     elif kind is EventsKind.ROCKS:
-        engine = EventEngine(_rocks(Path(unquote(split_address(url).path)), clock), OnlyOne(), OnlyOne())
+        engine = EventEngine(_rocks(Path(unquote(split_address(url).path)), clock, drops), OnlyOne(), OnlyOne())
     else:
-        engine = _redis_events(url, f"{node_id or 'node'} {new_secret()}", name, lease, clock, counters, new_secret)
+        engine = _redis_events(
+            url, f"{node_id or 'node'} {new_secret()}", name, lease, clock, counters, new_secret, drops
+        )
     if not cold:
         return engine
     archive = _archive(cold, clock, new_secret)
@@ -173,11 +176,10 @@ def _redis_events(
     clock: Clock,
     counters: Counter[str],
     new_secret: Callable[[], str],
+    drops: BurstLog,
 ) -> EventEngine:
     from app.store.redis.eventlog import RedisEventLog  # noqa: PLC0415 - see above
     from app.store.redis.role import RedisRole  # noqa: PLC0415 - see above
-
-    drops = BurstLog(counters, clock)
 
     def role(what: str) -> Role:
         return RedisRole(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters)
@@ -206,11 +208,11 @@ def _cold_extra() -> Iterator[None]:
         ) from None
 
 
-def _rocks(folder: Path, clock: Clock) -> Callable[[Sequence[Database]], EventStore]:
+def _rocks(folder: Path, clock: Clock, drops: BurstLog) -> Callable[[Sequence[Database]], EventStore]:
     try:
         from app.store.rocks.eventlog import RocksEventLog  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"HOMING_EVENTS_URL: {error.name} is not installed; rocks:// needs the extra homing[embedded]"
         ) from None
-    return lambda databases: RocksEventLog(folder, databases, clock)
+    return lambda databases: RocksEventLog(folder, databases, clock, drops=drops)

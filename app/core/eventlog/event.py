@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from app.core.errors import InvalidInputError, PayloadTooLargeError
+from app.core.errors import InvalidInputError, PayloadTooLargeError, QuotaError
 from app.core.identifiers import PARTITIONS, partition_of
 from app.core.payload import MAX_BYTES
 from app.core.topics import validate_filter, validate_topic
@@ -22,6 +23,9 @@ BEGINNING: Final[Position] = 0
 """Before the first event."""
 END: Final[Position] = 2**62
 """After every event."""
+OWN: Final = "$homing/"
+"""What the topics of Homing itself begin with."""
+MOST_VALUES: Final = 100_000
 MAX_TOPIC_BYTES: Final = 1024
 MAX_VALUE_BYTES: Final = MAX_BYTES
 MAX_ENTRIES: Final = 512
@@ -38,10 +42,23 @@ class Database:
     shards: int = 4
     taught: tuple[str, ...] = ()
     """Structures of topics that are known before the first event."""
+    most_values: int = MOST_VALUES
+    """How many topics have a last value, shared out among the shards: who makes topics up must not fill the store."""
 
     def shard(self, key: str) -> Shard:
         """Where everything is that is kept under this key: the device, else the topic."""
         return Shard(self.name, shard_number(key, self.shards))
+
+    def values_allowed(self, topic: str) -> int:
+        """How many topics of the shard of this one may have a last value. Homing's own have room that others lack."""
+        most = max(1, self.most_values // self.shards)
+        return 2 * most if topic.startswith(OWN) else most
+
+    def check_room(self, topics: Iterable[str], there: int) -> None:
+        """QuotaError when not all of these may get a last value in a shard that has so many."""
+        for count, topic in enumerate(sorted(topics, key=lambda one: one.startswith(OWN)), start=there + 1):
+            if count > self.values_allowed(topic):
+                raise no_room(self.name, topic)
 
     def all_shards(self) -> tuple[Shard, ...]:
         """Those of the database, by number."""
@@ -97,6 +114,14 @@ def validate_entry(entry: Entry) -> Entry:
     if len(entry.value) > MAX_VALUE_BYTES:
         raise PayloadTooLargeError("data", f"has {len(entry.value)} bytes; allowed are {MAX_VALUE_BYTES}")
     return entry
+
+
+def no_room(database: str, topic: str) -> QuotaError:
+    """What is said where a topic must get a last value, and cannot."""
+    return QuotaError(
+        f"the topic {topic[:128]!a} can have no last value: its part of the database {database!a} has as many as "
+        "HOMING_EVENTS_VALUES allows; delete some"
+    )
 
 
 def validate_reading_filter(topic_filter: str) -> str:

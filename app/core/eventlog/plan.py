@@ -9,7 +9,7 @@ from typing import Final
 
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
-from app.core.eventlog.event import Database, Shard, validate_database
+from app.core.eventlog.event import MOST_VALUES, Database, Shard, validate_database
 from app.core.identifiers import id_of_name, name_of
 from app.core.profile import DeviceProfile
 from app.core.topics import TopicTemplate
@@ -56,7 +56,10 @@ def parse_databases(text: str) -> tuple[Kept, ...]:
 class Plan:
     """The databases of a node. Where a profile proposes one that is not there, or none, the first one is taken."""
 
-    def __init__(self, kept: Sequence[Kept], profiles: Iterable[DeviceProfile], shards: int) -> None:
+    def __init__(
+        self, kept: Sequence[Kept], profiles: Iterable[DeviceProfile], shards: int, values: int = MOST_VALUES
+    ) -> None:
+        """`values`: how many topics of a database may have a last value."""
         self.kept: Final = tuple(kept)
         self._names: Final = frozenset(one.name for one in kept)
         self._topics: Final = TopicTree[TopicTemplate]()
@@ -71,7 +74,7 @@ class Plan:
                 if spec.topic.before_several is None:
                     taught[self.name(spec.database)].append(spec.topic.filter())
         self.databases: Final = tuple(
-            Database(one.name, shards, tuple(dict.fromkeys(taught[one.name]))) for one in kept
+            Database(one.name, shards, tuple(dict.fromkeys(taught[one.name])), values) for one in kept
         )
         self._by_name: Final = {one.name: one for one in self.databases}
 

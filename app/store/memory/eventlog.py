@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,7 +17,7 @@ from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
 from app.core.eventlog.structures import Structures
 from app.core.eventlog.transaction import Transaction
 from app.core.topics import matches
-from app.observability import Fill
+from app.observability import BurstLog, Fill
 from app.store.eventlog import ArchivedError
 
 
@@ -35,6 +36,7 @@ class _ShardState:
 class _DatabaseState:
     def __init__(self, database: Database) -> None:
         self.shards: Final = [_ShardState() for _ in range(database.shards)]
+        self.about: Final = database
         self.structures: Final = Structures(database.taught)
         self.generations: Final = [Generation(1, GenerationState.CURRENT)]
         self.begins: Final = {1: [BEGINNING] * database.shards}
@@ -60,9 +62,10 @@ class _DatabaseState:
 class MemoryEventLog:
     """`clock` gives positions their instants."""
 
-    def __init__(self, databases: Sequence[Database], clock: Clock) -> None:
+    def __init__(self, databases: Sequence[Database], clock: Clock, drops: BurstLog | None = None) -> None:
         self.databases: Final = tuple(databases)
         self._clock = clock
+        self._drops = drops or BurstLog(Counter(), clock)
         self._states: Mapping[str, _DatabaseState] = {one.name: _DatabaseState(one) for one in databases}
         self._closed = False
 
@@ -92,6 +95,8 @@ class MemoryEventLog:
             position = None if found is None else found.position
             if position != condition.position:
                 raise ValueChangedError(condition.topic, condition.position, position)
+        given = dict.fromkeys(entry.topic for entry in transaction.entries if entry.value)
+        database.about.check_room([one for one in given if one not in state.values], len(state.values))
         return self._put(database, state, transaction.shard.number, transaction.entries)
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
@@ -167,7 +172,7 @@ class MemoryEventLog:
             event = Event(position, number, entry)
             state.events.append(event)
             database.structures.of(entry.topic)
-            self._remember(state, event)
+            self._remember(database.about, state, event)
         state.head = position
         current = database.generations[-1]
         database.generations[-1] = replace(
@@ -181,10 +186,13 @@ class MemoryEventLog:
         database.changed = asyncio.Event()
         return position
 
-    def _remember(self, state: _ShardState, event: Event) -> None:
+    def _remember(self, database: Database, state: _ShardState, event: Event) -> None:
         topic = event.entry.topic
         if event.entry.value:
             if topic not in state.values:
+                if len(state.values) >= database.values_allowed(topic):
+                    self._drops.drop("last_value", topic=topic)
+                    return
                 insort(state.topics, topic, key=str.encode)
             state.values[topic] = event
         elif state.values.pop(topic, None) is not None:

@@ -21,12 +21,12 @@ from app.core.errors import (
 )
 from app.core.eventlog import keys
 from app.core.eventlog.block import count_of, pack_block, unpack_block
-from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
+from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, no_room, size_of
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState, pack_files, unpack_files
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
 from app.core.eventlog.record import pack_entry, unpack_entry
 from app.core.eventlog.structures import Structures
-from app.core.eventlog.transaction import Condition, Transaction
+from app.core.eventlog.transaction import Transaction
 from app.core.topics import matches
 from app.observability import BurstLog, Fill
 from app.store.eventlog import ArchivedError
@@ -91,10 +91,10 @@ class RedisEventLog:
 
     async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
         # The intake may append twice what it does not know to be in, so its calls need no memory.
-        return await self._append(shard, entries, epoch, (), once=epoch is None)
+        return await self._append(shard, entries, epoch, once=epoch is None)
 
     async def commit(self, transaction: Transaction) -> Position:
-        return await self._append(transaction.shard, transaction.entries, None, transaction.conditions, once=True)
+        return await self._append(transaction.shard, transaction.entries, None, transaction, once=True)
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         self._database(shard.database)
@@ -178,9 +178,16 @@ class RedisEventLog:
             await self._redis.run_script(DROP_EVENTS, names, [number, self._new_secret()], self._budget)
 
     async def _append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None, conditions: Sequence[Condition], *, once: bool
+        self,
+        shard: Shard,
+        entries: Sequence[Entry],
+        epoch: int | None,
+        transaction: Transaction | None = None,
+        *,
+        once: bool,
     ) -> Position:
-        self._database(shard.database)
+        database = self._database(shard.database)
+        conditions = () if transaction is None else transaction.conditions
         await self._learn(shard.database, entries)
         arguments: list[Argument] = [
             keys.slabs(shard),
@@ -188,6 +195,8 @@ class RedisEventLog:
             len(entries),
             sum(map(size_of, entries)),
             pack_block(entries),
+            database.values_allowed(""),
+            "" if transaction is None else "1",
             len(conditions),
         ]
         for condition in conditions:
@@ -199,7 +208,11 @@ class RedisEventLog:
             names.append(keys.done(shard, self._new_secret()))
         reply = await self._redis.run_script(APPEND_EVENTS, names, arguments, self._budget)
         if reply[0] == b"ok":
+            for _ in range(int(reply[2])):
+                self._drops.drop("last_value", topic=str(shard))
             return int(reply[1])
+        if reply[0] == b"full":
+            raise no_room(database.name, reply[1].decode())
         if reply[0] == b"fenced":
             raise FencedError(f"epoch {int(reply[1])} writes to shard {shard}, and this is {epoch}")
         raise ValueChangedError(reply[1].decode(), _or_none(reply[2]), _or_none(reply[3]))

@@ -6,6 +6,7 @@ RocksDB checks what it reads. A generation that cannot be read is named and left
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,7 +22,7 @@ from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position,
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.reading import Reading, Slice
 from app.core.eventlog.transaction import Transaction
-from app.observability import Fill
+from app.observability import BurstLog, Fill
 from app.store.eventlog import ArchivedError
 from app.store.rocks import keys
 from app.store.rocks.groups import GroupCommit
@@ -44,18 +45,20 @@ class RocksEventLog:
         databases: Sequence[Database],
         clock: Clock,
         flush: Callable[[Rdict], None] | None = None,
+        drops: BurstLog | None = None,
     ) -> None:
         self.databases: Final = tuple(databases)
         self._folder = folder
         self._clock = clock
         self._flush = flush
+        self._drops = drops or BurstLog(Counter(), clock)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="event log reader")
         self._changed = asyncio.Event()
         self._closed = False
 
     async def start(self) -> None:
         self._shelf = await asyncio.to_thread(Shelf, self._folder, self.databases)
-        self._pen = Pen(self._shelf, self._clock, self._flush)
+        self._pen = Pen(self._shelf, self._clock, self._drops, self._flush)
         self._group: GroupCommit[Addition, Position] = GroupCommit(self._write)
         self._mender = Mender(
             self._folder,
@@ -81,7 +84,9 @@ class RocksEventLog:
         return await self._put(Addition(shard, entries, epoch))
 
     async def commit(self, transaction: Transaction) -> Position:
-        return await self._put(Addition(transaction.shard, transaction.entries, conditions=transaction.conditions))
+        return await self._put(
+            Addition(transaction.shard, transaction.entries, conditions=transaction.conditions, strict=True)
+        )
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         self._shelf.book(shard.database)
@@ -149,7 +154,7 @@ class RocksEventLog:
 
     def _open_again(self) -> None:
         self._shelf = Shelf(self._folder, self.databases)
-        self._pen = Pen(self._shelf, self._clock, self._flush)
+        self._pen = Pen(self._shelf, self._clock, self._drops, self._flush)
 
     def _write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
         if self._shelf.closed:

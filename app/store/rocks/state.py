@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
@@ -55,6 +55,8 @@ class Book:
     cuts: dict[int, Cut] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
     """Structures that were learned and are in no batch yet."""
+    known: list[set[int]] = field(default_factory=list)
+    """By shard, the hashes of topics that have a last value."""
     cold: dict[int, Position] = field(default_factory=dict)
     """By shard, up to where it is in the cold tier."""
 
@@ -103,6 +105,7 @@ class Shelf:
         """Read again what a write that failed may have left undone."""
         for book in self.books.values():
             book.heads[:] = self._heads(book.database)
+            book.known[:] = self._known(book.database)
             for cut in book.cuts.values():
                 cut.about = self._generation(book.database.name, cut.about.number)
 
@@ -149,6 +152,7 @@ class Shelf:
         self._check_shards(database)
         known = [key.partition(b"\0")[2].decode() for key in self._keys(keys.of_structure(database.name, ""))]
         book = Book(database, Structures([*database.taught, *known]), self._heads(database))
+        book.known = self._known(database)
         book.unsaved = set(book.structures) - set(known)
         numbers = [int.from_bytes(key[-4:]) for key in self._keys(keys.of_generation(database.name, 0)[:-4])]
         for number in numbers or [1]:
@@ -169,6 +173,9 @@ class Shelf:
         found = (self.database.get(keys.of_head(shard)) for shard in database.all_shards())
         return [Head() if one is None else Head(*keys.HEAD.unpack(one)) for one in found]
 
+    def _known(self, database: Database) -> list[set[int]]:
+        return [{hash(key) for key in _beginning(self.values, keys.of_shard(shard))} for shard in database.all_shards()]
+
     def _generation(self, database: str, number: int) -> Generation:
         found = self.database.get(keys.of_generation(database, number))
         if found is None:
@@ -178,7 +185,11 @@ class Shelf:
         return Generation(**(facts | {"state": GenerationState(facts["state"]), "files": files}))
 
     def _keys(self, prefix: bytes) -> list[bytes]:
-        return list(takewhile(lambda key: key.startswith(prefix), keys_from(self.database, prefix)))
+        return list(_beginning(self.database, prefix))
+
+
+def _beginning(table: Rdict, prefix: bytes) -> Iterator[bytes]:
+    return takewhile(lambda key: key.startswith(prefix), keys_from(table, prefix))
 
 
 def written(about: Generation) -> bytes:

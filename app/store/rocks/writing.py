@@ -16,6 +16,7 @@ from app.core.eventlog.generation import ColdFile, GenerationState
 from app.core.eventlog.record import pack_entry
 from app.core.eventlog.structures import stream_id
 from app.core.eventlog.transaction import Condition
+from app.observability import BurstLog
 from app.store.rocks import keys
 from app.store.rocks.state import Book, Cut, Head, Shelf, written
 
@@ -30,6 +31,8 @@ class Addition:
     entries: Sequence[Entry]
     epoch: int | None = None
     conditions: Sequence[Condition] = ()
+    strict: bool = False
+    """Whether all topics must get their last values."""
 
 
 class _Batch:
@@ -45,9 +48,12 @@ class _Batch:
 class Pen:
     """Used by one thread only, but for `durable`, which is replaced as a whole."""
 
-    def __init__(self, shelf: Shelf, clock: Clock, flush: Callable[[Rdict], None] | None = None) -> None:
+    def __init__(
+        self, shelf: Shelf, clock: Clock, drops: BurstLog, flush: Callable[[Rdict], None] | None = None
+    ) -> None:
         self._shelf = shelf
         self._clock = clock
+        self._drops = drops
         self._flush = flush or _sync
         self.durable: dict[Shard, Position] = {
             shard: head.position
@@ -136,6 +142,12 @@ class Pen:
             found = self._position_of(batch, one.shard, condition.topic)
             if found != condition.position:
                 raise ValueChangedError(condition.topic, condition.position, found)
+        known = book.known[one.shard.number]
+        if one.strict:
+            prefix = keys.of_shard(one.shard)
+            given = dict.fromkeys(entry.topic for entry in one.entries if entry.value)
+            new = [topic for topic in given if hash(prefix + topic.encode()) not in known]
+            book.database.check_room(new, len(known))
         position = max(head.position, round(self._clock.wall() * 1_000_000) - 1)
         cut = book.current
         first, size = position + 1, 0
@@ -171,12 +183,17 @@ class Pen:
                 prefix = keys.of_level(shard.number, stream, level, levels[level])
                 rows.put(keys.placed(prefix, position), b"", cut.handle)
         key = keys.of_shard(shard) + entry.topic.encode()
-        if entry.value:
-            rows.put(key, keys.PLACE.pack(position) + record, self._shelf.values_handle)
-            batch.values[key] = position
-        else:
+        values, topic_hash = book.known[shard.number], hash(key)
+        if not entry.value:
             rows.delete(key, self._shelf.values_handle)
             batch.values[key] = None
+            values.discard(topic_hash)
+        elif topic_hash not in values and len(values) >= book.database.values_allowed(entry.topic):
+            self._drops.drop("last_value", topic=entry.topic)
+        else:
+            values.add(topic_hash)
+            rows.put(key, keys.PLACE.pack(position) + record, self._shelf.values_handle)
+            batch.values[key] = position
 
     def _position_of(self, batch: _Batch, shard: Shard, topic: str) -> Position | None:
         key = keys.of_shard(shard) + topic.encode()
