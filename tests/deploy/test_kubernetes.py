@@ -15,13 +15,15 @@ from dotenv import dotenv_values
 
 from app import __version__, metrics
 from app.cli.server import GRACE_SECONDS
+from app.core.addresses import EventsKind, events_kind, split_address
 from app.main import Homing, bootstrap_key, open_adapters
 from app.profiles.loader import load_profiles
 from app.services import STOP_SECONDS
 from app.settings import Settings, load_settings, variables
 from tests.deploy.rendering import KUBERNETES, Manifest, render
 
-NODES = ("overlays/single", "overlays/cluster", "overlays/production")
+ALONE = ("overlays/single", "overlays/embedded")
+NODES = (*ALONE, "overlays/cluster", "overlays/production")
 OVERLAYS = (*NODES, "analysis")
 VERSIONS = ("1.25", "1.37")
 """The oldest that has everything used here, and the newest whose schema the validator brings along."""
@@ -80,7 +82,7 @@ def environment_of(overlay: str, manifests: list[Manifest]) -> dict[str, str]:
             data = named(manifests, "Secret", source["secretRef"]["name"])["data"]
             found |= {name: base64.b64decode(value).decode() for name, value in data.items()}
     for one in container["env"]:
-        assert one["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}} or "value" in one
+        assert "value" in one or one["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
         found[one["name"]] = one.get("value", POD_NAME)
     return found
 
@@ -130,7 +132,7 @@ def test_several_nodes_share_a_store_and_one_alone_may_have_it_in_memory(
     manifests, alone = rendered(overlay), settings_of(overlay).store.url.startswith("memory:")
     deployment = named(manifests, "Deployment", "homing")["spec"]
 
-    assert alone == (overlay == "overlays/single")
+    assert alone == (overlay in ALONE)
     if alone:
         assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
     else:
@@ -161,6 +163,23 @@ def test_files_that_settings_name_are_mounted(
 
     for path in [*folders, *(one for one in files if one)]:
         assert any(path.is_relative_to(place) for place in mounted), f"{path} is not in a volume"
+
+
+def test_events_of_one_node_lie_on_a_volume_that_outlives_it_and_has_room_for_them(
+    rendered: Rendered, settings_of: Callable[[str], Settings]
+) -> None:
+    manifests, events = rendered("overlays/embedded"), settings_of("overlays/embedded").events
+    folder = Path(split_address(events.url).path)
+    pod = node_pod(manifests)
+    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if folder.is_relative_to(one["mountPath"]))
+    (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
+    claim = named(manifests, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])["spec"]
+
+    assert events_kind(events.url) is EventsKind.ROCKS
+    assert folder != Path(mount["mountPath"]), "a volume may have a folder lost+found"
+    assert claim["accessModes"] == ["ReadWriteOnce"], "one process has it open"
+    assert int(claim["resources"]["requests"]["storage"].removesuffix("Gi")) * 2**30 >= 2 * events.quota_bytes
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsUser"], "or nobody could write there"
 
 
 @pytest.mark.parametrize("overlay", NODES)
@@ -196,7 +215,7 @@ def test_nobody_is_let_in_without_a_key(settings_of: Callable[[str], Settings], 
     assert not settings.access.open
     assert settings.access.migrate
     assert bootstrap_key(settings.access) is not None
-    assert settings.access.url.startswith("sqlite:" if overlay == "overlays/single" else "postgresql:")
+    assert settings.access.url.startswith("sqlite:" if overlay in ALONE else "postgresql:")
 
 
 @pytest.mark.parametrize("overlay", NODES)
