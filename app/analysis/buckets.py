@@ -10,27 +10,13 @@ from typing import Final
 
 RELATIVE_ERROR: Final = 0.01
 """Of every percentile, at most, and half a microsecond: a value is taken as the middle of its bucket."""
-ZERO: Final = -1
-"""The bucket of 0."""
 _LN: Final = math.log(1.02)
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 def bucket(value: str) -> str:
-    """The bucket of a whole number of 0 or more, in SQL; null of null."""
-    return f"CAST(IF({value} < 1, {ZERO}, floor(ln({value}) / {_LN!r}D)) AS INT)"
-
-
-def bucket_of(value: int) -> int:
-    """The same here."""
-    return ZERO if value < 1 else math.floor(math.log(value) / _LN)
-
-
-def ends_of(number: int) -> tuple[int, int]:
-    """The least number of a bucket, and the least above it."""
-    if number < 0:
-        return 0, 1
-    return math.ceil(math.exp(number * _LN) - 1e-6), math.ceil(math.exp((number + 1) * _LN) - 1e-6)
+    """The bucket of a whole number of 0 or more, in SQL: -1 of 0, null of null."""
+    return f"CAST(IF({value} < 1, -1, floor(ln({value}) / {_LN!r}D)) AS INT)"
 
 
 def middle_of(number: int) -> int:

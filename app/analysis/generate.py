@@ -30,6 +30,7 @@ HOUR_US: Final = 3_600_000_000
 _SLICE: Final = 250_000
 """Commands at once; a slice has files of its own."""
 
+
 Progress = Callable[[float, str], None]
 
 

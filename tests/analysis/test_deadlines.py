@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from app.analysis.buckets import bucket, bucket_of, ends_of, middle_of
+from app.analysis.buckets import bucket, middle_of
 from app.analysis.contracts import DEADLINES_HOURLY
 from app.analysis.deadlines import DeadlineOptions, End, cut_of
 from app.analysis.options import GROUP_PATTERN, AnalyzeOptions
@@ -148,6 +148,19 @@ def load(learned: Learned, tmp_path: Path) -> LearnedTimeouts:
     path = tmp_path / "timeouts.toml"
     path.write_text(learned.file, encoding="utf-8")
     return load_timeouts(path)
+
+
+def bucket_of(value: int) -> int:
+    """The bucket of a whole number."""
+    return -1 if value < 1 else math.floor(math.log(value) / math.log(1.02))
+
+
+def ends_of(number: int) -> tuple[int, int]:
+    """The least number of a bucket, and the least above it."""
+    if number < 0:
+        return 0, 1
+    low, high = (math.ceil(math.exp(at * math.log(1.02)) - 1e-6) for at in (number, number + 1))
+    return low, high
 
 
 CUT = BEGIN + timedelta(hours=1)

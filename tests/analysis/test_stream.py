@@ -22,6 +22,7 @@ import pytest
 from aiohttp import web
 
 from app.analysis.stream.options import Bands, FollowOptions
+from app.analysis.stream.query import closed_windows
 from app.analysis.stream.run import follow, held
 from app.core.errors import ConfigurationError
 from tests.analysis.small_logs import BEGIN, outcome, timed_out, write
@@ -138,6 +139,16 @@ def test_a_late_file_and_rubbish_and_restarts_change_nothing(spark: SparkSession
     too_late[0].unlink()
     assert_same(out, log, BEGIN + timedelta(minutes=6))
     assert status(out)["too_late_cells"] == 1
+
+
+def test_commands_without_a_method_count_among_all_alone(spark: SparkSession) -> None:
+    minutes = spark.sql(
+        """SELECT named_struct('start', TIMESTAMP '2026-01-05 00:00:00') AS minute, * FROM VALUES
+          ('dji', 'land', 10, 2, 2, 0, 0, 0, 0, 5L), (NULL, NULL, 10, 1, 1, 0, 0, 0, 0, 7L)
+        AS cell(profile, method, bucket, commands, answered, failed, timed_out, cancelled, unsent, max_us)"""
+    )
+    found = {(one.series, one.commands, one.max_us) for one in closed_windows(minutes)}
+    assert found == {("dji/land", 2, 5), ("all", 3, 7)}
 
 
 class Receiver:

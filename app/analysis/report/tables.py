@@ -114,14 +114,10 @@ def read_rollup(base: duckdb.DuckDBPyConnection, lake: Lake, rollup: Table, runs
 
 def define(base: duckdb.DuckDBPyConnection, found: Iterable[Statement]) -> None:
     """Make the macros and views."""
+    made = {"macro": "", "view": "CREATE VIEW {} AS ", "held": "CREATE TABLE {} AS "}
     for one in found:
-        match one.kind:
-            case "macro":
-                base.execute(one.sql)
-            case "view":
-                base.execute(f"CREATE VIEW {one.name} AS {one.sql}")
-            case "held":
-                base.execute(f"CREATE TABLE {one.name} AS {one.sql}")
+        if one.kind in made:
+            base.execute(made[one.kind].format(one.name) + one.sql)
 
 
 def rows_of(base: duckdb.DuckDBPyConnection, table: Table, query: str) -> pa.Table:

@@ -58,11 +58,9 @@ def share(value: float | None, *, trim: bool = False) -> str:
     percent = value * 100
     if percent in {0, 100}:
         return f"{percent:.0f}{THIN}%"
-    if 0 < percent < 0.01:  # noqa: PLR2004
-        return f"<{THIN}0.01{THIN}%"
-    if 99.99 < percent < 100:  # noqa: PLR2004
-        return f">{THIN}99.99{THIN}%"
     near = min(percent, abs(100 - percent))
+    if near < 0.01:  # noqa: PLR2004
+        return f"<{THIN}0.01{THIN}%" if percent < 1 else f">{THIN}99.99{THIN}%"
     text = f"{percent:.{1 if near >= 9.995 else 2}f}"  # noqa: PLR2004
     return f"{text.rstrip('0').rstrip('.') if trim else text}{THIN}%"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.buckets import bucket, middle_of
@@ -73,21 +73,20 @@ def start(
 
 
 def closed_windows(minutes: DataFrame) -> list[Window]:
-    """The closed minutes of a batch, each method alone and all together. Only counts per bucket leave Spark."""
+    """The closed minutes of a batch, each method alone and all together. Only counts per bucket leave Spark.
+
+    A command without a method counts among all alone.
+    """
     rows = minutes.selectExpr("unix_seconds(minute.start) AS start", "profile", "method", "bucket", *_COUNTS).collect()
-    cells = [row.asDict() for row in rows]
-    return [
-        *_windows(cells, lambda cell: (cell["start"], cell["profile"] or "", cell["method"] or "")),
-        *_windows([{**cell, "profile": None, "method": None} for cell in cells], lambda cell: (cell["start"],)),
-    ]
+    series: dict[tuple[int, str | None, str | None], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        series[row.start, None, None].append(row.asDict())
+        if row.method is not None:
+            series[row.start, row.profile, row.method].append(row.asDict())
+    return [_window(*key, cells) for key, cells in series.items()]
 
 
-def _windows(cells: list[dict[str, Any]], key: Callable[[dict[str, Any]], Any]) -> Iterable[Window]:
-    for _, group in groupby(sorted(cells, key=key), key):
-        yield _window(list(group))
-
-
-def _window(cells: list[dict[str, Any]]) -> Window:
+def _window(start: int, profile: str | None, method: str | None, cells: list[dict[str, Any]]) -> Window:
     histogram: dict[int, int] = {}
     for cell in cells:
         if cell["bucket"] is not None:
@@ -95,9 +94,9 @@ def _window(cells: list[dict[str, Any]]) -> Window:
     longest = max((cell["max_us"] for cell in cells if cell["max_us"] is not None), default=0)
     counts = {name: sum(cell[name] for cell in cells) for name in _COUNTS if name != "max_us"}
     return Window(
-        start=cells[0]["start"],
-        profile=cells[0]["profile"],
-        method=cells[0]["method"],
+        start=start,
+        profile=profile,
+        method=method,
         **counts,
         p50_us=_percentile(histogram, 500, longest),
         p90_us=_percentile(histogram, 900, longest),

@@ -107,7 +107,9 @@ class _Status:
         self._foreign = Foreign(options.log, json.loads(state.read_bytes()) if state.exists() else None)
         self._every = options.trigger.total_seconds()
         self._turns_to_look = 0.0
-        self._too_late = _TooLate()
+        self._too_late = 0
+        self._dropped: dict[int, int] = {}
+        """Batch -> what came behind the watermark: cells (a minute, method and bucket of a part of a file)."""
         self._said = ""
 
     def turn(self, running: Any) -> None:  # noqa: ANN401 - Spark's
@@ -120,31 +122,23 @@ class _Status:
                 write_whole(self._folder / FOREIGN, as_json(self._foreign.state))
         said: dict[str, Any] = {"left_out_files": self._foreign.counts, "alerts": self._outbox.counts()}
         for progress in running.recentProgress:
-            self._too_late.see(progress)
+            self._count_dropped(int(progress["batchId"]), progress["stateOperators"])
             said |= {"batch": progress["batchId"], "watermark": dict(progress["eventTime"]).get("watermark")}
-        said["too_late_cells"] = self._too_late.total
+        said["too_late_cells"] = self._too_late
         text = as_json(said).decode()
         if text != self._said:
             self._said = text
             write_whole(self._folder / STATUS, text.encode())
             self._say(" ".join(text.split()))
 
-
-class _TooLate:
-    """Counts what came behind the watermark: cells (a minute, method and bucket of a part of a file), not records."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._of: dict[int, int] = {}
-
-    def see(self, progress: Any) -> None:  # noqa: ANN401 - Spark's
-        """A report on a batch, which may come several times."""
-        batch = int(progress["batchId"])
-        dropped = sum(int(one["numRowsDroppedByWatermark"]) for one in progress["stateOperators"])
-        self.total += max(0, dropped - self._of.get(batch, 0))
-        self._of[batch] = max(dropped, self._of.pop(batch, 0))
-        while len(self._of) > REPORTS_KEPT:
-            del self._of[next(iter(self._of))]
+    def _count_dropped(self, batch: int, operators: Any) -> None:  # noqa: ANN401 - Spark's
+        """Of a report on a batch, which may come several times."""
+        before = self._dropped.pop(batch, 0)
+        now = max(before, sum(int(one["numRowsDroppedByWatermark"]) for one in operators))
+        self._too_late += now - before
+        self._dropped[batch] = now
+        while len(self._dropped) > REPORTS_KEPT:
+            del self._dropped[next(iter(self._dropped))]
 
 
 @contextmanager
