@@ -29,7 +29,7 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 """After so long without an event something is written nevertheless, or proxies would close the connection."""
 RETRY_MS: Final = 1000
 """After how long clients connect again whose connection broke."""
-AWAY_MS: Final = (500, 3000)
+AWAY_MS: Final = (500, 3500)
 """Between which times those come back that a node sends away: not all at once."""
 LAST_WORD_SECONDS: Final = 1.0
 """How long a caller may take to read the end of a stream that this node ends."""

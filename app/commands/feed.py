@@ -31,6 +31,8 @@ KNOWN_SECONDS: Final = 1.0
 MOST_WAITING_BYTES: Final = 1_000_000
 """What may wait for one follower who does not take it."""
 
+_READ: Final = Marks(())
+"""Of those for whom no page is read any more: a thousand of them need not keep a thousand times 256 marks."""
 _ABOUT_BYTES: Final = 300
 """As what an event counts that waits, but is not written out yet."""
 
@@ -93,6 +95,7 @@ class Follower:
         for page in early:
             happenings = [one for one in page.happenings if self.marks.read(one.position.partition, one.position.mark)]
             self._put(page, happenings)
+        self.marks = _READ
 
     def take(self) -> bytes:
         """What has come meanwhile."""
@@ -113,7 +116,8 @@ class Follower:
             self._bytes += _ABOUT_BYTES * len(page.happenings)
 
     def _put(self, page: Page, happenings: Iterable[Happening]) -> None:
-        for data in self._told(page, happenings):
+        data = b"".join(self._told(page, happenings))  # many small ones would keep much more memory from being freed
+        if data:
             self._waiting.append(data)
             self._bytes += len(data)
         self._latest = max(page.until, self._latest, self.whole)

@@ -111,12 +111,12 @@ async def test_who_has_it_open_is_told_once_of_what_another_node_had_written_aga
 async def test_what_is_not_written_any_more_is_noticed_by_reading_and_written_again(
     backend: Backend, node: Node
 ) -> None:
-    _, follower, _ = await node.begin()
+    begun, follower, _ = await node.begin()
     one = await running(node.store)
     with node.following(follower):
-        assert (await node.store.happenings.after(follower.marks)).kept
+        assert (await node.store.happenings.after(begun.marks)).kept
         await backend.lose_happenings()
-        assert not (await node.store.happenings.after(follower.marks)).kept
+        assert not (await node.store.happenings.after(begun.marks)).kept
         assert await node.told(follower) == "gap "
         await report(node.store, one, 1)
         assert await node.told(follower) == "p1 "
