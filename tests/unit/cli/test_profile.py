@@ -210,3 +210,19 @@ def test_the_schema_for_editors_takes_every_shipped_profile_and_refuses_what_is_
     lamp = tomllib.loads(LAMP)
     for wrong in ({"nmae": "x"}, {"request": 1}, {"response": [{"topic": 1}]}, {"methods": "some"}):
         assert list(validator.iter_errors(lamp | wrong)) != []
+
+
+def test_a_message_may_have_any_id_of_the_command(homing: Homing, tmp_path: Path) -> None:
+    by_number = LAMP.replace('ref = "{id}"', 'ref = "{id_number}"').replace(
+        'correlation = "id"', 'correlation = "value"\nvalue = "{id_number}"'
+    )
+    (tmp_path / "lamp.toml").write_text(by_number)
+    code, out, _ = homing("profile", "check", str(tmp_path / "lamp.toml"), "--message", '{"ref":{id_number},"code":0}')
+    assert (code, "succeeded" in out) == (0, True), out
+
+
+def test_try_takes_topics_with_blanks(homing: Homing) -> None:
+    file = str(resources.files("app.profiles").joinpath("zigbee2mqtt.toml"))
+    said = ["--method", "set", "--params", '{"state":"ON"}', "--device", "living room/lamp 1"]
+    code, out, _ = homing("profile", "try", file, *said, "--answer", 'zigbee2mqtt/living room/lamp 1 {"state":"ON"}')
+    assert (code, "zigbee2mqtt/living room/lamp 1/set" in out) == (0, True), out

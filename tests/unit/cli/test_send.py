@@ -223,7 +223,18 @@ def test_wrong_input_gets_a_sentence(homing: Homing, arguments: list[str], sente
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("device", ["do/ck", "+", "", "dock?x=1"])
+@pytest.mark.parametrize(
+    ("device", "part"),
+    [("do/ck 1", "do%2Fck%201"), ("do%2Fck%201", "do%252Fck%25201"), ("dock?x=1", "dock%3Fx%3D1")],
+)
+def test_a_name_with_a_slash_is_one_part_of_the_path(
+    homing: Homing, fake_node: FakeNode, device: str, part: str
+) -> None:
+    homing("send", device, "cover_open", "--node", fake_node.url)
+    assert fake_node.asked[0][1] == f"/v1/devices/{part}/commands"
+
+
+@pytest.mark.parametrize("device", ["do//ck", "+", "", "dock#x=1", "50%"])
 def test_F93_a_wrong_device_id_is_not_sent(homing: Homing, fake_node: FakeNode, device: str) -> None:
     code, _, err = homing("send", device, "cover_open", "--node", fake_node.url)
     assert code == 2

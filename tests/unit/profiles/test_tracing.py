@@ -157,3 +157,12 @@ def test_a_trace_agrees_with_the_corpus_of_each_family(corpus: Corpus) -> None:
             assert frame.state in outcomes, frame.says
         elif frame.dropped is not None and outcomes and not outcomes & {"event", "question", "command"}:
             assert f"ignored: {frame.dropped}" in outcomes, frame.says
+
+
+def test_what_nodes_say_to_themselves_is_named() -> None:
+    one = tracer()
+    for topic in ("homing/homing-canary/response", "lamps/homing-canary/done"):
+        (seen,) = one.hear(ReceivedMessage(topic, b"n1 01JC"), 0)
+        assert (seen.outcome, seen.sentence) == ("canary", "a node looks whether it hears what devices say")
+    assert one.hear(ReceivedMessage("elsewhere/homing-canary", b"n1 01JC"), 0) == []
+    assert one.counts == {("homing", "canary"): 1, ("lamp", "canary"): 1}
