@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from fastapi import FastAPI
 
@@ -15,6 +16,7 @@ from app.access.administration import Administration
 from app.access.audit_reader import AuditReader
 from app.access.authority import Authority
 from app.access.bootstrap import prepare
+from app.access.copying import Copying
 from app.access.devices import Devices
 from app.access.following import Following
 from app.access.keys import Keys
@@ -29,6 +31,7 @@ from app.api.representation import command_json
 from app.callbacks.adopter import Heir
 from app.cluster.engine import open_cluster
 from app.core.access.keys import Key, KeyFault, make_key, parse_key
+from app.core.addresses import split_address
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, HomingError
 from app.core.profile import DeviceProfile
@@ -47,6 +50,7 @@ from app.observers.audit_writer import AuditWriter
 from app.parts import Adapters, compose
 from app.services import Service, Services
 from app.settings import AccessSettings, Settings
+from app.store.copies import Copies
 from app.store.directory import AccessDirectory
 from app.store.engine import EventEngine, open_directory, open_engine, open_events
 from app.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key, random_bytes
@@ -209,6 +213,7 @@ class Homing:
             interval=settings.access.refresh.total_seconds(),
             changed=self._recheck,
             agreed=self._agreed,
+            copying=_copying(settings, clock, lambda: self.parts.membership.cluster),
         )
         authority = Authority(
             following,
@@ -302,6 +307,12 @@ class _Guard:
     first: Sequence[Service]
     """They begin before all others, and so end after them."""
     audit: Audit | None
+
+
+def _copying(settings: Settings, clock: Clock, copies: Callable[[], Copies]) -> Copying | None:
+    """What signs copies of the rules; None where nothing is secret in the URL of the database."""
+    found = split_address(settings.access.url or "")
+    return Copying(copies, unquote(found.password), clock, settings.access.stale) if found.password else None
 
 
 def _audit(settings: Settings, adapters: Adapters, directory: AccessDirectory) -> Audit | None:

@@ -26,10 +26,12 @@ class AuditReader:
         """The newest first. Who belongs to a tenant reads what is told of it."""
         tenant = self._administration.tenant_of(caller)
         self._authority.check(caller, Action.AUDIT, tenant_id=tenant)
+        self._authority.following.check_there()
         return await self._store.page(query if tenant is None else query._replace(tenant=tenant))
 
     async def verify(self, caller: Caller | None) -> Verification:
         """All of it, one caller at a time; for who operates Homing."""
         self._authority.check(caller, Action.AUDIT)
+        self._authority.following.check_there()
         async with self._verifying:
             return await verify(self._store)

@@ -202,8 +202,11 @@ class Authority:
         return self.following.view
 
     async def refresh(self) -> View:
-        """Take the directory's latest version as what counts, and give it."""
-        return await self.following.refresh()
+        """Take the directory's latest version as what counts, and give it.
+
+        DirectoryUnavailableError at once while it is known to be away.
+        """
+        return await self.following.now()
 
     def _current(self) -> Snapshot:
         return self.following.view.snapshot

@@ -9,7 +9,8 @@ from app.cluster.directory import Directory
 from app.cluster.membership import Membership
 from app.cluster.orphans import Orphans
 from app.cluster.wakeups import WakeUps
+from app.store.copies import Copies
 
 
-class Cluster(Membership, Directory, Orphans, WakeUps, Demands, Protocol):
-    """Membership, sessions to adopt, wake-ups and demands, which one adapter offers."""
+class Cluster(Membership, Directory, Orphans, WakeUps, Demands, Copies, Protocol):
+    """Membership, sessions to adopt, wake-ups, demands and a copy of the access rules, which one adapter offers."""

@@ -77,3 +77,12 @@ class LocalCluster:
 
     async def exchange(self, told: str) -> Sequence[str]:
         return ()
+
+    async def keep_copy(self, version: int, at_us: int, copy: bytes, life: timedelta) -> None:
+        return
+
+    async def copy_kept(self) -> tuple[int, int] | None:
+        return None
+
+    async def kept_copy(self) -> bytes | None:
+        return None

@@ -34,6 +34,8 @@ STALE_MS: Final = round(2.5 * HEARTBEAT_SECONDS * 1000)
 """A lease that was not renewed for so long belongs to a node that is frozen, cut off or dead."""
 _DEMAND_MS: Final = 3_000
 """Nodes tell what they are asked for once a second: longer ago, it says nothing."""
+KEPT_LATELY: Final = timedelta(minutes=15)
+"""A copy of a later version that nobody has kept for so long is of a database that has gone back."""
 MOST_NAMED: Final = 100
 """Leases that cannot be read, of which each is logged once."""
 
@@ -216,6 +218,18 @@ class RedisCluster:
         _, *heard = await self._redis.call_many([tell, *(("GET", keys.limits(one)) for one in others)])
         return [_text(one) for one in heard if one is not None]
 
+    async def keep_copy(self, version: int, at_us: int, copy: bytes, life: timedelta) -> None:
+        lately = at_us - KEPT_LATELY // timedelta(microseconds=1)
+        await self._redis.run("keep", [keys.ACCESS], version, at_us, copy, _milliseconds(life), lately)
+
+    async def copy_kept(self) -> tuple[int, int] | None:
+        version, at_us = await self._redis.call("HMGET", keys.ACCESS, "version", "at")
+        return None if version is None or at_us is None else (int(version), int(at_us))
+
+    async def kept_copy(self) -> bytes | None:
+        found: bytes | None = await self._redis.call("HGET", keys.ACCESS, "copy")
+        return found
+
     async def _sign_off(self, *, session_kept: bool) -> None:
         node, self._node = self._node, None
         if node is None:
@@ -325,7 +339,7 @@ class RedisCluster:
         self._tasks = []
 
 
-_SCRIPTS: Final = ("charter", "directory", "enlist", "join", "renew", "leave", "claim", "adopted")
+_SCRIPTS: Final = ("charter", "directory", "enlist", "join", "renew", "leave", "claim", "adopted", "keep")
 
 
 def _lua(name: str) -> str:

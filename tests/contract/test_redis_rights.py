@@ -220,6 +220,8 @@ async def of_nodes(url: str) -> None:
         await eventually(lambda: member._listener._heard_at > subscribed_at)  # a heartbeat: PUBLISH to our own channel
         await member.carry("n2", "a canary")
         await member.exchange("{}")
+        await member.keep_copy(1, 1, b"copy", MINUTE)
+        assert (await member.copy_kept(), await member.kept_copy()) == ((1, 1), b"copy")
         await member.join(NodeInfo("n1", "03", "homing-n1-03", 0.0, ("x",)), replaces=living)
         await member.drain()
     finally:

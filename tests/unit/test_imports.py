@@ -47,6 +47,7 @@ PORTS = {
         "archive",
         "audit",
         "commands",
+        "copies",
         "directory",
         "eventlog",
         "happenings",

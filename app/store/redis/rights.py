@@ -61,6 +61,7 @@ KEYS: Final = (
     *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption", "limits")),
     *(f"mqtt:{kind}:*" for kind in ("slab", "shard", "cuts", "cold", "latest", "topics", "done")),
     *(f"mqtt:{kind}:*" for kind in ("structures", "database", "role", "epoch")),
+    "mqtt:access",
     "mqtt:cluster",
     "mqtt:nodes",
     "mqtt:webhooks",
