@@ -108,27 +108,28 @@ class Authority:
         tenant_id: str | None = None,
     ) -> None:
         """By the rules of this moment. `tenant_id` counts where there is no device: None is Homing itself."""
-        self._judge(caller, action, device, profile, method, tenant_id)
+        self._judge(caller, action, device, profile, method, tenant_id, now_us=self._now_us())
 
     def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Place | None:
         """By the rules of this moment, of whose limits this node has its share."""
-        decision = self._judge(caller, action, device, profile, method)
+        now_us = self._now_us()
+        decision = self._judge(caller, action, device, profile, method, now_us=now_us)
         if not decision.limits or caller is None:
             return None
-        standing = self._standing(caller)
-        return self.limiting.spend(standing, caller, action, device, decision.limits, self._now_us())
+        return self.limiting.spend(self._standing(caller, now_us), caller, action, device, decision.limits, now_us)
 
     def limits(self, caller: Caller | None) -> Sequence[LimitState]:
         """By the rules of this moment."""
-        standing, now_us = self._standing(caller), self._now_us()
+        now_us = self._now_us()
+        standing = self._standing(caller, now_us)
         return tuple(self.limiting.states(self._current(), standing, caller or Caller(), now_us))
 
     def counts_open(self) -> bool:
         """Whether a rule limits how many commands may be open."""
         return self.following.known and self._current().counts_open
 
-    def _standing(self, caller: Caller | None) -> Standing:
-        standing = standing_at(self._now_us(), standing_of(self._current(), caller or Caller()))
+    def _standing(self, caller: Caller | None, now_us: int) -> Standing:
+        standing = standing_at(now_us, standing_of(self._current(), caller or Caller()))
         if isinstance(standing, Refusal):
             raise UnauthenticatedError(worthless(caller, standing))
         return standing
@@ -141,12 +142,14 @@ class Authority:
         profile: str,
         method: str,
         tenant_id: str | None = None,
+        *,
+        now_us: int,
     ) -> Decision:
         if caller is None:
             raise UnauthenticatedError(NOT_ON_RECORD)
         if action in _ACTING and self._is_stale():
             raise UnavailableError(f"the access rules are too old to act on: {self.following.trouble}")
-        decision = decide(self._current(), caller, action, device, profile, method, self._now_us(), tenant_id)
+        decision = decide(self._current(), caller, action, device, profile, method, now_us, tenant_id)
         if decision.allowed:
             if decision.requires > 1:
                 raise NeedsSecondPersonError(
@@ -173,7 +176,8 @@ class Authority:
 
     def identity(self, caller: Caller | None) -> Identity:
         """By the rules of this moment."""
-        snapshot, now_us, standing = self._current(), self._now_us(), self._standing(caller)
+        snapshot, now_us = self._current(), self._now_us()
+        standing = self._standing(caller, now_us)
         bindings = [grant.binding for subject in standing.subjects for grant in snapshot.grants.get(subject, ())]
         return Identity(
             principal=caller.subject or "" if caller and standing.principal is None else standing.subjects[0],

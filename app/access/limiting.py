@@ -72,18 +72,14 @@ class Limiting:
 
 def _key(standing: Standing, caller: Caller, rule: Rule, device: str) -> str:
     """The name of what is emptied: who shares the limit, and the rule."""
-    return f"{_sharing(standing, caller, rule, device)}\n{rule.name}"
-
-
-def _sharing(standing: Standing, caller: Caller, rule: Rule, device: str) -> str:
     per = Per.PRINCIPAL if rule.limit is None else rule.limit.per
     if per is Per.DEVICE:
-        return f"device\n{device}"
+        return f"device\n{device}\n{rule.name}"
     if per is Per.TENANT:
-        return f"tenant\n{standing.tenant_id or ''}"
+        return f"tenant\n{standing.tenant_id or ''}\n{rule.name}"
     if standing.principal is None:
-        return f"subject\n{caller.issuer}\n{caller.subject}"
-    return f"principal\n{standing.principal.id}"
+        return f"subject\n{caller.issuer}\n{caller.subject}\n{rule.name}"
+    return f"principal\n{standing.principal.id}\n{rule.name}"
 
 
 def _rules(snapshot: Snapshot, standing: Standing, now_us: int) -> Iterable[Rule]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from app.access.asking import ASKING
@@ -22,7 +23,7 @@ from app.observability import Counters, Fill
 from app.observers.audit_writer import MOST_LINES, AuditWriter, Told
 
 PAUSE_SECONDS: Final = 0.5
-"""How long what was told waits for others to be written with."""
+"""How long what was told waits for others to be written with: from the beginning of a write to that of the next."""
 HEADS_SECONDS: Final = 10.0
 """How often heads are told to the log and to the other writers."""
 REFUSALS: Final = 100
@@ -186,22 +187,28 @@ class Audit(Observer):
 
     async def run(self) -> None:
         """Write what there is, and tell heads, until cancelled."""
-        told_at = self._clock.monotonic()
-        taken_over = False
+        async with asyncio.TaskGroup() as group:  # what is asked of others must not keep lines waiting
+            group.create_task(self._keep_writing())
+            group.create_task(self._keep_telling())
+
+    async def _keep_writing(self) -> None:
+        pause = PAUSE_SECONDS
         while True:
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(pause)
             self._refusals = 0
-            try:
+            began = self._clock.monotonic()
+            with suppress(UnavailableError, DirectoryError):  # the writer has told the log
                 await self._write()
-                if not taken_over:
-                    await self._writer.take_over()
-                    taken_over = True
-                if self._clock.monotonic() - told_at >= HEADS_SECONDS:
-                    told_at = self._clock.monotonic()
-                    await self._writer.take_over()
-                    await self.tell_heads()
-            except (UnavailableError, DirectoryError):
-                continue  # the writer has told the log
+            pause = max(0.0, PAUSE_SECONDS - (self._clock.monotonic() - began))
+
+    async def _keep_telling(self) -> None:
+        with suppress(UnavailableError, DirectoryError):
+            await self._writer.take_over()
+        while True:
+            await asyncio.sleep(HEADS_SECONDS)
+            with suppress(UnavailableError, DirectoryError):
+                await self._writer.take_over()
+                await self.tell_heads()
 
     async def close(self) -> None:
         """Write everything, and tell the head."""
@@ -217,4 +224,4 @@ class Audit(Observer):
 
     async def _write(self) -> None:
         self._bind()
-        await self._writer.write()
+        await self._writer.write(self._bind)

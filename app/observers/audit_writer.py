@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +32,12 @@ MOST_BYTES: Final = 64 * 2**20
 MOST_HEADS: Final = 100
 """The latest ones, of which one line tells."""
 
+SLOW_SECONDS: Final = 0.25
+"""How long the database may take for lines before they are put on the disk as well, where there is one."""
+
 Told = dict[str, Any]
+Bind = Callable[[], None]
+"""Puts what was told meanwhile into the chain."""
 
 
 class AuditWriter:
@@ -111,26 +117,41 @@ class AuditWriter:
         self._waiting += len(part)
         self._bytes += len(line.body)
 
-    async def write(self) -> None:
+    async def write(self, bind: Bind) -> None:
         """Write what waits, in order. UnavailableError, DirectoryError: it goes on waiting, on the disk if possible."""
         try:
             if self._spool is not None and not self._spool.is_empty():
                 await self._to_disk()  # behind what is there
-                await self._drain(self._spool)
+                await self._drain(self._spool, partial(self._append_all, bind=bind))
             while self._lines:
                 batch = self._first()
-                await self._store.append([one.kept for one, _ in batch], batch[-1][0].facts)
-                self._forget(batch)
+                await self._append_all([one for one, _ in batch], bind)
+                if self._lines and self._lines[0] is batch[0]:  # else they are on the disk by now, and said again
+                    self._forget(batch)
         except (UnavailableError, DirectoryError) as error:
             self._fail(error)
             await self._to_disk()
             raise
         self._trouble = ""
 
-    async def _drain(self, spool: Spool) -> None:
+    async def _append_all(self, lines: Sequence[Spooled], bind: Bind) -> None:
+        """Give lines to the database; while it takes long, all that waits is put on the disk."""
+        keeping = asyncio.ensure_future(self._keep(lines))
+        try:
+            while self._spool is not None and not (await asyncio.wait({keeping}, timeout=SLOW_SECONDS))[0]:
+                bind()
+                await self._to_disk()
+            await keeping
+        finally:
+            keeping.cancel()
+
+    async def _keep(self, lines: Sequence[Spooled]) -> None:
+        await self._store.append([one.kept for one in lines], lines[-1].facts)
+
+    async def _drain(self, spool: Spool, keep: Callable[[Sequence[Spooled]], Awaitable[None]]) -> None:
         """Write what is on the disk. Between batches others have their turn."""
         while lines := await asyncio.to_thread(spool.first, BATCH, BATCH_BYTES):
-            await self._store.append([one.kept for one in lines], lines[-1].facts)
+            await keep(lines)
             spool.take(lines)
             self._counters["audit.written"] += sum(_things(one) for one in lines)
 
@@ -178,7 +199,7 @@ class AuditWriter:
         for spool in await asyncio.to_thread(lambda folder: list(left_behind(folder)), self._folder):
             try:
                 writer = spool.writer
-                await self._drain(spool)
+                await self._drain(spool, self._keep)  # of our own lines `write` takes care
                 if writer is not None:
                     self._log.info("audit_taken_over", writer=writer)
             finally:

@@ -36,8 +36,8 @@ RATE = 200
 
 
 @contextmanager
-def site() -> Iterator[tuple[Cluster, PostgresProcess, str, Key]]:
-    """Three nodes, their database and its URL, and the first administrator's key."""
+def site(**env: str) -> Iterator[tuple[Cluster, PostgresProcess, str, Key]]:
+    """Three nodes with these settings, their database and its URL, and the first administrator's key."""
     with (
         tempfile.TemporaryDirectory() as folder,
         PostgresProcess() as postgresql,
@@ -51,6 +51,7 @@ def site() -> Iterator[tuple[Cluster, PostgresProcess, str, Key]]:
             "HOMING_ACCESS_URL": url,
             "HOMING_ACCESS_MIGRATE": "true",
             "HOMING_ACCESS_BOOTSTRAP_KEY_FILE": str(file),
+            **env,
         }
         with cluster_of(3, redis, broker, **settings) as cluster:
             yield cluster, postgresql, url, key

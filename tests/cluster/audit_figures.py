@@ -1,6 +1,7 @@
 """What is on record of commands whose nodes, or whose database, are killed; docs/performance.md has what came out.
 
 python -m tests.cluster.audit_figures --commands 100000 --every 5     one of three nodes is killed every 5 s
+python -m tests.cluster.audit_figures --folder                        the same with HOMING_AUDIT_DIR
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -86,8 +88,8 @@ async def on_record(audit: AuditStore) -> Counter[str]:
     return found
 
 
-async def audit(commands: int, every: float, in_flight: int) -> None:
-    with site() as (cluster, _, url, _):
+async def audit(commands: int, every: float, in_flight: int, folder: str | None) -> None:
+    with site(**({} if folder is None else {"HOMING_AUDIT_DIR": folder})) as (cluster, _, url, _):
         directory = open_directory(url, new_cluster_id=new_secret)
         key = await add(directory, 0)
         run, numbers = Run(), iter(range(10**9))
@@ -116,8 +118,15 @@ async def audit(commands: int, every: float, in_flight: int) -> None:
     say(f"  nodes that did not start in time, and were started again: {dict(run.late)}")
     say(f"  on record once: {len(run.accepted) - len(missing) - twice}, twice: {twice}, missing: {len(missing)}")
     say(f"  of the missing, answered by a node more than {WINDOW:g} s before it was killed: {len(lost)}")
+    ages = sorted(age(run, *run.accepted[one]) for one in missing)
+    say(f"  the missing were answered so many seconds before the kill: {[round(one, 2) for one in ages]}")
     say(f"  on record, and nobody got an answer: {len(found.keys() - run.accepted.keys())}")
     say(f"  {judged.lines} lines of {judged.writers} writers, {judged.heads} heads, {len(judged.faults)} faults")
+
+
+def age(run: Run, node_id: str, at: float) -> float:
+    """How long after the answer that node was killed next."""
+    return min([when - at for killed, when in run.kills if killed == node_id and when >= at - WINDOW], default=-1.0)
 
 
 def explained(run: Run, node_id: str, at: float) -> bool:
@@ -140,8 +149,10 @@ def main() -> None:
     parser.add_argument("--commands", type=int, default=100_000)
     parser.add_argument("--every", type=float, default=5.0)
     parser.add_argument("--in-flight", type=int, default=16)
+    parser.add_argument("--folder", action="store_true", help="lines may wait on the disk")
     options = parser.parse_args()
-    asyncio.run(audit(options.commands, options.every, options.in_flight))
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(audit(options.commands, options.every, options.in_flight, folder if options.folder else None))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ evenly. Nodes tell each other once a second what they were asked for; while they
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from typing import Final
 
 from app.core.access.rules import Limit
@@ -25,12 +25,12 @@ _OPEN: Final = "open\n"
 
 
 class Buckets:
-    """One bucket for each key; the one that was used least recently is forgotten when there are too many."""
+    """One bucket for each key. When there are too many, the half that was used longest ago is forgotten."""
 
     def __init__(self, most: int = MOST_BUCKETS) -> None:
         self._most = most
         self._filled: dict[str, tuple[float, int]] = {}
-        """Tokens, and the instant at which there were so many; in the order of use."""
+        """Tokens, and the instant at which there were so many."""
 
     def __len__(self) -> int:
         return len(self._filled)
@@ -40,23 +40,34 @@ class Buckets:
 
         A bucket is wanted by its key, with its limit and with this node's share of that, up to 1.
         """
-        tokens = [(key, limit, share, self.left(key, limit, share, now_us)) for key, limit, share in wanted]
-        wait = max([_missing(limit, share, held) for _, limit, share, held in tokens], default=0.0)
+        wait, taken = 0.0, []
+        for key, limit, share in wanted:
+            held = self.left(key, limit, share, now_us)
+            if held < 1:
+                wait = max(wait, _missing(limit, share, held))
+            taken.append((key, held - 1))
         if not wait:
-            for key, _, _, held in tokens:
-                self._put(key, held - 1, now_us)
+            for key, held in taken:
+                self._put(key, held, now_us)
         return wait
 
     def left(self, key: str, limit: Limit, share: float, now_us: int) -> float:
         """How many tokens are in a bucket."""
-        full = max(1.0, limit.burst * share)
-        held, since_us = self._filled.get(key, (full, now_us))
-        return min(full, held + max(0, now_us - since_us) * _rate(limit, share))
+        full = limit.burst * share
+        if full < 1:
+            full = 1.0
+        found = self._filled.get(key)
+        if found is None:
+            return full
+        held, since_us = found
+        if now_us > since_us:
+            held += (now_us - since_us) * _rate(limit, share)
+        return min(full, held)
 
     def _put(self, key: str, tokens: float, now_us: int) -> None:
-        self._filled.pop(key, None)
-        if len(self._filled) >= self._most:
-            del self._filled[next(iter(self._filled))]
+        if len(self._filled) >= self._most and key not in self._filled:
+            for one in nsmallest((self._most + 1) // 2, self._filled, key=lambda one: self._filled[one][1]):
+                del self._filled[one]
         self._filled[key] = tokens, now_us
 
 
@@ -77,16 +88,19 @@ class Shares:
 
     def ask(self, key: str) -> float:
         """The share of a bucket, of which a token is asked for now."""
-        if len(self._asked) < MOST_BUCKETS or key in self._asked:
-            self._asked[key] = self._asked.get(key, 0) + 1
+        asked = self._asked.get(key, 0)
+        if asked or len(self._asked) < MOST_BUCKETS:
+            self._asked[key] = asked + 1
         return self.of(key)
 
     def of(self, key: str) -> float:
         """The share of a bucket. Over all nodes that know of each other it is 1."""
-        nodes = max(1, self._nodes())
-        own = self._own.get(key, 0.0)
-        if nodes == 1 or self._others is None:
+        nodes = self._nodes()
+        if nodes <= 1:
+            return 1.0
+        if self._others is None:
             return 1 / nodes
+        own = self._own.get(key, 0.0)
         total = own + self._others.get(key, 0.0)
         return EQUAL / nodes + (1 - EQUAL) * own / total if total else 1 / nodes
 
@@ -132,4 +146,5 @@ def _rate(limit: Limit, share: float) -> float:
 
 
 def _missing(limit: Limit, share: float, held: float) -> float:
-    return 0.0 if held >= 1 else (1 - held) / _rate(limit, share) / 1_000_000
+    """Seconds until there is a whole token."""
+    return (1 - held) / _rate(limit, share) / 1_000_000

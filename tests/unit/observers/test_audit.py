@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections import Counter
@@ -22,6 +23,7 @@ from app.observers.audit import Audit
 from app.observers.audit_writer import FEW, AuditWriter
 from app.store.audit import AuditQuery, Kept, Page
 from tests.unit.assembly import ManualClock
+from tests.waiting import eventually
 
 
 class Store:
@@ -231,3 +233,71 @@ async def test_a_disk_that_takes_nothing_leaves_lines_in_memory(
     audit.registered(registration("last"), 0.0)
     await audit.close()
     assert [one["command"] for one in store.told] == ["c0", "c1", "last"]
+
+
+class SlowStore(Store):
+    """Whose replies come when they are let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+        self.asked.set()
+        await self.let.wait()
+        await super().append(lines, facts)
+
+
+async def test_while_the_database_is_slow_what_is_told_goes_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is killed then loses no more than one that is killed while the database is quick."""
+    monkeypatch.setattr("app.observers.audit_writer.SLOW_SECONDS", 0.001)
+    store, counters = SlowStore(), Counter[str]()
+    audit = Audit(AuditWriter(store, counters, tmp_path), ManualClock(), counters, commands=True, required=False)
+    audit.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
+
+    def on_disk() -> list[str]:
+        (file,) = tmp_path.iterdir()
+        return [f"c{number}" for number in range(4) if f'"c{number}"'.encode() in file.read_bytes()]
+
+    for number in range(2):
+        audit.registered(registration(f"c{number}"), 0.0)
+    writing = asyncio.ensure_future(audit._write())
+    await store.asked.wait()
+    for number in range(2, 4):
+        audit.registered(registration(f"c{number}"), 0.0)
+    await eventually(lambda: on_disk() == ["c0", "c1", "c2", "c3"])
+    assert store.lines == {}
+    store.let.set()
+    await writing
+    audit.registered(registration("last"), 0.0)
+    await audit.close()
+    assert [one["command"] for one in store.told] == ["c0", "c1", "c2", "c3", "last"]
+    verifier = Verifier("node-1/a")
+    assert [fault for _, line in sorted(store.lines.items()) for fault in verifier.read(line)] == []
+    assert list(tmp_path.iterdir()) == []
+    assert counters["audit.written"] == 5
+
+
+async def test_heads_that_take_long_keep_no_line_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PAUSE_SECONDS", "HEADS_SECONDS"):
+        monkeypatch.setattr(f"app.observers.audit.{name}", 0.001)
+    asked = asyncio.Event()
+
+    class MuteHeads(Store):
+        async def heads(self) -> Sequence[tuple[Head, int]]:
+            asked.set()
+            await asyncio.Event().wait()
+            return []
+
+    store, counters = MuteHeads(), Counter[str]()
+    audit = Audit(AuditWriter(store, counters, None), ManualClock(), counters, commands=True, required=False)
+    audit.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
+    running = asyncio.ensure_future(audit.run())
+    await asked.wait()
+    audit.registered(registration("c1"), 0.0)
+    await eventually(lambda: [one["command"] for one in store.told] == ["c1"])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

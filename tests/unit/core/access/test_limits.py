@@ -58,12 +58,12 @@ def test_a_clock_that_steps_back_gives_and_takes_nothing() -> None:
     assert taken(buckets, 100, SECOND) == 10
 
 
-def test_the_bucket_that_was_used_least_recently_is_forgotten() -> None:
-    buckets = Buckets(most=2)
-    for key in ("a", "b", "a", "c"):
-        buckets.take([(key, TEN, 1.0)], 0)
-    assert len(buckets) == 2
-    assert taken_of_a(buckets) == 18
+def test_the_half_that_was_used_longest_ago_is_forgotten() -> None:
+    buckets, two = Buckets(most=4), Limit(2, 3600 * SECOND, 2)
+    for now_us, key in enumerate("abcdabe"):
+        buckets.take([(key, two, 1.0)], now_us)
+    assert len(buckets) == 3  # c and d went, and e came
+    assert [round(buckets.left(key, two, 1.0, 9)) for key in "abcde"] == [0, 0, 2, 2, 1]
 
 
 @given(st.lists(st.integers(0, 3 * SECOND), max_size=200), st.integers(1, 5))
