@@ -52,7 +52,7 @@ class BenchOptions:
     node_settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the nodes, HOMING_…"""
     access: bool = False
-    """Also measure what access costs: keys, 200 rules and an audit."""
+    """Also measure what access costs: keys, 200 rules, a limit and an audit."""
     events: bool = False
     """Whether the nodes keep events."""
     authorization: str = ""
