@@ -34,6 +34,7 @@ from app.core.access.keys import Key, KeyFault, make_key, parse_key
 from app.core.addresses import split_address
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, HomingError
+from app.core.eventlog.event import Entry
 from app.core.profile import DeviceProfile
 from app.events.plane import EventPlane, open_plane
 from app.events.sharing import IntakeSharing
@@ -133,6 +134,7 @@ class Homing:
             tenant_of=tenant_of,
             render=command_json,
             offline_since=self._offline_since,
+            last_entry=self._last_entry,
             heir=Heir(self._gone, self._adopt),
         )
         if audit is not None and guard is not None:
@@ -157,6 +159,13 @@ class Homing:
             async with asyncio.timeout(PRESENCE_SECONDS):
                 return await self.events.offline_since(device_id)
         return None
+
+    async def _last_entry(self, database: str | None, topic: str) -> Entry | None:
+        """What was said last on a topic, in the database that a profile proposes."""
+        if self.events is None:
+            return None
+        found = await self.events.value(self.events.plan.name(database), topic)
+        return None if found is None else found.entry
 
     def _gone(self, node_id: str) -> None:
         if self.events is not None:

@@ -12,6 +12,7 @@ from app.callbacks.answers import Answers
 from app.callbacks.canary import Canary
 from app.callbacks.dispatcher import Dispatcher
 from app.callbacks.echoes import Echoes
+from app.callbacks.finding import LastEntry, no_events
 from app.callbacks.observer import Observer, Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.replier import Replier
@@ -130,12 +131,13 @@ def compose(
     tenant_of: TenantOf,
     render: Render,
     offline_since: OfflineSince = nobody_knows,
+    last_entry: LastEntry = no_events,
     heir: Heir = NOBODY,
 ) -> Parts:
     """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit.
 
     `tenant_of` tells to whom a device belongs, `render` shows a command as the API does, `offline_since` what is known
-    of a device that is away, `heir` takes over what else a dead node had.
+    of a device that is away, `last_entry` what was said last on a topic, `heir` takes over what else a dead node had.
     """
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
     profiles = _profiles(settings)
@@ -246,7 +248,15 @@ def compose(
         observers=observers,
         store_clock=None if log is None else log.store_clock,
     )
-    replier = Replier(reader=reply_reader, mqtt=mqtt, store=store, clock=clock, counters=counters, observers=observers)
+    replier = Replier(
+        reader=reply_reader,
+        mqtt=mqtt,
+        store=store,
+        clock=clock,
+        counters=counters,
+        observers=observers,
+        last_entry=last_entry,
+    )
     dispatcher = Dispatcher(
         reader=reader,
         takers={Answer: answers.take},

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from app.callbacks.finding import Finder, Found, LastEntry, no_events
 from app.callbacks.floods import Floods
 from app.callbacks.observer import Observers
 from app.core.clock import Clock
@@ -17,18 +18,16 @@ from app.core.errors import HomingError, InvalidInputError, UnavailableError, Un
 from app.core.identifiers import validate_device_id
 from app.core.listening import ReplyReader
 from app.core.messages import Publication
-from app.core.replies import Candidate, Document
+from app.core.replies import Candidate
 from app.mqtt.base import MqttClient, Puback
 from app.mqtt.inbox import Arrival
 from app.observability import Counters, Fill
-from app.store.commands import CommandReader, Query
+from app.store.commands import CommandReader
 
 MOST_A_SECOND: Final = 50
 """So many replies does a device get within a second; what would be more is a loop, or a fault of the device."""
 MOST_LOOKED_UP: Final = 256
 """Messages whose reply waits for the store at a time."""
-COMMANDS: Final = 50
-"""Among so many commands of the device, the latest, is the one looked for that a reply speaks of."""
 
 
 class Replier:
@@ -43,10 +42,11 @@ class Replier:
         clock: Clock,
         counters: Counters,
         observers: Observers,
+        last_entry: LastEntry = no_events,
     ) -> None:
         self._reader = reader
         self._mqtt = mqtt
-        self._store = store
+        self._finder = Finder(store, last_entry)
         self._clock = clock
         self._counters = counters
         self._observers = observers
@@ -84,8 +84,8 @@ class Replier:
             self._drop("reply_flood", device_id)
             return
         self._floods.count(device_id)
-        if all(one.spec.last is None for one in candidates):
-            self._send_first(candidates, device_id, {})
+        if not any(one.spec.looks_up for one in candidates):
+            self._send_first(candidates, device_id)
         elif len(self._looking) >= MOST_LOOKED_UP:
             self._drop("reply_overload", device_id)
         else:
@@ -95,32 +95,30 @@ class Replier:
 
     async def _look_up(self, candidates: Sequence[Candidate], device_id: str) -> None:
         try:
-            page = await self._store.list_commands(Query(device_id=device_id, limit=COMMANDS))
-            found: dict[int, Document | None] = {
-                index: one.spec.last.among(page.commands, one.profile, one.document["message"])
-                for index, one in enumerate(candidates)
-                if one.spec.last is not None
-            }
+            found = await self._finder.first(candidates, device_id)
+        except InvalidInputError:
+            self._drop("reply_unmade", device_id)
         except (HomingError, UndecodableMessageError):
             self._drop("reply_unsent", device_id)  # a device that gets no reply asks again
-            return
-        self._send_first(candidates, device_id, found)
+        else:
+            self._leave(found, device_id)
 
-    def _send_first(
-        self, candidates: Sequence[Candidate], device_id: str, commands: dict[int, Document | None]
-    ) -> None:
+    def _send_first(self, candidates: Sequence[Candidate], device_id: str) -> None:
         try:
-            replies = (one.reply(commands.get(index)) for index, one in enumerate(candidates))
+            replies = (one.reply(None) for one in candidates)
             publication = next((one for one in replies if one is not None), None)
         except InvalidInputError:
             self._drop("reply_unmade", device_id)
-            return
-        if publication is None:
-            self._drop("reply_lacks_values", device_id)
-        elif self._reader.hears(publication.topic):
+        else:
+            self._leave(Found(publication, "reply_lacks_values"), device_id)
+
+    def _leave(self, found: Found, device_id: str) -> None:
+        if found.reply is None:
+            self._drop(found.lacking, device_id)
+        elif self._reader.hears(found.reply.topic):
             self._drop("reply_to_ourselves", device_id)
         else:
-            self._send(publication, device_id)
+            self._send(found.reply, device_id)
 
     def _send(self, publication: Publication, device_id: str) -> None:
         try:

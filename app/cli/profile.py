@@ -45,7 +45,7 @@ def check(
     profile or arguments.
     """
     from app.profiles.loader import read_profile
-    from app.profiles.trial import published, reading, refusal, rules_of, with_ids
+    from app.profiles.trial import published, reading, refusal, replies_of, rules_of, with_ids
 
     profile = read_profile(file)
     if method is None:
@@ -54,6 +54,8 @@ def check(
     lines = [f"{file}: profile {profile.name!r} is well formed", "", f"{method} to {device}:"]
     lines += [f"  {line}" for line in published(profile, facts)]
     lines += ["", "reads:", *(f"  {line}" for line in rules_of(profile))]
+    if profile.replies:
+        lines += ["", "replies:", *(f"  {line}" for line in replies_of(profile))]
     answered = refusal(profile, facts) is None and bool(profile.expectations(facts))
     if message is not None:
         said, answered = reading(profile, facts, topic, with_ids(facts, message).encode())

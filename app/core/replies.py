@@ -6,21 +6,24 @@ A profile declares kinds of replies. The first that its message fits, and that h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from app.core.command import FINAL_STATES, Command
 from app.core.conditions import Condition, all_hold
 from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.eventlog.event import Entry
 from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import Path, first
-from app.core.payload import MAX_BYTES, MISSING, JsonValue, decode_json
+from app.core.payload import MAX_BYTES, MISSING, JsonValue, Missing, decode_json
 from app.core.sources import Decode, DeviceSource, device_of, wide_document
 from app.core.templating import rfc3339, scalar_text
 from app.core.topics import TopicTemplate
 
 Document = dict[str, JsonValue]
-"""What a reply may speak of: `message`, `topic`, `device_id`, `now`, `now_ms`, `now_s`, `values`, perhaps `command`."""
+"""What a reply may speak of: `message`, `topic`, `device_id`, `now`, `now_ms`, `now_s`, `values`, perhaps `command` and
+`state`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,27 @@ class LastCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class LastValue:
+    """The last value that the event log has of a topic of the device; replies speak of it by its name.
+
+    `database` is the one that the profile proposes. `default` stands for a value that is not there; MISSING: nothing.
+    """
+
+    name: str
+    topic: TopicTemplate
+    database: str | None = None
+    decode: Decode = decode_json
+    default: JsonValue | Missing = MISSING
+
+    def of(self, entry: Entry | None, device_id: str) -> JsonValue | Missing:
+        """What a reply to the device speaks of: nothing that another device said."""
+        if entry is not None and entry.value and entry.device in ("", device_id):
+            with suppress(UndecodableMessageError):
+                return self.decode(entry.value)
+        return self.default
+
+
+@dataclass(frozen=True, slots=True)
 class ReplySpec:
     """One kind of reply. `render` makes its payload of a Document; it raises InvalidInputError.
 
@@ -70,11 +94,17 @@ class ReplySpec:
     match: tuple[Condition, ...] = ()
     needs: tuple[Path, ...] = ()
     last: LastCommand | None = None
+    state: tuple[LastValue, ...] = ()
     values: Mapping[str, JsonValue] = field(default_factory=dict)
     qos: int = 1
     decode: Decode = decode_json
     device: DeviceSource | None = None
     wide: bool = False
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether it speaks of what has to be looked up."""
+        return self.last is not None or bool(self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +116,16 @@ class Candidate:
     device_id: str
     document: Document
     filling: Mapping[str, str]
+
+    def topic_of(self, one: LastValue) -> str:
+        """Where that value stands; InvalidInputError."""
+        return one.topic.filled(self.filling)
+
+    def know(self, state: Mapping[str, JsonValue | Missing]) -> bool:
+        """Take note of the last values by their names; whether all are there of which the reply speaks."""
+        there = {name: value for name, value in state.items() if not isinstance(value, Missing)}
+        self.document["state"] = there
+        return all(one.name in there for one in self.spec.state)
 
     def reply(self, command: Document | None) -> Publication | None:
         """The reply; None when it lacks something that it needs. `command` is what `spec.last` was found to be.

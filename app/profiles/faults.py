@@ -69,7 +69,8 @@ _HEADED: Final[Mapping[Location, str]] = {
     ("response",): "one or more tables, each begun with [[response]]",
     ("request",): "a table, begun with [request], or several, each begun with [[request]]",
 }
-_PATTERNS: Final = {"name": "a lower-case letter, then up to 31 of a-z 0-9 _ -"}
+_NAME: Final = "a lower-case letter, then up to 31 of a-z 0-9 _ -"
+_PATTERNS: Final = {"name": _NAME, "database": _NAME}
 
 
 def _fault(
@@ -89,7 +90,7 @@ def _fault(
         case "missing":
             return Fault(location, f"is missing; needed: {_HEADED.get(location, 'a value')}")
         case "extra_forbidden":
-            return Fault(location, _unknown(last, tables[_table(location[:-1])]))
+            return Fault(location, _unknown(last, tables[_table(location[:-1], tables)]))
         case "literal_error":
             return Fault(location, f"is {_shown(value)}; allowed: {context['expected']}")
         case "string_pattern_mismatch":
@@ -110,8 +111,10 @@ def _unknown(name: str, table: type[BaseModel]) -> str:
     return f"is unknown{meant}; allowed: {', '.join(table.model_fields)}"
 
 
-def _table(location: Location) -> str:
-    return next((part for part in reversed(location) if isinstance(part, str)), "")
+def _table(location: Location, tables: Mapping[str, type[BaseModel]]) -> str:
+    """The key of the table; under some keys authors name tables as they like."""
+    named = location[:-1] if location[-2:-1] == ("state",) else location
+    return next((part for part in reversed(named) if isinstance(part, str) and part in tables), "")
 
 
 def _key(location: Location) -> str:

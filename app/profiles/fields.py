@@ -189,4 +189,6 @@ def pair_of(codec: str | ProtobufTable) -> tuple[Encode, Decode]:
     return codec.pair() if isinstance(codec, ProtobufTable) else CODECS[codec]
 
 
+DatabaseName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+"""A database of the event log that a profile proposes."""
 Scalar = str | int | float | bool | None

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Set as AbstractSet
+from typing import Annotated, Final
 
 from pydantic import Field, JsonValue, model_validator
 
-from app.core.replies import LastCommand, ReplySpec
+from app.core.payload import MISSING
+from app.core.replies import LastCommand, LastValue, ReplySpec
+from app.core.topics import TopicTemplate
 from app.profiles.expressions import FACTS, expressions_in, faults_in, maker, names_in, path_of_fact
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import Codec, Dotted, Methods, Table, Topic, pair_of, template
+from app.profiles.fields import Codec, DatabaseName, Dotted, Methods, Table, Topic, pair_of, template
 from app.profiles.heard import HeardTable
 from app.profiles.paths import parse_path
 from app.profiles.rules import hears
+
+MOST_VALUES: Final = 8
+"""Last values that one kind of reply may speak of; each is read for each message."""
+
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 class LastTable(Table):
@@ -29,6 +39,22 @@ class LastTable(Table):
         return LastCommand(frozenset(self.methods), same, self.open)
 
 
+class StateTable(Table):
+    """`state.position = { topic = "lamps/{device_id}/position" }`."""
+
+    topic: Topic
+    codec: Codec = "json"
+    database: DatabaseName | None = None
+    default: JsonValue = None
+
+    def build(self, name: str, proposed: Mapping[TopicTemplate, str | None]) -> LastValue:
+        """The value that the table describes; `proposed` are the databases of the events of its file by their topic."""
+        topic = template(self.topic)
+        database = self.database or next((there for one, there in proposed.items() if hears(one, topic)), None)
+        default = self.default if "default" in self.model_fields_set else MISSING
+        return LastValue(name, topic, database, pair_of(self.codec)[1], default)
+
+
 class ReplyTable(HeardTable):
     """`[[reply]]`."""
 
@@ -39,6 +65,7 @@ class ReplyTable(HeardTable):
     qos: Annotated[int, Field(ge=0, le=1)] = 1
     needs: list[str] = Field(default_factory=list)
     last: LastTable | None = None
+    state: dict[str, StateTable] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _makes_sense(self) -> ReplyTable:
@@ -60,21 +87,47 @@ class ReplyTable(HeardTable):
                 yield Fault(("needs", index), f"{name!a} is unknown; allowed: {', '.join(FACTS)}, with a path behind")
         if self.last is None and any(one.split(".")[0] == "command" for one in names_in(self.payload)):
             yield Fault(("payload",), "speaks of {command…}, which goes with last = { methods = […] }")
+        yield from self._state_faults(names)
+
+    def _state_faults(self, names: AbstractSet[str]) -> Iterator[Fault]:
+        known = ", ".join(f"{{state.{one}}}" for one in self.state) or "none, as there is no state = { … }"
+        spoken = [(("payload",), name) for name in names_in(self.payload)]
+        spoken += [(("needs", index), name) for index, name in enumerate(self.needs)]
+        for place, name in spoken:
+            fact, _, rest = name.partition(".")
+            if fact == "state" and rest.partition(".")[0] not in self.state:
+                yield Fault(place, f"{{{name}}} is unknown; allowed: {known}")
+        if len(self.state) > MOST_VALUES:
+            yield Fault(("state",), f"has {len(self.state)} values; allowed are {MOST_VALUES}")
+        for name, table in self.state.items():
+            if not _NAME.fullmatch(name):
+                sentence = f"{name!a} is no name; allowed: a lower-case letter, then up to 31 of a-z 0-9 _"
+                yield Fault(("state", name), sentence)
+            unknown = sorted(set(template(table.topic).names) - names)
+            if unknown:
+                allowed = ", ".join(f"{{{one}}}" for one in sorted(names))
+                yield Fault(("state", name, "topic"), f"{{{unknown[0]}}} is unknown; allowed: {allowed}")
 
     @property
     def levels_read(self) -> set[str]:
         """The placeholders of the topic that are read by name, without a path."""
         named = {one.partition(".")[2] for one in names_in(self.payload) if one.startswith("topic.")}
         spoken = {one for one in template(self.topic).names for text in expressions_in(self.payload) if one in text}
-        return named | spoken | set(template(self.to).names)
+        filled = (self.to, *(one.topic for one in self.state.values()))
+        return named | spoken | {name for one in filled for name in template(one).names}
 
     def values_named(self) -> set[str]:
         """The values of the file that it speaks of."""
         named = [*names_in(self.payload), *self.needs]
         return {one.split(".")[1] for one in named if one.startswith("values.")}
 
-    def build(self, form: str | None, values: Mapping[str, JsonValue]) -> ReplySpec:
-        """The kind of reply that the table describes; `form` is how ids of devices are put together."""
+    def build(
+        self, form: str | None, values: Mapping[str, JsonValue], events: Mapping[TopicTemplate, str | None]
+    ) -> ReplySpec:
+        """The kind of reply that the table describes; `form` is how ids of devices are put together.
+
+        `events` are the databases of the events of its file by their topics.
+        """
         wide = self.wide
         return ReplySpec(
             name=self.name,
@@ -85,6 +138,7 @@ class ReplyTable(HeardTable):
             match=tuple(one.build(wide=wide) for one in self.match),
             needs=tuple(path_of_fact(one) for one in self.needs),
             last=None if self.last is None else self.last.build(),
+            state=tuple(one.build(name, events) for name, one in self.state.items()),
             values=values,
             qos=self.qos,
             decode=pair_of(self.codec)[1],
@@ -99,6 +153,13 @@ def reply_faults(
     """What is wrong with them in their file; `heard` are the topics of responses, events and presence."""
     topics = [*(one.topic for one in tables), *heard]
     for index, table in enumerate(tables):
+        for name, state in table.state.items():
+            there = set(template(state.topic).names)
+            own = parts if table.device is None else ()
+            if "device_id" not in there and not (own and set(own) <= there):
+                also = "".join(f" and {{{one}}}" for one in own).removeprefix(" and")
+                sentence = "may be the topic of another device; allowed: one with {device_id}"
+                yield Fault(("reply", index, "state", name, "topic"), sentence + (also and f", or with{also}"))
         strangers = sorted(table.values_named() - values.keys())
         if strangers:
             known = ", ".join(values) or "none, as there is no [values]"

@@ -14,7 +14,7 @@ from app.core.durations import format_duration
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.listening import EventReader, ReplyReader
 from app.core.messages import Publication, ReceivedMessage
-from app.core.payload import JsonValue
+from app.core.payload import JsonValue, Missing
 from app.core.profile import DeviceProfile, to_json
 from app.core.reading import ResponseReader, answers_of, names
 from app.core.sources import BETWEEN
@@ -71,6 +71,18 @@ def rules_of(profile: DeviceProfile) -> Iterator[str]:
         yield f"{spec.name}, on {spec.topic.text}{only}{_when(spec.match)}:"
         for number, rule in enumerate(spec.rules):
             yield f"  rules.{number}: {rule.state}{_when(rule.when) or ' in every other case'}"
+
+
+def replies_of(profile: DeviceProfile) -> Iterator[str]:
+    """What each kind of reply is to, and what it speaks of besides the message."""
+    for spec in profile.replies:
+        yield f"{spec.name}, to {spec.topic.text}{_when(spec.match)}, on {spec.to.text}"
+        if spec.last is not None:
+            yield f"  of the last command {' or '.join(sorted(spec.last.methods))}"
+        for one in spec.state:
+            database = "" if one.database is None else f" in {one.database}"
+            without = "" if isinstance(one.default, Missing) else f", or else {to_json(one.default).decode()}"
+            yield f"  of {{state.{one.name}}}, the last value of {one.topic.text}{database}{without}"
 
 
 def reading(profile: DeviceProfile, facts: CommandFacts, topic: str | None, payload: bytes) -> tuple[list[str], bool]:
@@ -144,7 +156,7 @@ def unasked(profile: DeviceProfile, topic: str, payload: bytes) -> list[str]:
 
 
 def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: bytes) -> list[str]:
-    """What a message is replied, where the device was sent this command and no other."""
+    """What a message is replied, where the device was sent this command and no other, and no last value is known."""
     sent = Command(
         facts.command_id,
         facts.device_id,
@@ -161,6 +173,8 @@ def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: by
         last = one.spec.last
         command = None if last is None else last.among([sent], profile.name, one.document["message"])
         try:
+            if one.spec.state and not one.know({value.name: value.default for value in one.spec.state}):
+                continue
             reply = one.reply(command)
         except InvalidInputError as error:
             return [f"at {topic}: {one.spec.name}: no reply can be made of it: {error}"]

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from app.core.device_events import EventSpec, PresenceSpec
 from app.profiles.faults import Fault, refuse
-from app.profiles.fields import DURATION_SCHEMA, Dotted, duration_between, pair_of, template
+from app.profiles.fields import DURATION_SCHEMA, DatabaseName, Dotted, duration_between, pair_of, template
 from app.profiles.heard import ConditionTable, HeardTable, SourceTable, path_of
 
 
@@ -20,7 +20,7 @@ class EventTable(HeardTable):
     name: Annotated[str, Field(min_length=1, max_length=64)]
     type: Dotted | None = None
     id: list[SourceTable] = Field(default_factory=list)
-    database: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")] | None = None
+    database: DatabaseName | None = None
 
     @model_validator(mode="after")
     def _makes_sense(self) -> EventTable:

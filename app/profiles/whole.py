@@ -17,7 +17,7 @@ from app.profiles.fields import ReadFile, Table, Topic, no_files, template
 from app.profiles.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
 from app.profiles.loops import endless, own_command_faults
 from app.profiles.methods import MethodTable, catalogue_faults, catalogue_of
-from app.profiles.replying import LastTable, ReplyTable, reply_faults
+from app.profiles.replying import LastTable, ReplyTable, StateTable, reply_faults
 from app.profiles.rules import unreachable
 from app.profiles.tables import RequestTable, ResponseTable, RuleTable, WishTable
 from app.profiles.unasked import EventTable, PresenceTable
@@ -189,6 +189,7 @@ class ProfileTable(Table):
 
     def build(self) -> DeviceProfile:
         """The profile that the table describes."""
+        events = {template(one.topic): one.database for one in self.event}
         return DeviceProfile(
             name=self.name,
             description=self.description,
@@ -197,7 +198,7 @@ class ProfileTable(Table):
             quarantine=timedelta(seconds=self.quarantine_seconds or 0),
             device=None if self.device_id is None else template(self.device_id),
             events=tuple(one.build(self.device_id) for one in self.event),
-            replies=tuple(one.build(self.device_id, self.values) for one in self.reply),
+            replies=tuple(one.build(self.device_id, self.values, events) for one in self.reply),
             catalogue=catalogue_of(self.methods, self.method),
             presence=tuple(one.build(self.device_id) for one in self.presence),
         )
@@ -256,6 +257,7 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "method": MethodTable,
         "reply": ReplyTable,
         "last": LastTable,
+        "state": StateTable,
         "presence": PresenceTable,
         "sources": SourceTable,
         "echo": WishTable,

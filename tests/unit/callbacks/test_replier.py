@@ -55,10 +55,16 @@ class Dock:
 
 
 @asynccontextmanager
-async def dock_at(folder: Path | None = None) -> AsyncIterator[Dock]:
-    async with running(profiles={"dir": folder}) as rig:
+async def dock_with(**settings: Any) -> AsyncIterator[Dock]:
+    async with running(**settings) as rig:
         dock = Dock(rig)
         await dock.start()
+        yield dock
+
+
+@asynccontextmanager
+async def dock_at(folder: Path | None = None) -> AsyncIterator[Dock]:
+    async with dock_with(profiles={"dir": folder}) as dock:
         yield dock
 
 

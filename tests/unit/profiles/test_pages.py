@@ -33,6 +33,7 @@ TABLES: Final = {
     "ResponseTable": "Responses",
     "RuleTable": "Rules",
     "SourceTable": "Sources",
+    "StateTable": "The last known state",
     "WishTable": "Echoes",
 }
 """Each table of the schema, and the heading under which its keys are told."""

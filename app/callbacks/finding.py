@@ -1,0 +1,71 @@
+"""Finds what replies to devices speak of besides the message: the last command, and last values of the event log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from app.core.command import Command
+from app.core.errors import StoreUnavailableError
+from app.core.eventlog.event import Entry
+from app.core.messages import Publication
+from app.core.payload import JsonValue, Missing
+from app.core.replies import Candidate
+from app.store.commands import CommandReader, Query
+
+COMMANDS: Final = 50
+"""Among so many commands of the device, the latest, is the one looked for that a reply speaks of."""
+STATE_SECONDS: Final = 2.0
+"""How long the event log may take to tell its last values; then the device has to ask again."""
+
+LastEntry = Callable[[str | None, str], Awaitable[Entry | None]]
+"""Tells the last value of a topic in the database that is proposed, if there is any; it may raise HomingError."""
+
+
+async def no_events(_database: str | None, _topic: str) -> None:
+    """Where no node keeps events."""
+
+
+class Found(NamedTuple):
+    """The reply; or None, and the reason why there is none."""
+
+    reply: Publication | None
+    lacking: str = ""
+
+
+class Finder:
+    """Tries the kinds of replies that a message fits one after the other, and looks up what each of them needs."""
+
+    def __init__(self, commands: CommandReader, last_entry: LastEntry) -> None:
+        self._commands = commands
+        self._last_entry = last_entry
+
+    async def first(self, candidates: Sequence[Candidate], device_id: str) -> Found:
+        """The first that has all it needs. Raises HomingError, UndecodableMessageError."""
+        commands: Sequence[Command] | None = None
+        lacking = "reply_lacks_values"
+        for one in candidates:
+            command = None
+            if one.spec.last is not None:
+                if commands is None:
+                    commands = (await self._commands.list_commands(Query(device_id=device_id, limit=COMMANDS))).commands
+                command = one.spec.last.among(commands, one.profile, one.document["message"])
+                if command is None:
+                    continue
+            if one.spec.state and not one.know(await self._state(one, device_id)):
+                lacking = "reply_lacks_state"
+                continue
+            if (reply := one.reply(command)) is not None:
+                return Found(reply)
+        return Found(None, lacking)
+
+    async def _state(self, candidate: Candidate, device_id: str) -> dict[str, JsonValue | Missing]:
+        wanted = candidate.spec.state
+        places = [(one.database, candidate.topic_of(one)) for one in wanted]
+        try:
+            async with asyncio.timeout(STATE_SECONDS):
+                entries = await asyncio.gather(*(self._last_entry(*place) for place in places))
+        except TimeoutError:
+            raise StoreUnavailableError(f"the event log did not answer within {STATE_SECONDS:g} s") from None
+        return {one.name: one.of(entry, device_id) for one, entry in zip(wanted, entries, strict=True)}
