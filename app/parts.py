@@ -64,6 +64,7 @@ from app.store.state import StateStore
 from app.system import new_secret, new_wake_key
 from app.webhooks.book import TenantOf
 from app.webhooks.events import Render
+from app.webhooks.handlers import open_handlers
 from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
 if TYPE_CHECKING:
@@ -248,15 +249,7 @@ def compose(
         observers=observers,
         store_clock=None if log is None else log.store_clock,
     )
-    replier = Replier(
-        reader=reply_reader,
-        mqtt=mqtt,
-        store=store,
-        clock=clock,
-        counters=counters,
-        observers=observers,
-        last_entry=last_entry,
-    )
+    replier, replying = _replier(settings, adapters, profiles, reply_reader, mqtt, observers, last_entry)
     dispatcher = Dispatcher(
         reader=reader,
         takers={Answer: answers.take},
@@ -318,7 +311,7 @@ def compose(
         Service("mqtt", queues=mqtt.queues),
         *([] if journal is None else [Service("journal", journal.run, close=journal.close, queues=journal.queues)]),
         Service("commands", drain=invoker.drained, queues=lambda: open_commands.queues() | waiters.queues()),
-        Service("replier", drain=replier.drained, queues=replier.queues),
+        *replying,
         Service("expirer", expirer.run),
         Service("waker", waker.run),
         Service("watches", watches.run, queues=watches.queues),
@@ -366,6 +359,37 @@ def _readers(profiles: Collection[DeviceProfile]) -> tuple[ResponseReader, Reply
     """Who reads what devices say to nodes, and the topic filters that bring it."""
     responses, replies = ResponseReader(profiles), ReplyReader(profiles)
     return responses, replies, tuple(dict.fromkeys((*responses.filters(), *replies.filters())))
+
+
+def _replier(
+    settings: Settings,
+    adapters: Adapters,
+    profiles: Mapping[str, DeviceProfile],
+    reader: ReplyReader,
+    mqtt: MqttClient,
+    observers: Observers,
+    last_entry: LastEntry,
+) -> tuple[Replier, Sequence[Service]]:
+    """Who replies to devices, and what lives with it."""
+    handlers = open_handlers(
+        settings.reply,
+        profiles.values(),
+        clock=adapters.clock,
+        new_ulid=adapters.new_ulid,
+        counters=adapters.counters,
+    )
+    replier = Replier(
+        reader=reader,
+        mqtt=mqtt,
+        store=adapters.store,
+        clock=adapters.clock,
+        counters=adapters.counters,
+        observers=observers,
+        last_entry=last_entry,
+        handlers=None if handlers is None else handlers.handlers,
+    )
+    asked = [] if handlers is None else [handlers.service]
+    return replier, [*asked, Service("replier", drain=replier.drained, queues=replier.queues)]
 
 
 def _those_there(*observers: Observer | None) -> list[Observer]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -58,6 +59,18 @@ _Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Short = Annotated[_Duration, Field(ge=timedelta(milliseconds=10), le=timedelta(minutes=1))]
 Long = Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(days=30))]
 OptionalFile = Annotated[Path | None, BeforeValidator(_empty_is_none)]
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    return networks([one.strip() for one in text.split(",") if one.strip()])
+
+
+def _known_networks(text: str) -> str:
+    _or_value_error(_networks, text)
+    return text
+
+
+_Networks = Annotated[str, AfterValidator(_known_networks)]
 
 
 class _Part(BaseModel):
@@ -384,6 +397,26 @@ class LatencySettings(_Part):
     """How many records may wait in memory; more are dropped and counted."""
 
 
+class ReplySettings(_Part):
+    """Handlers of replies to devices: services that profiles name, and that are asked what to tell a device."""
+
+    handlers: OptionalFile = None
+    """A TOML file with a table for each handler: its `url` and the `secret` that questions are signed by."""
+    budget: Annotated[_Duration, Field(ge=timedelta(milliseconds=10), le=timedelta(seconds=30))] = timedelta(seconds=3)
+    """How long a handler may take; then the device gets no reply."""
+    in_flight: Annotated[int, Field(ge=1, le=1000)] = 32
+    """How many questions to one handler may be under way on this node; more get no reply."""
+    networks: _Networks = ""
+    """Private networks that handlers may be in, in CIDR notation with commas between."""
+    plain_http: bool = False
+    """Whether a handler may be http://, where anybody on the way reads and changes what devices are told."""
+
+    @property
+    def allowed_networks(self) -> tuple[Network, ...]:
+        """The networks in `networks`."""
+        return _networks(self.networks)
+
+
 class TracingSettings(_Part):
     """Traces, for OpenTelemetry."""
 
@@ -406,7 +439,7 @@ class WebhooksSettings(_Part):
     """What the secrets of all webhooks are derived from, the same on all nodes; no webhooks when empty."""
     secret_key_file: OptionalFile = None
     """A file that holds it."""
-    networks: str = ""
+    networks: _Networks = ""
     """Private networks that webhooks may connect to, in CIDR notation with commas between."""
     plain_http: bool = False
     """Whether a webhook may be http://, where anybody on the way reads and changes what it is told."""
@@ -414,19 +447,13 @@ class WebhooksSettings(_Part):
     @property
     def allowed_networks(self) -> tuple[Network, ...]:
         """The networks in `networks`."""
-        return networks([one.strip() for one in self.networks.split(",") if one.strip()])
+        return _networks(self.networks)
 
     @field_validator("secret_key")
     @classmethod
     def _long_enough(cls, value: SecretStr) -> SecretStr:
         if 0 < len(value.get_secret_value()) < LEAST_ROOT_BYTES:
             raise ValueError(f"is shorter than {LEAST_ROOT_BYTES} characters; openssl rand -base64 32 makes one")
-        return value
-
-    @field_validator("networks")
-    @classmethod
-    def _known_networks(cls, value: str) -> str:
-        _or_value_error(lambda text: networks([one.strip() for one in text.split(",") if one.strip()]), value)
         return value
 
     @model_validator(mode="after")
@@ -472,6 +499,7 @@ class Settings(BaseSettings):
     command: CommandSettings = CommandSettings()
     cluster: ClusterSettings = ClusterSettings()
     profiles: ProfilesSettings = ProfilesSettings()
+    reply: ReplySettings = ReplySettings()
     log: LogSettings = LogSettings()
     events: EventsSettings = EventsSettings()
     latency: LatencySettings = LatencySettings()

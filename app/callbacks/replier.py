@@ -10,11 +10,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from app.callbacks.finding import Finder, Found, LastEntry, no_events
+from app.callbacks.finding import Finder, Found, Handlers, LastEntry, NoHandlers, no_events
 from app.callbacks.floods import Floods
 from app.callbacks.observer import Observers
 from app.core.clock import Clock
-from app.core.errors import HomingError, InvalidInputError, UnavailableError, UndecodableMessageError
+from app.core.errors import (
+    HandlerFailedError,
+    HomingError,
+    InvalidInputError,
+    UnavailableError,
+    UndecodableMessageError,
+)
 from app.core.identifiers import validate_device_id
 from app.core.listening import ReplyReader
 from app.core.messages import Publication
@@ -43,10 +49,12 @@ class Replier:
         counters: Counters,
         observers: Observers,
         last_entry: LastEntry = no_events,
+        handlers: Handlers | None = None,
     ) -> None:
         self._reader = reader
         self._mqtt = mqtt
-        self._finder = Finder(store, last_entry)
+        self._handlers = handlers or NoHandlers()
+        self._finder = Finder(store, last_entry, self._handlers)
         self._clock = clock
         self._counters = counters
         self._observers = observers
@@ -66,7 +74,12 @@ class Replier:
 
     def queues(self) -> dict[str, Fill]:
         """How full it is."""
-        return {"replies": Fill(len(self._looking), MOST_LOOKED_UP)}
+        return {"replies": Fill(self._waiting, MOST_LOOKED_UP)}
+
+    @property
+    def _waiting(self) -> int:
+        """How many replies wait for stores: who waits for a slow handler has a bound of its own."""
+        return len(self._looking) - self._handlers.in_flight
 
     async def drained(self) -> None:
         """Return when every reply so far has left, or was given up."""
@@ -86,7 +99,7 @@ class Replier:
         self._floods.count(device_id)
         if not any(one.spec.looks_up for one in candidates):
             self._send_first(candidates, device_id)
-        elif len(self._looking) >= MOST_LOOKED_UP:
+        elif self._waiting >= MOST_LOOKED_UP:
             self._drop("reply_overload", device_id)
         else:
             task = asyncio.get_running_loop().create_task(self._look_up(candidates, device_id))
@@ -96,6 +109,8 @@ class Replier:
     async def _look_up(self, candidates: Sequence[Candidate], device_id: str) -> None:
         try:
             found = await self._finder.first(candidates, device_id)
+        except HandlerFailedError as error:
+            self._drop(error.reason, device_id)
         except InvalidInputError:
             self._drop("reply_unmade", device_id)
         except (HomingError, UndecodableMessageError):

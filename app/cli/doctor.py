@@ -130,8 +130,10 @@ def _needs(settings: Settings, run_id: str) -> Needs:
     from app.core.topics import canary_topics
     from app.mqtt.paho_probe import Needs
     from app.profiles.loader import load_profiles
+    from app.webhooks.handlers import handlers_named
 
     profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names, settings.profiles.values).values()
+    handlers_named(settings.reply, profiles)  # a node would not start without them
     reads = sorted({topic.filter() for one in profiles for topic in one.heard})
     notices = f"{NOTICES}/doctor-{run_id}"
     absent = [topic for one in profiles for topic, _ in one.topics_of_nobody(f"homing-doctor-{run_id}")]

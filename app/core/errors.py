@@ -36,6 +36,7 @@ HomingError
 │   ├── QuotaError              the events take as much room as they may
 │   ├── FencedError             somebody with a later right to write has taken over
 │   └── DamagedEventsError      a piece of what was written cannot be read any more
+├── HandlerFailedError          a handler of replies said nothing that can be used
 ├── CapacityError               a bound was reached; try again later
 │   ├── RateLimitError          the access rules limit how often
 │   ├── TooManyOpenError        the access rules limit how many commands are open
@@ -99,6 +100,14 @@ class PacketTooLargeError(UnpublishableError):
     """The publication is larger than the packets that the broker takes."""
 
     code = "packet_too_large"
+
+
+class HandlerFailedError(HomingError):
+    """A handler of replies said nothing that can be used; `reason` is a stable word."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class WebhooksOffError(HomingError):

@@ -22,8 +22,8 @@ from app.core.templating import rfc3339, scalar_text
 from app.core.topics import TopicTemplate
 
 Document = dict[str, JsonValue]
-"""What a reply may speak of: `message`, `topic`, `device_id`, `now`, `now_ms`, `now_s`, `values`, perhaps `command` and
-`state`."""
+"""What a reply may speak of: `message`, `topic`, `device_id`, `now`, `now_ms`, `now_s`, `values`, perhaps `command`,
+`state` and `handler`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class LastValue:
 class ReplySpec:
     """One kind of reply. `render` makes its payload of a Document; it raises InvalidInputError.
 
-    `needs` are paths into the Document of what must be there and not be empty. With `wide` as in ResponseSpec.
+    `needs` are paths into the Document of what must be there and not be empty. `handler` is the name of who is asked
+    what to say. With `wide` as in ResponseSpec.
     """
 
     name: str
@@ -95,6 +96,7 @@ class ReplySpec:
     needs: tuple[Path, ...] = ()
     last: LastCommand | None = None
     state: tuple[LastValue, ...] = ()
+    handler: str | None = None
     values: Mapping[str, JsonValue] = field(default_factory=dict)
     qos: int = 1
     decode: Decode = decode_json
@@ -104,7 +106,7 @@ class ReplySpec:
     @property
     def looks_up(self) -> bool:
         """Whether it speaks of what has to be looked up."""
-        return self.last is not None or bool(self.state)
+        return self.last is not None or bool(self.state) or self.handler is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ class Candidate:
     device_id: str
     document: Document
     filling: Mapping[str, str]
+    asked_on: str = ""
+    """The topic of the message."""
 
     def topic_of(self, one: LastValue) -> str:
         """Where that value stands; InvalidInputError."""
@@ -127,6 +131,23 @@ class Candidate:
         self.document["state"] = there
         return all(one.name in there for one in self.spec.state)
 
+    def lacks(self, *, besides: str | None = None) -> bool:
+        """Whether anything is not there that it needs, `besides` this fact."""
+        needed = (path for path in self.spec.needs if path[0] != besides)
+        return any(first(self.document, path) in (MISSING, None, "") for path in needed)
+
+    def question(self) -> Document:
+        """What a handler is asked."""
+        return {
+            "type": "reply.asked",
+            "timestamp": self.document["now"],
+            "device_id": self.device_id,
+            "profile": self.profile,
+            "reply": self.spec.name,
+            "topic": self.asked_on,
+            "payload": self.document["message"],
+        }
+
     def reply(self, command: Document | None) -> Publication | None:
         """The reply; None when it lacks something that it needs. `command` is what `spec.last` was found to be.
 
@@ -136,7 +157,7 @@ class Candidate:
             if command is None:
                 return None
             self.document["command"] = command
-        if any(first(self.document, path) in (MISSING, None, "") for path in self.spec.needs):
+        if self.lacks():
             return None
         payload = self.spec.encode(self.spec.render(self.document))
         if len(payload) > MAX_BYTES:
@@ -166,4 +187,4 @@ def candidate(
         "now_s": now_ms // 1000,
         "values": dict(spec.values),
     }
-    return Candidate(spec, profile, device_id, facts, {**values, "device_id": name_of(device_id)})
+    return Candidate(spec, profile, device_id, facts, {**values, "device_id": name_of(device_id)}, message.topic)

@@ -29,10 +29,24 @@ EACH: Final = frozenset({"each", "as"})
 """The keys of a table that stands for a list: `as` for each element at the path `each`, which is `{item}` there."""
 MOST: Final = 1000
 """Elements of such a list."""
-FACTS: Final = ("message", "topic", "device_id", "now", "now_ms", "now_s", "values", "command", "state", "item")
+FACTS: Final = (
+    "message",
+    "topic",
+    "device_id",
+    "now",
+    "now_ms",
+    "now_s",
+    "values",
+    "command",
+    "state",
+    "handler",
+    "item",
+)
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[^{}.\s]+)*)\}")
 _LONGEST: Final = 2000
-_ALLOWED: Final = "{device_id}, {now}, {now_ms}, {now_s}, {message.…}, {topic.…}, {values.…}, {command.…}, {state.…}"
+_ALLOWED: Final = (
+    "{device_id}, {now}, {now_ms}, {now_s}, {message.…}, {topic.…}, {values.…}, {command.…}, {state.…}, {handler.…}"
+)
 
 
 def maker(template: JsonValue) -> Callable[[Document], JsonValue]:

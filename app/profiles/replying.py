@@ -7,22 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Final
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from app.core.payload import MISSING
 from app.core.replies import LastCommand, LastValue, ReplySpec
 from app.core.topics import TopicTemplate
+from app.core.webhooks.handlers import HANDLER_NAME
 from app.profiles.expressions import FACTS, expressions_in, faults_in, maker, names_in, path_of_fact
 from app.profiles.faults import Fault, refuse
 from app.profiles.fields import Codec, DatabaseName, Dotted, Methods, Table, Topic, pair_of, template
 from app.profiles.heard import HeardTable
 from app.profiles.paths import parse_path
+from app.profiles.positions import Location
 from app.profiles.rules import hears
 
 MOST_VALUES: Final = 8
 """Last values that one kind of reply may speak of; each is read for each message."""
 
 
+WHOLE_ANSWER: Final = "{handler}"
+"""The payload of a reply that a handler makes and the profile does not."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
@@ -37,6 +41,15 @@ class LastTable(Table):
         """What the table describes."""
         same = tuple((parse_path(there).path, parse_path(here).path) for there, here in self.same.items())
         return LastCommand(frozenset(self.methods), same, self.open)
+
+
+def _handler(name: str) -> str:
+    if not HANDLER_NAME.fullmatch(name):
+        raise ValueError(
+            f"{name[:64]!a} is no name; allowed: a lower-case letter, then up to 31 of a-z 0-9 _ -. Where it is, and "
+            "its secret, are the operator's: they stand under the name in the file of HOMING_REPLY_HANDLERS"
+        )
+    return name
 
 
 class StateTable(Table):
@@ -66,6 +79,7 @@ class ReplyTable(HeardTable):
     needs: list[str] = Field(default_factory=list)
     last: LastTable | None = None
     state: dict[str, StateTable] = Field(default_factory=dict)
+    handler: Annotated[str, AfterValidator(_handler)] | None = None
 
     @model_validator(mode="after")
     def _makes_sense(self) -> ReplyTable:
@@ -87,11 +101,13 @@ class ReplyTable(HeardTable):
                 yield Fault(("needs", index), f"{name!a} is unknown; allowed: {', '.join(FACTS)}, with a path behind")
         if self.last is None and any(one.split(".")[0] == "command" for one in names_in(self.payload)):
             yield Fault(("payload",), "speaks of {command…}, which goes with last = { methods = […] }")
+        if self.handler is None and any(one.split(".")[0] == "handler" for one in names_in(self.payload)):
+            yield Fault(("payload",), 'speaks of {handler…}, which goes with handler = "name"')
         yield from self._state_faults(names)
 
     def _state_faults(self, names: AbstractSet[str]) -> Iterator[Fault]:
         known = ", ".join(f"{{state.{one}}}" for one in self.state) or "none, as there is no state = { … }"
-        spoken = [(("payload",), name) for name in names_in(self.payload)]
+        spoken: list[tuple[Location, str]] = [(("payload",), name) for name in names_in(self.payload)]
         spoken += [(("needs", index), name) for index, name in enumerate(self.needs)]
         for place, name in spoken:
             fact, _, rest = name.partition(".")
@@ -107,6 +123,10 @@ class ReplyTable(HeardTable):
             if unknown:
                 allowed = ", ".join(f"{{{one}}}" for one in sorted(names))
                 yield Fault(("state", name, "topic"), f"{{{unknown[0]}}} is unknown; allowed: {allowed}")
+
+    @property
+    def _says_payload(self) -> bool:
+        return "payload" in self.model_fields_set
 
     @property
     def levels_read(self) -> set[str]:
@@ -133,12 +153,13 @@ class ReplyTable(HeardTable):
             name=self.name,
             topic=template(self.topic),
             to=template(self.to),
-            render=maker(self.payload),
+            render=maker(self.payload if self.handler is None or self._says_payload else WHOLE_ANSWER),
             encode=pair_of(self.reply_codec or self.codec)[0],
             match=tuple(one.build(wide=wide) for one in self.match),
             needs=tuple(path_of_fact(one) for one in self.needs),
             last=None if self.last is None else self.last.build(),
             state=tuple(one.build(name, events) for name, one in self.state.items()),
+            handler=self.handler,
             values=values,
             qos=self.qos,
             decode=pair_of(self.codec)[1],

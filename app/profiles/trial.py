@@ -83,6 +83,8 @@ def replies_of(profile: DeviceProfile) -> Iterator[str]:
             database = "" if one.database is None else f" in {one.database}"
             without = "" if isinstance(one.default, Missing) else f", or else {to_json(one.default).decode()}"
             yield f"  of {{state.{one.name}}}, the last value of {one.topic.text}{database}{without}"
+        if spec.handler is not None:
+            yield f"  of {{handler}}, what the handler {spec.handler} of HOMING_REPLY_HANDLERS says"
 
 
 def reading(profile: DeviceProfile, facts: CommandFacts, topic: str | None, payload: bytes) -> tuple[list[str], bool]:
@@ -175,6 +177,8 @@ def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: by
         try:
             if one.spec.state and not one.know({value.name: value.default for value in one.spec.state}):
                 continue
+            if one.spec.handler is not None:
+                return [f"at {topic}: {one.spec.name}: the handler {one.spec.handler} is asked what to reply"]
             reply = one.reply(command)
         except InvalidInputError as error:
             return [f"at {topic}: {one.spec.name}: no reply can be made of it: {error}"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from aiohttp import (
     AddrInfoType,
@@ -15,10 +15,12 @@ from aiohttp import (
     ClientSession,
     ClientTimeout,
     DummyCookieJar,
+    StreamReader,
     TCPConnector,
 )
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from app.core.payload import MAX_BYTES
 from app.core.webhooks.destinations import Network, refusal
 from app.core.webhooks.schedule import Reply
 
@@ -35,6 +37,14 @@ class RefusedAddressError(OSError):
     """The address is not public."""
 
 
+class Answer(NamedTuple):
+    """What came of an attempt, and what the receiver said."""
+
+    reply: Reply
+    said: bytes = b""
+    timed_out: bool = False
+
+
 class Sender(Protocol):
     """Sends a delivery once."""
 
@@ -48,24 +58,36 @@ class Sender(Protocol):
 class HttpSender:
     """Follows no redirection, knows no proxy, keeps no cookie, and connects to public addresses and `allowed` only."""
 
-    def __init__(self, *, allowed: Sequence[Network], user_agent: str) -> None:
+    def __init__(self, *, allowed: Sequence[Network], user_agent: str, seconds: float | None = None) -> None:
+        """`seconds` is how long an attempt may take, else SECONDS."""
         self._allowed = allowed
+        self._seconds = seconds
         self._user_agent = user_agent
         self._session: ClientSession | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """See the port."""
+        return (await self._exchange(url, headers, body, _beginning)).reply
+
+    async def ask(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """What came of it, and what the receiver says; it never raises."""
+        return await self._exchange(url, {"accept-encoding": "identity", **headers}, body, _whole)
+
+    async def _exchange(
+        self, url: str, headers: Mapping[str, str], body: bytes, read: Callable[[StreamReader], Awaitable[bytes]]
+    ) -> Answer:
         try:
             async with self._open().post(
                 url, data=body, headers={"content-type": "application/json", **headers}, allow_redirects=False
             ) as response:
                 status, retry_after = response.status, response.headers.get("retry-after")
-                await response.content.read(MOST_REPLY)
+                said = await read(response.content)
         except TimeoutError:
-            return Reply(None, f"no reply within {SECONDS:g} s")
+            return Answer(Reply(None, f"no reply within {self._seconds or SECONDS:g} s"), timed_out=True)
         except (ClientError, OSError, ValueError) as error:
-            return Reply(None, _reason(error)[:_MOST_REASON])
-        return Reply(status, "" if 200 <= status < 300 else f"the receiver answered {status}", retry_after)  # noqa: PLR2004
+            return Answer(Reply(None, _reason(error)[:_MOST_REASON]))
+        reason = "" if 200 <= status < 300 else f"the receiver answered {status}"  # noqa: PLR2004 - RFC 9110, 15.3
+        return Answer(Reply(status, reason, retry_after), said)
 
     async def close(self) -> None:
         """See the port."""
@@ -78,13 +100,13 @@ class HttpSender:
             connector = TCPConnector(
                 resolver=_PublicResolver(self._allowed),
                 socket_factory=self._socket,
-                limit=0,  # the lanes bound it
+                limit=0,  # who calls bounds it: lanes, and handlers of replies
                 use_dns_cache=False,  # so that what was judged is what is connected to
                 force_close=True,
             )
             self._session = ClientSession(
                 connector=connector,
-                timeout=ClientTimeout(total=SECONDS),
+                timeout=ClientTimeout(total=self._seconds or SECONDS),
                 headers={"user-agent": self._user_agent},
                 cookie_jar=DummyCookieJar(),
                 trust_env=False,
@@ -99,6 +121,17 @@ class HttpSender:
         if reason is not None:
             raise RefusedAddressError(reason)
         return socket.socket(family, kind, protocol)
+
+
+async def _beginning(content: StreamReader) -> bytes:
+    return await content.read(MOST_REPLY)
+
+
+async def _whole(content: StreamReader) -> bytes:
+    said = bytearray()
+    while len(said) <= MAX_BYTES and (more := await content.read(MOST_REPLY)):
+        said += more
+    return bytes(said)  # too much is still too much when a part of it is read
 
 
 def _reason(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -15,6 +15,18 @@ from app.core.webhooks.endpoints import Endpoint
 
 LEAST_ROOT_BYTES: Final = 32
 PREFIX: Final = "whsec_"
+
+
+def signed_headers(keys: Iterable[bytes], event_id: str, body: bytes, now: int) -> Mapping[str, str]:
+    """The three headers of a message at `now` (µs), signed by each of the keys."""
+    seconds = now // 1_000_000
+    signed = f"{event_id}.{seconds}.".encode() + body
+    digests = (hmac.digest(key, signed, sha256) for key in keys)
+    return {
+        "webhook-id": event_id,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(f"v1,{b64encode(one).decode()}" for one in digests),
+    }
 
 
 class Signer:
@@ -34,14 +46,7 @@ class Signer:
 
     def headers(self, endpoint: Endpoint, event_id: str, body: bytes, now: int) -> Mapping[str, str]:
         """The three headers of a delivery at `now` (µs); both secrets sign while a rotation is young."""
-        seconds = now // 1_000_000
-        signed = f"{event_id}.{seconds}.".encode() + body
-        digests = (hmac.digest(self._key(endpoint, epoch), signed, sha256) for epoch in endpoint.epochs(now))
-        return {
-            "webhook-id": event_id,
-            "webhook-timestamp": str(seconds),
-            "webhook-signature": " ".join(f"v1,{b64encode(one).decode()}" for one in digests),
-        }
+        return signed_headers([self._key(endpoint, epoch) for epoch in endpoint.epochs(now)], event_id, body, now)
 
     def _key(self, endpoint: Endpoint, epoch: int) -> bytes:
         # The first words keep these apart from whatever else may be derived from the same root one day.
