@@ -10,10 +10,13 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote
 
 import aiosqlite
+from aiosqlite.core import _connection_worker_thread
 from sqlalchemy import URL, Connection, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -29,18 +32,30 @@ UNBOUNDED: Final = "homing_unbounded"
 """The execution option of a connection whose statements may take as long as they do: a migration's."""
 
 
+def _work(statements: SimpleQueue[Any], ended: Event) -> None:
+    """What aiosqlite's thread does, but it bears that the loop which asked is closed: then nobody can be told."""
+    while True:
+        try:
+            _connection_worker_thread(statements)
+        except RuntimeError:
+            if not (ended.is_set() and statements.empty()):
+                continue
+        return
+
+
 class _SqliteConnection(aiosqlite.Connection):
     """Ends once: aiosqlite 0.22.1 waits for ever in `close` when it was stopped meanwhile, as SQLAlchemy does."""
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, iter_chunk_size=64)
-        self._thread.daemon = True  # as SQLAlchemy has it: a disk that hangs must not keep the process
-        self._ended = False
+        self._ended = Event()
+        # A daemon, as SQLAlchemy has it: a disk that hangs must not keep the process.
+        self._thread = Thread(target=_work, args=(self._tx, self._ended), daemon=True)
 
     def stop(self) -> asyncio.Future[Any] | None:
-        if self._ended:
+        if self._ended.is_set():
             return None
-        self._ended = True
+        self._ended.set()
         return super().stop()
 
 

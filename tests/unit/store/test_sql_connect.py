@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 from pathlib import Path
 
 import aiosqlite
+import pytest
 
-from app.store.sql.connect import open_sql
+from app.store.sql.connect import _connect_sqlite, open_sql
 from tests.waiting import PATIENCE
 
 
@@ -25,3 +27,34 @@ async def test_a_connection_that_is_closed_and_stopped_at_once_ends(tmp_path: Pa
             await closing
         await connection.invalidate()
     await engine.dispose()
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["statement", "end"])
+def test_a_connection_whose_loop_is_closed_meanwhile_ends_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+) -> None:
+    """As when a node stops while a statement takes its time: nobody is left to be told."""
+    faults: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda fault: faults.append(fault.exc_value))
+    asked, closed = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        asked.set()
+        return int(closed.wait(PATIENCE))
+
+    async def leave() -> aiosqlite.Connection:
+        connection = await _connect_sqlite(str(tmp_path / "access.db"))
+        await connection.create_function("slow", 0, slow)
+        statement = asyncio.ensure_future(connection.execute("SELECT slow()"))
+        await asyncio.to_thread(asked.wait, PATIENCE)
+        statement.cancel()
+        if stopped:
+            connection.stop()
+        return connection
+
+    connection = asyncio.run(leave())
+    closed.set()
+    connection.stop()
+    connection._thread.join(PATIENCE)
+    assert not connection._thread.is_alive()
+    assert faults == []
