@@ -244,13 +244,13 @@ async def test_S9_each_grant_is_needed_and_the_doctor_names_the_one_that_lacks(
     async def refused() -> bool:
         return any(str(entry["object"]) in grant or grant[0] != "+" for entry in await admin.acl_log())
 
-    async def again_and_again() -> None:
-        while True:  # as a busy machine may let the budget of an earlier call run out
+    async def until_refused() -> None:
+        while not await refused():  # on a busy machine the budget of an earlier call may run out
+            await admin.flushall()
             with suppress(UnavailableError, ValueError, TimeoutError):
                 await everything(url_of(server))
-            await admin.flushall()
 
-    work = asyncio.create_task(again_and_again())
+    work = asyncio.create_task(until_refused())
     try:
         await eventually(refused)
     finally:
