@@ -170,6 +170,13 @@ async def test_the_last_values_of_a_device_are_read_together(keeping: Rig) -> No
     assert ([one["topic"] for one in rest["topics"]], rest["cursor"]) == (["thing/product/SN2/osd"], None)
 
 
+async def test_a_name_that_some_profile_cannot_have_has_no_topic_there(keeping: Rig) -> None:
+    """`homing` and `dji` have ids of one level."""
+    answer = await keeping.http.get("/v1/devices/living%20room%2Flamp%201/state")
+    assert (answer.status_code, answer.json()["values"]) == (200, [])
+    assert answer.json()["device_id"] == "living%20room%2Flamp%201"
+
+
 async def test_it_is_known_who_is_there_and_changes_are_events(keeping: Rig) -> None:
     async def presence() -> dict[str, Any]:
         state: dict[str, Any] = (await keeping.http.get("/v1/devices/lamp-1/state")).json()

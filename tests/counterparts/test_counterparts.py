@@ -117,6 +117,20 @@ COUNTERPARTS = [
             Case("MAV_CMD_PREFLIGHT_REBOOT_SHUTDOWN", {"param1": 1}, "failed", error={"code": 3}),
         ],
     ),
+    Counterpart(
+        "pysparkplug",
+        "sparkplug-b",
+        "plant:press",
+        python("pysparkplug", "sparkplug_node.py", "pysparkplug==0.6.1", "paho-mqtt==1.6.1", "protobuf==6.33.2"),
+        [
+            Case("write", {"name": "Pump/On", "boolean": True, "datatype": 11}),
+            Case("write", {"name": "Setpoint", "float": 21.3, "datatype": 9}),
+            Case("write_alias", {"alias": 7, "int": 900, "datatype": 7}),
+            Case("write_device", {"device": "p-1", "name": "Label", "string": "A", "datatype": 12}),
+            Case("write_device_alias", {"device": "p-1", "alias": 8, "string": "auto", "datatype": 12}),
+            Case("rebirth"),
+        ],
+    ),
     Counterpart("MQTT.js, mqtt5-rr", "mqtt5-rr", "js-1", mqttjs, [Case("echo", ASKED, result={"asked": ASKED})]),
     Counterpart(
         "MQTT.js, shelly",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -92,7 +93,11 @@ class Plan:
 
     def topics_of(self, device_id: str) -> list[tuple[str, str]]:
         """Topics on which a device speaks, each with its database; without those that vary further."""
-        return [(database, one.render(device_id=name_of(device_id))) for database, one in self._of_devices]
+        found = []
+        for database, one in self._of_devices:
+            with suppress(InvalidInputError):  # no device of that profile is called so, as with a slash in the name
+                found.append((database, one.render(device_id=name_of(device_id))))
+        return found
 
     def device_of(self, topic: str) -> str:
         """The device that the topic names, as profiles say; empty where none does."""
