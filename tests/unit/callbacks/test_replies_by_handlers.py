@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from app.callbacks import replier
 from tests.unit.callbacks.test_replier import Dock, dock_with
 from tests.unit.webhooks.receivers import Answer, Receiver, receiving
 from tests.waiting import eventually
@@ -147,6 +148,26 @@ async def test_a_slow_handler_keeps_nobody_else_waiting(receiver: Receiver, tmp_
         go_on.set()
         await eventually(lambda: len(dock.told) == 4)
         assert len(receiver.got) == 3
+
+
+async def test_who_waits_for_a_handler_takes_no_place_of_those_who_wait_for_the_store(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.Response:
+        await go_on.wait()
+        return web.json_response({"url": "u"})
+
+    receiver.answer = slow
+    monkeypatch.setattr(replier, "MOST_LOOKED_UP", 1)
+    async with asking(tmp_path, receiver, budget="30s") as dock:
+        for number in range(3):
+            dock.say("echo/D1/ask", {"what": "mission", "ref": number})
+            await receiver.wait(number + 1)
+        go_on.set()
+        await eventually(lambda: len(dock.told) == 3)
+        assert dock.rig.counters["drop.reply_overload"] == 0
 
 
 async def test_a_handler_that_never_answers_costs_its_budget(receiver: Receiver, tmp_path: Path) -> None:
