@@ -298,7 +298,7 @@ def events_given_up() -> None:
 
     async def append(self: Any, shard: Any, batch: Any) -> bool:
         try:
-            self._admit()
+            self._admit(shard.database)
             await self._log.append(shard, [one.entry for one in batch], batch[0].epoch)
         except _class("app.core.errors.HomingError"):
             self._counters["events.refused"] += len(batch)
@@ -324,6 +324,18 @@ def events_out_of_line() -> None:
         await asyncio.gather(*(one(batch) for batch in reversed(batches)))
 
     writer.serve = serve
+
+
+def events_before_they_are_durable() -> None:
+    """An append is acknowledged when it is in the memory of the process: without log in front, and without sync."""
+    pen, options = _class("app.store.rocks.writing.Pen"), _class("rocksdict.WriteOptions")
+
+    def commit(self: Any, batch: Any) -> None:
+        without_log = options()
+        without_log.disable_wal = True
+        self._shelf.database.write(batch.rows, without_log)
+
+    pen._commit = commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +397,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
             Mutant(events_without_a_fence, "E3", ("events_jumped",)),
             Mutant(events_given_up, "E4", ("events_lost",)),
             Mutant(events_out_of_line, "E1", ("events_jumped",)),
+            Mutant(events_before_they_are_durable, "E13", ("events_lost",)),
         )
     }
 )

@@ -10,16 +10,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from app.core.eventlog import keys
 from app.core.eventlog.event import Database
 from app.store.engine import open_events
 from app.store.parquet import place
 from app.store.parquet.place import Place
+from app.store.redis.eventlog import RedisEventLog
 from app.store.tiered import TieredEventLog
 from app.system import SystemClock, new_secret
 from tests.contract.cold_places import cooler_of
 
 DATABASE = Database("events", 2, ("site/+/up",))
 STEPS = ("half written", "written", "not named", "half named")
+FORGOTTEN_FIRST = "forgotten before it is named"
+"""No step of ours, but a mistake, and a death in the middle of it."""
 
 
 def die(*_: object, **__: object) -> Any:  # noqa: ANN401 - it takes the place of anything
@@ -56,6 +60,18 @@ def at_half(log: Any, url: str) -> None:  # noqa: ANN401 - of any engine
     log._redis.run_script = once
 
 
+def forget_first(log: Any) -> None:  # noqa: ANN401 - a RedisEventLog with its private parts
+    """Forget what is brought into the cold tier before the catalogue has its files, and die in between."""
+
+    async def cool(database: str, number: int, _files: object) -> None:
+        shards = [shard for one in log.databases if one.name == database for shard in one.all_shards()]
+        for shard in shards:
+            await log._call("UNLINK", f"{keys.slabs(shard)}{number}")
+        die()
+
+    log.cool = cool
+
+
 class Dropping:
     """A RocksDB whose process dies when it drops a table."""
 
@@ -77,6 +93,8 @@ async def main(url: str, folder: str, step: str) -> None:
     await log.start()
     if step == "not named":
         hot.cool = die  # type: ignore[method-assign]
+    if step == FORGOTTEN_FIRST and isinstance(hot, RedisEventLog):
+        forget_first(hot)
     if step == "half named":
         at_half(hot, url)
     await cooler_of(log, log._archive).look()

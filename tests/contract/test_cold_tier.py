@@ -32,7 +32,7 @@ from app.store.parquet.place import Place
 from app.store.tiered import TieredEventLog
 from app.system import SystemClock, new_secret
 from tests.contract.cold_places import archive_at, cooler_of
-from tests.contract.cools_and_dies import DATABASE, STEPS
+from tests.contract.cools_and_dies import DATABASE, FORGOTTEN_FIRST, STEPS
 from tests.services import RedisProcess
 
 EVENTS = 300
@@ -122,6 +122,22 @@ async def test_a_death_in_between_leaves_each_event_in_exactly_one_tier(url: str
         assert numbers(before) == list(range(2 * EVENTS))
         one, other = [await all_of(log, f"site/{number}/up") for number in (3, 4)]
         assert numbers(one + other) == [number for number in range(2 * EVENTS) if number % 7 in {3, 4}]
+
+
+async def test_a_log_that_forgets_before_the_catalogue_names_the_files_is_found_out(
+    redis_server: RedisProcess, tmp_path: Path
+) -> None:
+    """What the test above is worth: the mistake that it is there for, which a death brings to light."""
+    async with Redis.from_url(redis_server.url) as client:
+        await client.flushall()
+    url, cold = redis_server.node_url, tmp_path / "cold"
+    async with opened(url, cold) as log:
+        await say(log, 0)
+        await log.rotate("events", 1)
+        await say(log, EVENTS)
+    assert await asyncio.to_thread(cool_and_die, url, cold, FORGOTTEN_FIRST) == -signal.SIGKILL
+    async with opened(url, cold) as log:
+        assert numbers(await all_of(log)) == list(range(EVENTS, 2 * EVENTS))
 
 
 async def test_what_is_cold_is_nowhere_else(url: str, tmp_path: Path) -> None:

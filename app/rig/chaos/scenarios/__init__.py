@@ -8,6 +8,7 @@ from typing import Final
 
 from app.core.errors import ConfigurationError
 from app.rig.chaos.scenario import Scenario
+from app.rig.chaos.scenarios.cold_events import E14
 from app.rig.chaos.scenarios.event_bounds import E5, E6, E7, E11
 from app.rig.chaos.scenarios.events import E1, E2, E3, E4, E12, E13
 from app.rig.chaos.scenarios.leak import R18
@@ -21,7 +22,7 @@ _ALL: Final = (
     *(R1, R2, R3, R4, R5, R6, R10, R13, R13_KILL),
     *(R14, R15, R16, R17, R18, R19),
     *(R24, R25, R26, R27, R28, R30),
-    *(E1, E2, E3, E4, E5, E6, E7, E11, E12, E13),
+    *(E1, E2, E3, E4, E5, E6, E7, E11, E12, E13, E14),
 )
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({one.name: one for one in _ALL})
 
