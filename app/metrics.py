@@ -275,6 +275,7 @@ _SHOWN_AT_ZERO: Final = (
         "drop.bad_wake_up",
         "drop.forged_wake_up",
         "drop.unreadable_record",
+        *("drop.damaged_block", "drop.damaged_value"),
         "drop.not_json",
         "drop.no_rule_holds",
     ),

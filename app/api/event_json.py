@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from base64 import b64decode, b64encode
 from binascii import Error
 from collections.abc import Iterable
@@ -10,9 +12,11 @@ from typing import Any
 import orjson
 
 from app.api.event_schemas import Said
+from app.api.problems import UNREADABLE
 from app.api.representation import instant
-from app.core.errors import InvalidInputError
-from app.core.eventlog.event import Entry, Event
+from app.core.errors import InvalidInputError, PayloadTooLargeError, UndecodableMessageError
+from app.core.eventlog.event import MAX_VALUE_BYTES, Entry, Event
+from app.core.payload import decode_json
 
 
 def event_json(event: Event) -> bytes:
@@ -51,7 +55,7 @@ def value_of(said: Said, field: str) -> bytes:
     if said.data_base64 is None:
         if "data" not in said.model_fields_set:
             raise InvalidInputError(f"{field}.data", "is missing; allowed: data as JSON, or data_base64")
-        return orjson.dumps(said.data)
+        return _checked(said.data, f"{field}.data")
     if "data" in said.model_fields_set:
         raise InvalidInputError(f"{field}.data_base64", "and data contradict each other; one is allowed")
     try:
@@ -60,6 +64,18 @@ def value_of(said: Said, field: str) -> bytes:
         raise InvalidInputError(f"{field}.data_base64", "is not base64 (RFC 4648, section 4)") from None
 
 
+def _checked(data: Any, field: str) -> bytes:  # noqa: ANN401 - any JSON
+    """As bytes; InvalidInputError for what FastAPI reads and no reader of the event would."""
+    try:
+        decode_json(json.dumps(data).encode(), max_bytes=sys.maxsize)
+    except UndecodableMessageError as error:
+        raise InvalidInputError(field, UNREADABLE.get(error.reason, error.reason)) from None
+    return orjson.dumps(data)
+
+
 def entry_of(said: Said, field: str, device: str) -> Entry:
-    """What is said, as an entry."""
-    return Entry(said.topic, value_of(said, field), device)
+    """What is said, as an entry; PayloadTooLargeError names the field."""
+    value = value_of(said, field)
+    if len(value) > MAX_VALUE_BYTES:
+        raise PayloadTooLargeError(f"{field}.data", f"has {len(value)} bytes; allowed are {MAX_VALUE_BYTES}")
+    return Entry(said.topic, value, device)

@@ -124,7 +124,7 @@ class _Follower:
 
     def __init__(self, topic_filter: str) -> None:
         self.topic_filter = topic_filter
-        self._waiting: deque[tuple[Sequence[Event], tuple[Position, ...]]] = deque()
+        self._waiting: deque[tuple[Sequence[Event], tuple[Position, ...], tuple[Position, ...]]] = deque()
         self._size = 0
         self._there = asyncio.Event()
         self._behind = False
@@ -135,14 +135,14 @@ class _Follower:
         self._behind = False
         self._there.clear()
 
-    def put(self, events: Sequence[Event], positions: tuple[Position, ...]) -> bool:
-        """Whether it has its place still."""
+    def put(self, events: Sequence[Event], positions: tuple[Position, ...], lost: tuple[Position, ...]) -> bool:
+        """Whether it has its place still. `positions` and `lost` are by shard."""
         self._size += sum([size_of(event.entry) for event in events])
         if self._size > MOST_WAITING_BYTES:
             self._behind = True
             self._waiting.clear()
         else:
-            self._waiting.append((events, positions))
+            self._waiting.append((events, positions, lost))
         self._there.set()
         return not self._behind
 
@@ -153,11 +153,12 @@ class _Follower:
             await self._there.wait()
             self._there.clear()
             while self._waiting:
-                events, positions = self._waiting.popleft()
+                events, positions, lost = self._waiting.popleft()
                 self._size -= sum([size_of(event.entry) for event in events])
                 new = [event for event in events if event.position > at[event.shard]]
+                missed = max(one if one > read else BEGINNING for one, read in zip(lost, at, strict=True))
                 at = [max(one, other) for one, other in zip(at, positions, strict=True)]
-                yield Batch(new, Cursor(tuple(at)))
+                yield Batch(new, Cursor(tuple(at)), missed)
 
 
 class _Tail:
@@ -199,9 +200,11 @@ class _Tail:
 
     async def _read(self) -> None:
         found: list[Event] = []
+        lost = [BEGINNING] * len(self._shards)
         for number, shard in enumerate(self._shards):
             part = await self._store.read(shard, Reading(EVERYTHING, self._positions[number]), STEP)
             found += part.events
+            lost[number] = part.lost
             self._positions[number] = part.position
         found.sort()
         positions = tuple(self._positions)
@@ -210,5 +213,5 @@ class _Tail:
             wanted = follower.topic_filter
             if wanted not in by_filter:
                 by_filter[wanted] = [event for event in found if matches(wanted, event.entry.topic)]
-            if not follower.put(by_filter[wanted], positions):
+            if not follower.put(by_filter[wanted], positions, tuple(lost)):
                 self._followers.discard(follower)

@@ -112,6 +112,7 @@ class TieredEventLog:
                 continue
             if one.state is GenerationState.SEALED and not any(file.shard == shard.number for file in one.files):
                 part = await self._left_hot(shard, one, replace(reading, until=border), limit)
+                lost = max(lost, part.lost)
                 if part.events or part.more:
                     return Slice(part.events, part.position if part.more else part.events[-1].position, True, lost)
             for file in _own(one, shard, reading, border):

@@ -254,6 +254,55 @@ async def test_what_is_wrong_is_said_in_a_sentence(
     assert await read(keeping, topic="#") == []
 
 
+MANY: str = ",".join(["1E9"] * 25_000)
+"""Numbers that take 100 kB as they are sent and 325 kB as they are kept."""
+
+
+def written(data: str) -> str:
+    return f'{{"topic": "fleet/note", "data": {data}}}'
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "sentence"),
+    [
+        (f"[{MANY}]", 413, "data: has 325001 bytes; allowed are 131072"),
+        ('"\\ud800"', 422, "data: a string has half of a surrogate pair"),
+        ('{"\\ud800": 1}', 422, "data: a string has half of a surrogate pair"),
+        ("NaN", 422, "data: NaN and Infinity are not JSON"),
+        ("[1e400]", 422, "data: NaN and Infinity are not JSON"),
+        ("1" * 30, 422, "data: a number is out of range; allowed: integers from -2^63 to 2^64-1"),
+        ("[" * 40 + "]" * 40, 422, "data: arrays and objects are nested too deep; allowed: 32 levels"),
+    ],
+)
+async def test_data_that_cannot_be_kept_is_named_and_nothing_of_the_call_is_written(
+    keeping: Rig, data: str, status: int, sentence: str
+) -> None:
+    parts = f"{written('1')}, {written(data)}"
+    for path, body, place in (
+        ("/v1/events", f"[{parts}]", "body.1."),
+        ("/v1/transactions", f'{{"write": [{parts}]}}', "write.1."),
+    ):
+        answer = await keeping.http.post(path, content=body, headers=JSON)
+        assert (answer.status_code, place + sentence in answer.json()["detail"]) == (status, True), answer.text
+        assert len(answer.json()["detail"]) < 200
+    assert await read(keeping, topic="#") == []
+    assert (await keeping.http.get("/v1/state/fleet/note")).status_code == 404
+
+
+async def test_a_value_over_the_limit_is_refused_and_the_one_before_stays(keeping: Rig) -> None:
+    path, most = "/v1/state/fleet/note", 131_072
+    whole = b'"%b"' % (b"x" * (most - 2))
+    assert (await keeping.http.put(path, content=whole, headers=JSON)).status_code == 200
+    for body in (whole + b" ", b"[%b]" % MANY.encode() + b" " * most):
+        answer = await keeping.http.put(path, content=body, headers=JSON)
+        assert (answer.status_code, answer.json()["detail"]) == (
+            413,
+            f"body: is too large; allowed: at most {most} bytes",
+        )
+    assert (await keeping.http.get(path)).json()["data"] == "x" * (most - 2)
+    assert len(await read(keeping, topic="#")) == 1
+
+
 async def test_topics_of_two_shards_are_no_transaction(keeping: Rig) -> None:
     body = {"write": [{"topic": f"lone/{number}", "data": 1} for number in range(20)]}
     answer = await keeping.http.post("/v1/transactions", json=body)

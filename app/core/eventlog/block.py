@@ -14,6 +14,8 @@ VERSION: Final = 1
 COMPRESS_FROM: Final = 512
 """Bytes; smaller blocks stay as they are."""
 _PLAIN, _ZLIB = 0, 1
+_ROOM: Final = 1024 * 1024
+"""Bytes that are set aside for a body before it is there: what says its size may be damaged."""
 _HEAD: Final = Struct(">BBHHI")  # version, codec, entries, topics, bytes of the body
 _TOPIC: Final = Struct(">H")
 _ENTRY: Final = Struct(">HBBBI")
@@ -52,7 +54,7 @@ def unpack_block(data: bytes, last: Position, shard: int, fits: Callable[[str], 
     codec, count, topics, size = _head(data)
     try:
         kept = data[_HEAD.size :]
-        body = zlib.decompress(kept, bufsize=size) if codec == _ZLIB else kept
+        body = zlib.decompress(kept, bufsize=min(size, _ROOM)) if codec == _ZLIB else kept
         if len(body) != size:
             raise DamagedEventsError(f"a block of {size} bytes has {len(body)}")
         at = 0
@@ -85,6 +87,8 @@ def _events(body: bytes, at: int, names: Sequence[str | None], positions: range,
             at += one
         found.append(Event(position, shard, Entry(topic, body[at : at + length], *about)))
         at += length
+    if at != len(body):
+        raise DamagedEventsError(f"a block of {len(positions)} entries has {len(body)} bytes, and they take {at}")
     return found
 
 

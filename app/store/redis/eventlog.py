@@ -40,6 +40,8 @@ FETCHED: Final = 64
 """Blocks of one round trip."""
 TOPICS: Final = 512
 """Topics of one."""
+MOST_NAMED: Final = 10_000
+"""Damaged blocks that are remembered so that each is counted once. With more of them some are counted again."""
 
 _Colds = dict[int, tuple[list[int], list[ColdFile]]]
 """Generation -> first, last, count and size of what is in it, and its files."""
@@ -67,6 +69,7 @@ class RedisEventLog:
         self._by_name: Mapping[str, Database] = {one.name: one for one in databases}
         self._structures = {one.name: Structures(one.taught) for one in databases}
         self._cold: dict[Shard, tuple[bytes, _Colds]] = {}
+        self._damaged: set[tuple[Shard, Position]] = set()
         self._closed = False
 
     async def start(self) -> None:
@@ -121,7 +124,7 @@ class RedisEventLog:
     async def value(self, shard: Shard, topic: str) -> Event | None:
         self._database(shard.database)
         found = await self._call("HGET", keys.latest(shard), topic)
-        return None if found is None else _value(shard, found)
+        return self._value(shard, topic.encode(), found)
 
     async def values(self, shard: Shard, topic_filter: str, after: str, limit: int) -> Sequence[Event]:
         self._database(shard.database)
@@ -134,7 +137,8 @@ class RedisEventLog:
             fitting = [name for name in names if matches(topic_filter, name.decode())][: limit - len(found)]
             if fitting:
                 rows = await self._call("HMGET", keys.latest(shard), *fitting)
-                found += [_value(shard, row) for row in rows if row is not None]
+                there = [self._value(shard, name, row) for name, row in zip(fitting, rows, strict=True)]
+                found += [one for one in there if one is not None]
             if len(names) < TOPICS:
                 break
             start = f"({names[-1].decode()}"
@@ -219,7 +223,7 @@ class RedisEventLog:
 
     async def _scan(self, shard: Shard, reading: Reading, until: Position, limit: int, numbers: Sequence[int]) -> Slice:
         found: list[Event] = []
-        scanned = 0
+        scanned, lost = 0, BEGINNING
         for number in numbers:
             start = reading.after + 1
             while True:
@@ -237,27 +241,48 @@ class RedisEventLog:
                     raise ArchivedError(int(cold or 0))
                 for identity, fields in blocks:
                     last = int(identity.partition(b"-")[0])
-                    events, count = self._open_block(shard, last, fields[1], reading)
+                    events, count, gone = self._open_block(shard, last, fields[1], reading)
+                    lost = max(lost, min(gone, until))
                     found += [event for event in events if reading.after < event.position <= until]
                     scanned += count
                     if len(found) > limit:
-                        return Slice(found[:limit], found[limit].position - 1, more=True)
+                        return Slice(found[:limit], found[limit].position - 1, more=True, lost=lost)
                     if last >= until:
-                        return Slice(found, until, more=False)
+                        return Slice(found, until, more=False, lost=lost)
                     if scanned >= MOST_SCANNED:
-                        return Slice(found, last, more=True)
+                        return Slice(found, last, more=True, lost=lost)
                     start = last + 1
                 if len(blocks) < FETCHED:
                     break
-        return Slice(found, until, more=False)
+        return Slice(found, until, more=False, lost=lost)
 
-    def _open_block(self, shard: Shard, last: Position, data: bytes, reading: Reading) -> tuple[list[Event], int]:
+    def _open_block(
+        self, shard: Shard, last: Position, data: bytes, reading: Reading
+    ) -> tuple[list[Event], int, Position]:
+        """What fits, how many events there are, and where it ends if it cannot be read.
+
+        Then it stays where it is, and is left out of every reading; it is counted and named once.
+        """
         try:
-            return unpack_block(data, last, shard.number, reading.fits), count_of(data)
+            return unpack_block(data, last, shard.number, reading.fits), count_of(data), BEGINNING
         except DamagedEventsError as error:
-            # It stays where it is, and is left out of every reading.
-            self._drops.drop("damaged_block", topic=f"{shard} at {last}: {error}")
-            return [], 1
+            if (shard, last) not in self._damaged:
+                if len(self._damaged) >= MOST_NAMED:
+                    self._damaged.clear()
+                self._damaged.add((shard, last))
+                self._drops.drop("damaged_block", topic=f"{shard} at {last}", why=str(error))
+            return [], 1, last
+
+    def _value(self, shard: Shard, topic: bytes, row: bytes | None) -> Event | None:
+        """A last value as its bytes have it; None when there is none, or it cannot be read."""
+        if row is None:
+            return None
+        position, _, record = row.partition(b" ")
+        try:
+            return Event(int(position), shard.number, unpack_entry(record))
+        except (DamagedEventsError, ValueError) as error:
+            self._drops.drop("damaged_value", topic=topic.decode(errors="replace"), why=str(error))
+            return None
 
     async def _learn(self, database: str, entries: Sequence[Entry]) -> None:
         """Structures are shown to people here; what is read does not depend on them."""
@@ -359,11 +384,6 @@ def _generation(
         sum(size for _, _, _, size in there),
         files=tuple(file for _, files in cold for file in files),
     )
-
-
-def _value(shard: Shard, row: bytes) -> Event:
-    position, _, record = row.partition(b" ")
-    return Event(int(position), shard.number, unpack_entry(record))
 
 
 def _or_none(text: bytes) -> Position | None:

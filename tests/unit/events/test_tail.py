@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.core.errors import CapacityError, StoreUnavailableError
-from app.core.eventlog.event import Entry, Event, Position
+from app.core.eventlog.event import Entry, Event, Position, Shard
 from app.core.eventlog.plan import Kept, Plan
-from app.core.eventlog.reading import Cursor
+from app.core.eventlog.reading import EVERYTHING, Cursor, Reading, Slice
 from app.events import tail
 from app.events.reader import EventsReader
 from app.events.tail import Batch, Tails
@@ -79,6 +79,30 @@ async def test_many_followers_stand_behind_one_tail_each_with_its_filter() -> No
     assert found == {"a": list(range(1, 41, 2)), "b/+": list(range(2, 41, 2)), "#": list(range(1, 41))}
     assert len(stage.tails._tails) == 1
     await stage.tails.close()
+
+
+async def test_one_that_is_told_by_the_tail_hears_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    read = stage.store.read
+
+    async def losing(shard: Shard, reading: Reading, limit: int) -> Slice:
+        part = await read(shard, reading, limit)
+        by_the_tail = reading.topic_filter == EVERYTHING and part.events
+        return part._replace(events=[], lost=part.position) if by_the_tail else part
+
+    batches = stage.tails.follow("events", "#", stage.start)
+    assert (await anext(batches)).lost == 0
+    live = asyncio.ensure_future(anext(batches))
+    await turns()
+    monkeypatch.setattr(stage.store, "read", losing)
+    await stage.say(1)
+    batch = await live
+    assert (batch.events, batch.lost) == ([], max(batch.cursor.positions))
+    monkeypatch.setattr(stage.store, "read", read)
+    await stage.say(1)
+    batch = await anext(batches)
+    assert (len(batch.events), batch.lost) == (1, 0)
+    await batches.aclose()
 
 
 async def test_one_that_reads_too_slowly_goes_on_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
