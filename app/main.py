@@ -35,10 +35,10 @@ from app.core.addresses import split_address
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, HomingError
 from app.core.eventlog.event import Entry
-from app.core.profile import DeviceProfile
 from app.events.plane import EventPlane, open_plane
 from app.events.sharing import IntakeSharing
 from app.events.sharing import Membership as EventsMembership
+from app.events.spans import UNTRACED
 from app.measures import StoreMeasures
 from app.metrics import Exposition, NodeMetrics
 from app.mqtt.from_settings import intake_options, mqtt_options, ordered_session
@@ -48,7 +48,7 @@ from app.node import Node
 from app.observability import Counters, Fill
 from app.observers.audit import Audit
 from app.observers.audit_writer import AuditWriter
-from app.parts import Adapters, compose
+from app.parts import Adapters, Parts, compose, event_spans
 from app.services import Service, Services
 from app.settings import AccessSettings, Settings
 from app.store.copies import Copies
@@ -141,7 +141,7 @@ class Homing:
             info = self.parts.membership.info
             audit.begin(f"{info.node_id}/{info.incarnation}", guard.authority.who, guard.authority.tenant_of)
         self._clock = adapters.clock
-        self.events: Final = _events(settings, adapters, self.parts.profiles, self._sharing(settings, adapters))
+        self.events: Final = _events(settings, adapters, self.parts, self._sharing(settings, adapters))
         planes = [] if self.events is None else self.events.services()
         first, own = ([], []) if guard is None else (guard.first, guard.services)
         self._services: Final = Services([*first, *self.parts.services, *own, *planes], on_failure)
@@ -369,9 +369,7 @@ def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> Event
     )
 
 
-def _events(
-    settings: Settings, adapters: Adapters, profiles: Mapping[str, DeviceProfile], sharing: IntakeSharing | None
-) -> EventPlane | None:
+def _events(settings: Settings, adapters: Adapters, parts: Parts, sharing: IntakeSharing | None) -> EventPlane | None:
     """What keeps events; None where nobody has said where."""
     engine, open_intake = adapters.events, adapters.open_intake
     if engine is None or open_intake is None:
@@ -379,13 +377,13 @@ def _events(
     session = ordered_session(settings) if sharing is None else f"{settings.mqtt.share_group}-presence"
     return open_plane(
         settings.events,
-        profiles=profiles.values(),
+        profiles=parts.profiles.values(),
         open_store=engine.open_log,
         role=engine.role,
-        archive=engine.archive,
-        cooling=engine.cooling,
+        cold=None if engine.archive is None else (engine.archive, engine.cooling),
         open_mqtt=lambda: open_intake(session, lambda _client_id: engine.role.still_held()),
         sharing=sharing,
+        spans=UNTRACED if parts.tracing is None else event_spans(parts.tracing),
         clock=adapters.clock,
         counters=adapters.counters,
     )

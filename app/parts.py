@@ -68,6 +68,7 @@ from app.webhooks.handlers import open_handlers
 from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
 if TYPE_CHECKING:
+    from app.observers.event_spans import LogSpans
     from app.observers.spans import Spans
     from app.tracing import Tracing  # whose library is an extra
 
@@ -482,6 +483,13 @@ def _spans(tracing: Tracing, clock: Clock) -> Spans:
     from app.observers.spans import Spans
 
     return Spans(tracing, clock)
+
+
+def event_spans(tracing: Tracing) -> LogSpans:
+    """What traces appends to the event log."""
+    from app.observers.event_spans import LogSpans
+
+    return LogSpans(tracing)
 
 
 def _latency_log(settings: Settings, adapters: Adapters, info: NodeInfo) -> LatencyLog | None:

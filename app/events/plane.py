@@ -27,6 +27,7 @@ from app.events.keeper import Keeper
 from app.events.presence import PresenceKeeper
 from app.events.reader import EventPage, EventsReader
 from app.events.sharing import IntakeSharing, Membership, SharedIntake
+from app.events.spans import UNTRACED, EventSpans
 from app.events.tail import Batch, Tails
 from app.events.writer import EventWriter
 from app.observability import Counters, Fill
@@ -59,6 +60,7 @@ class EventPlane:
         writer: EventWriter,
         cooler: Cooler | None = None,
         shared: SharedIntake | None = None,
+        spans: EventSpans = UNTRACED,
     ) -> None:
         """With a `shared` one the intake looks after presence alone."""
         self.plan: Final = plan
@@ -70,6 +72,7 @@ class EventPlane:
         self._writer = writer
         self._cooler = cooler
         self._shared = shared
+        self._spans = spans
         self._open = False
         self._tried = False
 
@@ -122,7 +125,9 @@ class EventPlane:
         positions = [0] * len(given)
         async with _budget():
             for shard, numbers in shards.items():
-                last = await self._store.append(shard, [given[number] for number in numbers])
+                part = [given[number] for number in numbers]
+                with self._spans.append(shard, part):
+                    last = await self._store.append(shard, part)
                 for place, number in enumerate(reversed(numbers)):
                     positions[number] = last - place
         return positions
@@ -177,7 +182,8 @@ class EventPlane:
             validate_entry(one)
         self._admit(transaction.shard.database, transaction.entries)
         async with _budget():
-            return await self._store.commit(transaction)
+            with self._spans.append(transaction.shard, transaction.entries):
+                return await self._store.commit(transaction)
 
     async def put_value(self, database: str, entry: Entry, conditions: Sequence[Condition]) -> Position:
         """Make it the last value if the conditions hold, which are about its topic; ValueChangedError."""
@@ -290,11 +296,11 @@ def open_plane(
     open_mqtt: OpenMqtt,
     clock: Clock,
     counters: Counters,
-    archive: Archive | None = None,
-    cooling: Role | None = None,
+    cold: tuple[Archive, Role] | None = None,
     sharing: IntakeSharing | None = None,
+    spans: EventSpans = UNTRACED,
 ) -> EventPlane:
-    """The event plane as the settings say; nothing is open yet."""
+    """The event plane as the settings say; nothing is open yet. `cold`: the cold tier, and the role of who fills it."""
     plan = Plan(settings.kept, profiles, settings.shards, settings.values)
     store = open_store(plan.databases)
     keeper = Keeper(
@@ -305,7 +311,7 @@ def open_plane(
         discard=settings.discard,
         clock=clock,
         counters=counters,
-        hourly=archive is not None,
+        hourly=cold is not None,
         groups=settings.groups,
     )
     writer = EventWriter(
@@ -315,6 +321,7 @@ def open_plane(
         bound=settings.receive_maximum * BOUND,
         admit=keeper.admit,
         counters=counters,
+        spans=spans,
     )
     build = partial(Intake, plan=plan, writer=writer, clock=clock, counters=counters)
     intake = build(
@@ -328,7 +335,8 @@ def open_plane(
         shared = SharedIntake(sharing, EventReader(profiles, presence=False), EventReader(profiles).filters(), build)
     events = EventsReader(store, plan)
     cooler = None
-    if archive is not None and cooling is not None:
+    if cold is not None:
+        archive, cooling = cold
         cooler = Cooler(
             store,
             archive,
@@ -340,5 +348,5 @@ def open_plane(
             counters=counters,
         )
     return EventPlane(
-        store, plan, events, intake, keeper, Tails(store, events, counters, clock), writer, cooler, shared
+        store, plan, events, intake, keeper, Tails(store, events, counters, clock), writer, cooler, shared, spans
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -17,6 +17,7 @@ import structlog
 
 from app.core.errors import EventLogError, FencedError, QuotaError, UnavailableError
 from app.core.eventlog.event import Entry, Shard
+from app.events.spans import UNTRACED, EventSpans
 from app.observability import Counters, Fill
 from app.store.eventlog import EventLog
 from app.tasks import end
@@ -48,6 +49,7 @@ class EventWriter:
         bound: int,
         admit: Callable[[str], None],
         counters: Counters,
+        spans: EventSpans = UNTRACED,
     ) -> None:
         self._log = log
         self._flush_seconds = flush_interval.total_seconds()
@@ -55,6 +57,7 @@ class EventWriter:
         self._bound = bound
         self._admit = admit
         self._counters = counters
+        self._spans = spans
         self._lanes: dict[Shard, _Lane] = {}
         self._size = 0
 
@@ -79,15 +82,27 @@ class EventWriter:
 
     async def append(self, shard: Shard, batch: list[Waiting]) -> bool:
         """Append a batch, as often as it takes; whether it is in the log."""
+        entries = [one.entry for one in batch]
+        try:
+            with self._spans.batch(shard, entries):
+                await self._until_in(shard, entries, batch[0].epoch)
+        except FencedError:
+            self._counters["events.fenced"] += len(batch)
+            return False
+        self._counters["events.appended"] += len(batch)
+        return True
+
+    async def _until_in(self, shard: Shard, entries: Sequence[Entry], epoch: int | None) -> None:
+        """FencedError."""
         pause = FIRST_PAUSE_SECONDS
         failures = 0
         while True:
             try:
                 self._admit(shard.database)
-                await self._log.append(shard, [one.entry for one in batch], batch[0].epoch)
+                with self._spans.append(shard, entries):
+                    await self._log.append(shard, entries, epoch)
             except FencedError:
-                self._counters["events.fenced"] += len(batch)
-                return False
+                raise
             except (UnavailableError, EventLogError) as error:
                 failures += 1
                 self._counters["events.refused" if isinstance(error, QuotaError) else "events.retried"] += 1
@@ -96,8 +111,7 @@ class EventWriter:
                 await asyncio.sleep(pause)
                 pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
             else:
-                self._counters["events.appended"] += len(batch)
-                return True
+                return
 
     async def serve(self, shard: Shard, waiting: deque[Waiting], full: asyncio.Event) -> None:
         """Append everything that waits for the shard, and what comes meanwhile."""

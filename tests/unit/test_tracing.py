@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -13,13 +14,17 @@ from app.callbacks.observer import Observers
 from app.commands.absence import Absence
 from app.commands.publisher import Publisher
 from app.core.command import Command, CommandState
-from app.core.errors import BrokerUnavailableError, ConfigurationError
+from app.core.errors import BrokerUnavailableError, ConfigurationError, FencedError, StoreUnavailableError
+from app.core.eventlog.event import Database, Entry, Position, Shard
+from app.events.writer import EventWriter, Waiting
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from app.observability import Counters
+from app.observers.event_spans import LogSpans
 from app.observers.spans import Spans
 from app.settings import Settings, TracingSettings, load_settings
+from app.store.memory.eventlog import MemoryEventLog
 from app.system import SystemClock
-from app.tracing import QUEUE, Tracing, context_of, endpoint_of, same_trace
+from app.tracing import CLIENT, CONSUMER, QUEUE, Tracing, context_of, endpoint_of, same_trace
 from tests.unit.assembly import PROFILES
 from tests.waiting import eventually
 
@@ -101,6 +106,57 @@ async def test_a_publish_that_is_refused_ends_its_span() -> None:
     assert published.context is not None
     traceparent = dict(publication.user_properties)["traceparent"]
     assert format(published.context.span_id, "016x") in traceparent
+
+
+class Reluctant(MemoryEventLog):
+    """Fails with these errors, one after the other, before it takes anything."""
+
+    errors: list[Exception]
+
+    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+        if self.errors:
+            raise self.errors.pop(0)
+        return await super().append(shard, entries, epoch)
+
+
+def about(span: ReadableSpan) -> dict[str, object]:
+    return dict(span.attributes or {})
+
+
+@pytest.mark.parametrize(
+    ("errors", "is_in"),
+    [
+        ([], True),
+        ([StoreUnavailableError("away: secret")], True),
+        ([StoreUnavailableError("away: secret"), FencedError("another one")], False),
+    ],
+)
+async def test_a_batch_of_events_is_a_trace_with_each_try_to_append_it(errors: list[Exception], is_in: bool) -> None:  # noqa: FBT001 - what is expected
+    log = Reluctant([Database("events", 4)], SystemClock())
+    log.errors = list(errors)
+    shard, waiting = Shard("events", 2), [Waiting(Entry("a/b", b"12345"), None, lambda _is_in: None)] * 3
+    async with tracer(Counters()) as (tracing, kept):
+        writer = EventWriter(
+            log,
+            flush_interval=timedelta(0),
+            max_items=10,
+            bound=10,
+            admit=lambda _database: None,
+            counters=Counters(),
+            spans=LogSpans(tracing),
+        )
+        with tracing.span("somebody else's"):
+            assert await writer.append(shard, waiting) is is_in
+    *tries, batch, _ = kept.spans
+    assert batch.context is not None
+    assert (batch.name, batch.kind, batch.parent) == ("events batch", CONSUMER, None)
+    carried = {"homing.database": "events", "homing.shard": 2, "homing.count": 3, "homing.bytes": 72}
+    failed = [{"error.type": type(error).__name__} for error in errors]
+    assert about(batch) == carried | ({} if is_in else {"error.type": "FencedError"})
+    assert [about(one) for one in tries] == [carried | error for error in [*failed, *([{}] if is_in else [])]]
+    assert {(one.name, one.kind) for one in tries} == {("events append", CLIENT)}
+    assert all(one.parent is not None and one.parent.span_id == batch.context.span_id for one in tries)
+    assert batch.status.is_ok is is_in
 
 
 def publisher(mqtt: LoopbackMqttClient, observers: Observers, spans: Spans) -> Publisher:

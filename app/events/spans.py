@@ -1,0 +1,35 @@
+"""What wants to know of appends where they are traced; elsewhere nothing does (app/observers/event_spans.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol
+
+from app.core.eventlog.event import Entry, Shard
+
+
+class EventSpans(Protocol):
+    """Spans around the work of `with`."""
+
+    def batch(self, shard: Shard, entries: Sequence[Entry]) -> AbstractContextManager[object]:
+        """Of what the intake brings: until it is in the log, however often that is tried. Begins a trace."""
+
+    def append(self, shard: Shard, entries: Sequence[Entry]) -> AbstractContextManager[object]:
+        """One call of the log. It belongs to what is going on, or begins a trace."""
+
+
+class Untraced:
+    """None."""
+
+    def batch(self, _shard: Shard, _entries: Sequence[Entry]) -> AbstractContextManager[object]:
+        """See EventSpans."""
+        return _NOTHING
+
+    def append(self, _shard: Shard, _entries: Sequence[Entry]) -> AbstractContextManager[object]:
+        """See EventSpans."""
+        return _NOTHING
+
+
+_NOTHING: Final = nullcontext()
+UNTRACED: Final = Untraced()
