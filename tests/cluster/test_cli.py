@@ -164,7 +164,7 @@ def test_two_nodes_and_a_fleet(place: Place) -> None:
         )
         assert silent.returncode == 3
         assert "nobody was subscribed to its topic" in silent.stdout
-        bad = place.run("send", "SN 1", "cover_open", "--node", one.url)
+        bad = place.run("send", "SN+1", "cover_open", "--node", one.url)
         assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
 
         for running in (one, other, fleet):
