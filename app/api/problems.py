@@ -119,6 +119,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.QuotaError: ProblemType("quota-exceeded", "The events take as much room as they may", 507),
         errors.FencedError: INTERNAL,
         errors.DamagedEventsError: INTERNAL,
+        errors.HandlerFailedError: INTERNAL,
         errors.WebhooksOffError: ProblemType("webhooks-off", "This node serves no webhooks", 404),
         errors.WebhookNotFoundError: NOT_FOUND,
         errors.WebhookChangedError: ProblemType("webhook-changed", "The webhook was changed meanwhile", 409),

@@ -143,7 +143,7 @@ async def test_pubacks_go_out_in_the_order_of_arrival() -> None:
         ("homing/lamp-1/response", b'"' + b"x" * 140_000 + b'"', "too_large"),
         ("homing/lamp-1/response", b'{"id":"x","status":"ok"}', "foreign_id"),
         ("homing/lamp-1/response", b'{"id":"042-00000000000000000000000000","status":"ok"}', "unknown"),
-        ("homing/la mp/response", b'{"id":"042-00000000000000000000000000","status":"ok"}', "foreign_id"),
+        ("homing/la%20mp/response", b'{"id":"042-00000000000000000000000000","status":"ok"}', "foreign_id"),
         ("homing/lamp-1/response", b'{"status":"ok"}', "no_correlation"),
     ],
 )
