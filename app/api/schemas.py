@@ -16,7 +16,6 @@ from app.core.command import CommandState, IfOffline
 from app.core.correlation import Correlation
 from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
-from app.core.verdict import Verdict
 from app.store.rules import CURSOR
 
 DEVICE_ID: Final = "1ZNDH1D0010098"
@@ -229,36 +228,6 @@ class Command(_Model):
     )
 
 
-class Step(_Model):
-    """Something that happened to a command."""
-
-    at: Annotated[Instant | None, Field(description="null where nobody noted it.")]
-    node: str | None
-    what: Annotated[
-        str,
-        Field(
-            description=(
-                "`registered`, `published`, `publish_failed`, `acknowledged`, `progressed`, `delivered`, `missed` (a "
-                "message that answered nothing), `late`, or the state that the command ended in."
-            )
-        ),
-    ]
-    topic: str | None
-    reason: str | None
-    bytes: Annotated[int | None, Field(description="Of the payload.")]
-
-
-class Miss(_Model):
-    """A message that answered nothing, and may have been meant to answer the command."""
-
-    at: Instant
-    node: str
-    topic: str
-    reason: str
-    got: Annotated[str | None, Field(description="By what it named its command.")]
-    score: Annotated[int, Field(description="How near it came; from 4 on it counts.")]
-
-
 class LastHeard(_Model):
     """Where a node heard the device last, on topics of a profile."""
 
@@ -266,37 +235,6 @@ class LastHeard(_Model):
     node: str
     profile: str
     topic: str
-
-
-class Present(_Model):
-    """Whether a device counts as being there, and since when."""
-
-    online: bool
-    since: Instant
-    last_seen: Annotated[Instant, Field(description="When it last said something that is kept.")]
-
-
-class Judgement(_Model):
-    """What it probably was."""
-
-    code: Verdict
-    text: str
-    evidence: list[str]
-
-
-class Explanation(_Model):
-    """What became of a command, as far as the nodes know."""
-
-    command: Command
-    verdict: Judgement
-    timeline: list[Step]
-    misses: Annotated[list[Miss], Field(description="The nearest first.")]
-    heard: Annotated[list[LastHeard], Field(description="The latest first.")]
-    presence: Annotated[
-        Present | None,
-        Field(description="What the event log knows of the device; null where there is none, or nothing."),
-    ]
-    gaps: Annotated[list[str], Field(description="What nobody can know any more, in sentences.")]
 
 
 class CommandPage(_Model):

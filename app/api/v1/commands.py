@@ -20,6 +20,7 @@ from app.api.present import present
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, explanation_json, page_json
 from app.api.schemas import said
+from app.api.schemas_of_explanations import Explanation
 from app.core import errors, identifiers
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
@@ -109,7 +110,7 @@ async def read(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply
 @router.get(
     "/commands/{command_id}/explain",
     summary="Explain what became of a command",
-    response_model=schemas.Explanation,
+    response_model=Explanation,
     response_description="What happened to it on all nodes, and what it probably was.",
     responses=problems_of(
         BY_ERROR[errors.CommandNotFoundError], problems.INVALID, BY_ERROR[errors.CapacityError], _AWAY

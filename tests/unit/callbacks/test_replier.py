@@ -29,6 +29,22 @@ REPLIES = (
 )
 
 
+ECHO = """
+name = "echo"
+description = ""
+[request]
+topic = "echo/{device_id}/do"
+payload = { id = "{id}" }
+[[response]]
+name = "done"
+topic = "echo/{device_id}/done"
+correlation = "id"
+sources = [{ path = "id" }]
+rules = [{ state = "succeeded" }]
+"""
+"""A family of which nothing is said yet but commands and answers."""
+
+
 class Dock:
     """Asks, and keeps what it is told."""
 
@@ -143,18 +159,8 @@ async def test_a_device_whose_id_is_none_gets_nothing(dock: Dock) -> None:
 
 async def test_no_reply_goes_to_a_topic_that_nodes_read_under_another_profile(tmp_path: Path) -> None:
     (tmp_path / "echo.toml").write_text(
-        """
-name = "echo"
-description = ""
-[request]
-topic = "echo/{device_id}/do"
-payload = { id = "{id}" }
-[[response]]
-name = "done"
-topic = "echo/{device_id}/done"
-correlation = "id"
-sources = [{ path = "id" }]
-rules = [{ state = "succeeded" }]
+        ECHO
+        + """
 [[reply]]
 name = "loop"
 topic = "echo/{device_id}/ask"

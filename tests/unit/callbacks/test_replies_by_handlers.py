@@ -14,22 +14,13 @@ import pytest
 from aiohttp import web
 
 from app.callbacks import replier
-from tests.unit.callbacks.test_replier import Dock, dock_with
+from tests.unit.callbacks.test_replier import ECHO, Dock, dock_with
 from tests.unit.webhooks.receivers import Answer, Receiver, receiving
 from tests.waiting import eventually
 
-PROFILE = """
-name = "echo"
-description = ""
-[request]
-topic = "echo/{device_id}/do"
-payload = { id = "{id}" }
-[[response]]
-name = "done"
-topic = "echo/{device_id}/done"
-correlation = "id"
-sources = [{ path = "id" }]
-rules = [{ state = "succeeded" }]
+PROFILE = (
+    ECHO
+    + """
 [[reply]]
 name = "mission"
 topic = "echo/{device_id}/ask"
@@ -51,6 +42,7 @@ match = [{ path = "ref", present = true }]
 to = "echo/{device_id}/told"
 payload = { ref = "{message.ref}", refused = true }
 """
+)
 
 
 @asynccontextmanager

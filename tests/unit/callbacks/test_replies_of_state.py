@@ -13,21 +13,12 @@ from app.callbacks import finding
 from app.core.errors import StoreUnavailableError
 from app.core.eventlog.event import Entry
 from app.events.plane import EventPlane
-from tests.unit.callbacks.test_replier import Dock, dock_with
+from tests.unit.callbacks.test_replier import ECHO, Dock, dock_with
 from tests.waiting import eventually
 
-PROFILE = """
-name = "echo"
-description = ""
-[request]
-topic = "echo/{device_id}/do"
-payload = { id = "{id}" }
-[[response]]
-name = "done"
-topic = "echo/{device_id}/done"
-correlation = "id"
-sources = [{ path = "id" }]
-rules = [{ state = "succeeded" }]
+PROFILE = (
+    ECHO
+    + """
 [[event]]
 name = "settings"
 topic = "echo/{device_id}/settings"
@@ -47,6 +38,7 @@ to = "echo/{device_id}/told"
 payload = { hz = "{state.settings.hz}" }
 state.settings = { topic = "echo/{device_id}/settings", default = { hz = 1 } }
 """
+)
 
 
 @asynccontextmanager

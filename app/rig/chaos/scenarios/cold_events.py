@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from typing import Final
 
 from app.rig.chaos.kept_events import KEPT
 from app.rig.chaos.rig import Rig
 from app.rig.chaos.scenario import Figure, Form, Scenario
-from app.rig.chaos.scenarios.events import COMMANDS, LOG, REPEATED, SHORT_LOG, judge_events, talkers_of
-from app.rig.chaos.schedule import Fault, Kind
-from app.rig.chaos.shared_figures import ANSWERED, SOUND, measure
+from app.rig.chaos.scenarios.events import COMMANDS, LOG, REPEATED, SHORT_LOG, talk
+from app.rig.chaos.scenarios.nodes import random_kills
+from app.rig.chaos.shared_figures import ANSWERED, SOUND
 
 LARGE: Final = 4000
 """Bytes of an event, so that generations end soon."""
@@ -23,15 +21,7 @@ _COLD: Final = {
 
 
 async def _cools(rig: Rig) -> None:
-    await rig.start_fleet()
-    talkers = await talkers_of(rig, LARGE)
-    talking = asyncio.create_task(talkers.talk(rig.form.events, rig.form.seconds or 0.0))
-    rig.stack.callback(talking.cancel)
-    await rig.load_with_faults(rig.job())
-    await talking
-    await rig.settle()
-    measure(rig)
-    await judge_events(rig, talkers)
+    await talk(rig, LARGE)
     rig.measures["cold_generations"] = await _cold_generations(rig)
 
 
@@ -39,12 +29,6 @@ async def _cold_generations(rig: Rig) -> int:
     async with rig.session.get(f"{rig.nodes['n1'].url}/v1/databases") as answer:
         said = await answer.json()
     return sum(one["state"] == "cold" for database in said["databases"] for one in database["generations"])
-
-
-def _kills(rng: random.Random, form: Form) -> list[Fault]:
-    names = [f"n{number + 1}" for number in range(form.nodes)]
-    count = int((form.seconds or 0) / form.every)
-    return [Fault(form.every * (index + 0.5), Kind.KILL, rng.choice(names), form.down) for index in range(count)]
 
 
 E14 = Scenario(
@@ -70,5 +54,5 @@ E14 = Scenario(
         settings=SHORT_LOG | _COLD,
     ),
     act=_cools,
-    plan=_kills,
+    plan=random_kills,
 )

@@ -72,7 +72,8 @@ async def _load_and_faults(rig: Rig) -> None:
     measure(rig)
 
 
-def _random_kills(rng: random.Random, form: Form) -> list[Fault]:
+def random_kills(rng: random.Random, form: Form) -> list[Fault]:
+    """In the middle of each interval a random node."""
     names = [f"n{number + 1}" for number in range(form.nodes)]
     count = int((form.seconds or 0) / form.every)
     return [Fault(form.every * (index + 0.5), Kind.KILL, rng.choice(names), form.down) for index in range(count)]
@@ -94,7 +95,7 @@ R3 = Scenario(
     full=Form(seconds=600, rate=200, timeout=30.0, patience=45.0, attempt=40.0),
     short=Form(seconds=10, rate=30, timeout=30.0, attempt=40.0, every=4.0, down=1.0, settings=QUICK_LEASE),
     act=_load_and_faults,
-    plan=_random_kills,
+    plan=random_kills,
 )
 
 
