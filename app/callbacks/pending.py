@@ -121,13 +121,24 @@ class Pending:
         if receipt is Receipt.UNACKNOWLEDGED:
             return Reach(published=True)
         subscribed = False if receipt is Receipt.UNMATCHED else (True if tells else None)
-        return Reach(published=True, acknowledged=True, subscribed=subscribed, acknowledged_at=self._acknowledged_us())
+        return Reach(
+            published=True,
+            acknowledged=True,
+            subscribed=subscribed,
+            acknowledged_at=self.store_us(self.acknowledged_at),
+        )
 
-    def _acknowledged_us(self) -> int | None:
-        """On the store's clock, late by less than the store took for the registration."""
-        if self.acknowledged_at is None:
+    def store_us(self, instant: float | None) -> int | None:
+        """An instant after the registration on the store's clock, early by less than the store's answer took.
+
+        It counts from the last instant that the store gave, so that no step is before what it came after.
+        """
+        if instant is None:
             return None
-        return self.created_us + round((self.acknowledged_at - self.opened_at) * 1_000_000)
+        if self.closed_at is not None and instant >= self.closed_at:
+            return self.finished_us + round((instant - self.closed_at) * 1_000_000)
+        began = self.opened_at if self.registered_at is None else self.registered_at
+        return self.created_us + round((instant - began) * 1_000_000)
 
     def withdraw(self) -> None:
         """Take its publish out of the queue for the broker, if it still waits there."""

@@ -116,10 +116,7 @@ class Notes(Observer):
 
 def hops_of(pending: Pending) -> Sequence[Hop]:
     """The steps of a command, as far as it has come."""
-
-    def at(instant: float | None) -> int | None:
-        return None if instant is None else pending.created_us + round((instant - pending.opened_at) * 1_000_000)
-
+    at = pending.store_us
     hops = []
     if pending.published_at is not None:
         hops.append(Hop(at(pending.published_at), "published", size=pending.request_bytes))

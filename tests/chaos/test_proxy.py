@@ -13,6 +13,7 @@ from datetime import timedelta
 import pytest
 
 from app.rig.chaos.proxy import HELD_BYTES, Direction, FaultProxy
+from tests.tcp import listening
 from tests.waiting import eventually
 
 MILLISECONDS = timedelta(milliseconds=1)
@@ -44,20 +45,13 @@ class Target:
             self.ended += 1
         except ConnectionError:
             self.reset += 1
-        finally:
-            writer.close()
 
 
 @pytest.fixture
 async def target() -> AsyncIterator[Target]:
     one = Target()
-    server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
-    one.port = server.sockets[0].getsockname()[1]
-    yield one
-    server.close()
-    for writer in one.connections:
-        writer.transport.abort()
-    await asyncio.sleep(0)
+    async with listening(one.serve) as one.port:
+        yield one
 
 
 @pytest.fixture

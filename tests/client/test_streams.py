@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from threading import Timer
 
@@ -13,6 +13,7 @@ from homing_client import AsyncHoming, Homing, NotFoundError, Retry, Unavailable
 from homing_client.testing import FakeHoming
 from tests.client.conftest import Open
 from tests.client.twins import all_of, done
+from tests.tcp import Handler, listening
 
 SOON = Retry(first=timedelta(milliseconds=1))
 
@@ -67,23 +68,24 @@ async def test_a_stream_goes_on_where_it_broke_off(fake: FakeHoming) -> None:
     for percent in range(5):
         fake.report(command, {"percent": percent})
     fake.finish(command)
-    async with await asyncio.start_server(_cutter(fake), "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with AsyncHoming(url, retry=Retry(attempts=1, burst=0, first=timedelta())) as homing:
+    async with listening(_cutter(fake)) as port:
+        retry = Retry(attempts=1, burst=0, first=timedelta())
+        async with AsyncHoming(f"http://127.0.0.1:{port}", retry=retry) as homing:
             events = [one async for one in homing.watch(command)]
     assert [one.kind for one in events] == ["command", *["progress"] * 5, "outcome"]
     assert [one.progress["percent"] for one in events[1:-1]] == list(range(5))
 
 
-def _cutter(fake: FakeHoming) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+def _cutter(fake: FakeHoming) -> Handler:
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = await asyncio.open_connection("127.0.0.1", int(fake.url.rpartition(":")[2]))
-        there[1].write(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(await there[0].readuntil(b"\r\n\r\n"))
-        writer.write(await there[0].readuntil(b"\n\n"))
-        await writer.drain()
-        for one in (writer, there[1]):
-            one.close()
+        try:
+            there[1].write(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(await there[0].readuntil(b"\r\n\r\n"))
+            writer.write(await there[0].readuntil(b"\n\n"))
+            await writer.drain()
+        finally:
+            there[1].close()
 
     return cut
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from app.mqtt.packets import packet, packet_bounds
+from tests.tcp import listening
 from tests.waiting import PATIENCE
 
 CONNACK_V5 = b"\x20\x03\x00\x00\x00"
@@ -28,13 +28,12 @@ class FakeBroker:
         self.connections = 0
         self._news = asyncio.Event()
         self._writer: asyncio.StreamWriter | None = None
-        self._writers: list[asyncio.StreamWriter] = []
-        self._server: asyncio.Server | None = None
+        self._listening = listening(self._serve)
+        self._port = 0
 
     @property
     def url(self) -> str:
-        assert self._server is not None
-        return f"mqtt://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"mqtt://127.0.0.1:{self._port}"
 
     def packets(self, kind: int) -> list[bytes]:
         return [body for first_byte, body in self.received if first_byte & 0xF0 == kind]
@@ -55,32 +54,25 @@ class FakeBroker:
         return self.packets(kind)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._port = await self._listening.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in self._writers:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+        await self._listening.__aexit__(kind, error, trace)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
-        self._writers.append(writer)
         self.connections += 1
         data = b""
-        while chunk := await _read(reader):
+        while chunk := await reader.read(65536):
             data += chunk
             start = 0
             while start < len(data) and (bounds := packet_bounds(data, start)) and bounds[1] <= len(data):
                 self._on_packet(data[start], data[bounds[0] : bounds[1]])
                 start = bounds[1]
             data = data[start:]
-        writer.close()
 
     def _on_packet(self, first_byte: int, body: bytes) -> None:
         self.received.append((first_byte, body))
@@ -99,10 +91,3 @@ class FakeBroker:
         elif first_byte & 0xF6 == 0x32 and self.puback_code is not None:
             topic_end = 2 + int.from_bytes(body[:2])
             self.send(packet(0x40, body[topic_end : topic_end + 2] + bytes([self.puback_code])))
-
-
-async def _read(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.read(65536)
-    except ConnectionError:
-        return b""

@@ -12,6 +12,7 @@ import pytest
 
 from app.rig.bench import generator
 from app.rig.bench.generator import LoadJob, LoadResult, run_load
+from tests.tcp import listening
 from tests.waiting import PATIENCE
 
 Answer = Callable[[int, dict[str, Any], str], bytes | None]
@@ -40,23 +41,18 @@ async def server(answer: Answer) -> AsyncIterator[int]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal count
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                size = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
-                body = json.loads(await reader.readexactly(size))
-                count += 1
-                reply = answer(count - 1, body, head)
-                if reply is None:
-                    break
-                writer.write(reply)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        writer.close()
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            size = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
+            body = json.loads(await reader.readexactly(size))
+            count += 1
+            reply = answer(count - 1, body, head)
+            if reply is None:
+                break
+            writer.write(reply)
 
-    running = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with running:
-        yield running.sockets[0].getsockname()[1]
+    async with listening(serve) as port:
+        yield port
 
 
 async def load(answer: Answer, **changes: Any) -> LoadResult:

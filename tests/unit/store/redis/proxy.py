@@ -6,14 +6,16 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from tests.tcp import listening
+
 
 class Proxy:
     """Start it as an async context manager on the loop of the test."""
 
     def __init__(self, port: int) -> None:
         self._target = port
-        self._server: asyncio.Server | None = None
-        self._pumps: set[asyncio.Task[None]] = set()
+        self._listening = listening(self._serve)
+        self._port = 0
         self._open = asyncio.Event()
         self._open.set()
         self.requests = 0
@@ -25,8 +27,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        assert self._server is not None
-        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
+        return f"redis://127.0.0.1:{self._port}/0"
 
     def shut(self) -> None:
         """New connections get no answer until `reopen`."""
@@ -36,28 +37,24 @@ class Proxy:
         self._open.set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._port = await self._listening.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.reopen()
-        for pump in self._pumps:
-            pump.cancel()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
+        await self._listening.__aexit__(kind, error, trace)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._open.wait()
         there = await asyncio.open_connection("127.0.0.1", self._target)
         up = asyncio.create_task(self._pump(reader, there[1], replies=False))
         down = asyncio.create_task(self._pump(there[0], writer, replies=True))
-        self._pumps |= {up, down}
         try:
             await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            up.cancel()
+            down.cancel()
             for end in (writer, there[1]):
                 end.close()
 
