@@ -22,7 +22,7 @@ from app.core.messages import Publication
 from tests.analysis.results import analysis
 from tests.cluster.harness import Caller, Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,7 +179,7 @@ async def kill_one(client: Caller, run: Run) -> list[Json]:
 
 
 def reported(cluster: Cluster, node: int) -> Any:  # noqa: ANN401 - JSON
-    with urllib.request.urlopen(f"{cluster.nodes[node].url}/v1/nodes", timeout=5) as response:  # noqa: S310
+    with urllib.request.urlopen(f"{cluster.nodes[node].url}/v1/nodes", timeout=PATIENCE) as response:  # noqa: S310
         found = json.load(response)
     return {**found["self"], "members": {one["node_id"] for one in found["nodes"]}}
 

@@ -20,6 +20,7 @@ import pytest
 from app.rig.ports import lasting_port
 from app.rig.programs import environment
 from tests.services import wait_until
+from tests.waiting import PATIENCE
 
 OPEN_FILES = 256
 
@@ -51,7 +52,7 @@ def node(*, open_files: int | None = None, log: Path = Path(os.devnull), **setti
 
 def status(port: int, path: str = "/healthz", **headers: str) -> int:
     """The status of an answer; 0 when there is none."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", path, headers=headers)
         return connection.getresponse().status
@@ -62,7 +63,7 @@ def status(port: int, path: str = "/healthz", **headers: str) -> int:
 
 
 def counters(port: int) -> dict[str, int]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", "/metrics")
     lines = connection.getresponse().read().decode().splitlines()
     connection.close()
@@ -74,7 +75,7 @@ def counters(port: int) -> dict[str, int]:
 def test_more_sockets_than_files_leave_health_alive(sent: bytes) -> None:
     with node(open_files=OPEN_FILES) as port, ExitStack() as stack:
         for _ in range(OPEN_FILES + 100):
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
             one.sendall(sent)
         for _ in range(20):
             assert status(port) == 200
@@ -89,9 +90,9 @@ def test_the_limits_are_settings() -> None:
         ExitStack() as stack,
     ):
         for _ in range(3):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
         wait_until(lambda: counters(port).get("idle", 0) >= 1, 30)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
         assert 'homing_queue_bound{queue="connections"} 4.0' in text
@@ -190,7 +191,7 @@ async def send(port: int, random: Random) -> None:
 
 
 def connections_of(port: int) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", "/v1/nodes")
     size: int = json.load(connection.getresponse())["self"]["queues"]["connections"]["size"]
     connection.close()
