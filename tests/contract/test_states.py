@@ -56,8 +56,8 @@ class TestStates:
     ) -> None:
         assert await store.states.last_state(DEVICE, "state") is None
         await store.states.tell_state(DEVICE, "state", b"1", MINUTE)
-        await store.states.tell_state(DEVICE, "state", b"2", timedelta(milliseconds=50))
+        await store.states.tell_state(DEVICE, "state", b"2", timedelta(seconds=3))
         assert await store.states.last_state("lamp-2", "states") is None
         assert await other_node.states.last_state(DEVICE, "state") == b"2"
-        await backend.advance(timedelta(milliseconds=60))
+        await backend.advance(timedelta(seconds=3.1))
         assert await store.states.last_state(DEVICE, "state") is None

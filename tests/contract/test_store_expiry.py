@@ -28,7 +28,7 @@ from tests.contract.store_backends import (
 )
 from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE, state_of, swept
 
-SHORT = timedelta(seconds=1)
+SHORT = timedelta(seconds=4)
 """A retention that ends during the test, and not between two of its steps."""
 
 
@@ -118,11 +118,11 @@ class TestExpiry:
         assert (await store.respond(answer(wanted), "node-a")).verdict is Verdict.WON
 
     async def test_the_retention_begins_anew_with_the_outcome(self, backend: Backend, store: StateStore) -> None:
-        wanted = registration(timeout=MOMENT, retention=timedelta(seconds=3))
+        wanted = registration(timeout=MOMENT, retention=timedelta(seconds=8))
         await store.register(wanted)
-        await backend.advance(timedelta(seconds=2))
+        await backend.advance(timedelta(seconds=4))
         assert (await store.respond(answer(wanted), "node-a")).verdict is Verdict.WON
-        await backend.advance(timedelta(seconds=2))
+        await backend.advance(timedelta(seconds=4))
         assert await state_of(store, wanted.command_id) is CommandState.SUCCEEDED
 
     async def test_F36_after_the_last_ttl_nothing_remains(self, backend: Backend, store: StateStore) -> None:
