@@ -20,6 +20,8 @@ from tests.waiting import PATIENCE, eventually
 DEVICE = "SN0001"
 TOPICS = tuple(f"thing/product/{DEVICE}/{name}" for name in ("events", "osd", "state"))
 RECEIVE_MAXIMUM = 1024
+HALLO = {"n": -1, "method": "x"}
+"""What is said until somebody hears it."""
 
 
 async def everything(node: NodeProcess) -> dict[str, list[int]]:
@@ -33,7 +35,8 @@ async def everything(node: NodeProcess) -> dict[str, list[int]]:
                     page: dict[str, Any] = await answer.json()
                     assert answer.status == 200, page
                 for event in page["events"]:
-                    found[event["topic"]].append(event["data"]["n"])
+                    if event["data"] != HALLO:
+                        found[event["topic"]].append(event["data"]["n"])
                 parameters["cursor"], more = page["cursor"], page["more"]
     return found
 
@@ -51,6 +54,21 @@ class Talker:
     async def start(self) -> None:
         await self.client.start([], lambda _delivery: None)
         await asyncio.wait_for(self.client.wait_connected(), PATIENCE)
+
+    async def heard_by(self, *nodes: NodeProcess) -> None:
+        """Return when one of these has put into the log what this says: a node is ready before its intake listens."""
+
+        async def hears(http: aiohttp.ClientSession, node: NodeProcess) -> bool:
+            async with http.get(f"{node.url}/v1/nodes") as answer:
+                counters: dict[str, int] = (await answer.json())["self"]["counters"]
+                return counters.get("events.appended", 0) > 0
+
+        async def heard() -> bool:
+            await self.client.publish(Publication(TOPICS[1], json.dumps(HALLO).encode()))
+            async with aiohttp.ClientSession() as http:
+                return any([await hears(http, node) for node in nodes])
+
+        await eventually(heard)
 
     def say(self, count: int) -> asyncio.Future[list[None]]:
         numbers = range(self._next, self._next + count)

@@ -50,6 +50,7 @@ async def test_an_intake_that_is_killed_loses_nothing_and_keeps_the_order(
     node, device = LoneNode(mosquitto, tmp_path), Talker(mosquitto)
     with node:
         await device.start()
+        await device.heard_by(node)
         for kill in range(KILLS):
             saying = device.say(EVENTS)
             await device.some_taken(kill * EVENTS + EVENTS // 3)
@@ -77,6 +78,7 @@ async def test_the_next_node_takes_over_when_the_intake_is_killed(
     env |= {"HOMING_MQTT_SHARE_GROUP": "events", "HOMING_EVENTS_RECEIVE_MAXIMUM": str(RECEIVE_MAXIMUM)}
     with cluster_of(3, redis_server, mosquitto, **env) as cluster:
         await device.start()
+        await device.heard_by(*cluster.nodes)
         holders = []
         for kill in range(KILLS):
             saying = device.say(EVENTS)
@@ -109,6 +111,7 @@ async def test_a_dead_intake_is_followed_before_its_lease_is_over(
     env = {"HOMING_EVENTS_URL": redis_server.node_url, "HOMING_CLUSTER_LEASE": "1m", "HOMING_MQTT_SHARE_GROUP": "wills"}
     with cluster_of(2, redis_server, mosquitto, **env) as cluster:
         await device.start()
+        await device.heard_by(*cluster.nodes)
         saying = device.say(EVENTS)
         holder = await intake_of(cluster)
         (other,) = (one for one in cluster.nodes if one is not holder)

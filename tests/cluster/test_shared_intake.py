@@ -6,16 +6,12 @@ import asyncio
 
 import aiohttp
 
-from tests.cluster.harness import Cluster, NodeProcess, cluster_of
+from tests.cluster.harness import NodeProcess, cluster_of
 from tests.cluster.talker import DEVICE, RECEIVE_MAXIMUM, TOPICS, Talker, everything
 from tests.services import MosquittoProcess, RedisProcess
 
 EVENTS = 3000
 ENV = {"HOMING_EVENTS_INTAKE": "shared", "HOMING_EVENTS_RECEIVE_MAXIMUM": str(RECEIVE_MAXIMUM)}
-
-
-def appended(cluster: Cluster, *names: str) -> list[int]:
-    return [cluster.reported(name)["counters"].get("events.appended", 0) for name in names]
 
 
 async def changes_of_presence(node: NodeProcess) -> int:
@@ -34,18 +30,18 @@ async def test_nothing_is_lost_whoever_is_killed_or_stopped(
         one, other = cluster.nodes
         await device.start()
 
-        async def say_until_both_append() -> None:
-            while not all(await asyncio.to_thread(appended, cluster, "n1", "n2")):
-                await device.say(30)
+        async def both_take_in() -> None:
+            await device.heard_by(one)
+            await device.heard_by(other)
 
-        await say_until_both_append()
+        await both_take_in()
         saying = device.say(EVENTS)
         await device.some_taken(EVENTS // 4)
         await asyncio.to_thread(one.kill)
         await saying
         await device.judge(other, 1, ordered=False)  # what the dead one had was adopted
         await asyncio.to_thread(one.start)
-        await say_until_both_append()
+        await both_take_in()
 
         saying = device.say(EVENTS)
         before = sum(map(len, device.taken.values()))
@@ -68,6 +64,7 @@ async def test_what_an_ordered_intake_left_is_taken_in(redis_server: RedisProces
     with cluster_of(1, redis_server, mosquitto, **env) as cluster:
         (node,) = cluster.nodes
         await device.start()
+        await device.heard_by(node)
         await device.say(30)
         await device.judge(node, 0)
         await asyncio.to_thread(node.stop)
