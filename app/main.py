@@ -386,6 +386,7 @@ def _events(settings: Settings, adapters: Adapters, parts: Parts, sharing: Intak
         spans=UNTRACED if parts.tracing is None else event_spans(parts.tracing),
         clock=adapters.clock,
         counters=adapters.counters,
+        new_secret=adapters.new_secret,
     )
 
 

@@ -24,6 +24,8 @@ class ReceivedMessage:
     response_topic: str | None = None
     correlation_data: bytes | None = None
     user_properties: UserProperties = ()
+    redelivered: bool = False
+    """The broker has sent it before, and had no PUBACK (3.3.1.1)."""
 
 
 class Receipt(Enum):

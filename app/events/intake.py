@@ -148,6 +148,7 @@ class Intake:
         if CANARY in message.topic:  # what nodes say to themselves
             arrival.settle()
             return
+        self._counters["events.redelivered"] += message.redelivered
         read = self._reader.read(message)
         if not read:
             self._drops.drop("not_an_event", topic=message.topic)

@@ -287,7 +287,7 @@ def needed(plane: EventPlane | None) -> EventPlane:
     return plane
 
 
-def open_plane(
+def open_plane(  # noqa: PLR0913 - one per part that a node has
     settings: EventsSettings,
     *,
     profiles: Collection[DeviceProfile],
@@ -296,6 +296,7 @@ def open_plane(
     open_mqtt: OpenMqtt,
     clock: Clock,
     counters: Counters,
+    new_secret: Callable[[], str],
     cold: tuple[Archive, Role] | None = None,
     sharing: IntakeSharing | None = None,
     spans: EventSpans = UNTRACED,
@@ -316,6 +317,7 @@ def open_plane(
     )
     writer = EventWriter(
         store,
+        name=new_secret(),
         flush_interval=settings.flush_interval,
         max_items=settings.max_items,
         bound=settings.receive_maximum * BOUND,

@@ -7,7 +7,7 @@ the broker sends ahead of PUBACK.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import EventLogError, FencedError, QuotaError, UnavailableError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import Entry, Shard
 from app.events.spans import UNTRACED, EventSpans
 from app.observability import Counters, Fill
@@ -38,12 +39,13 @@ class Waiting:
 
 
 class EventWriter:
-    """`admit` raises QuotaError while a database takes no more."""
+    """`admit` raises QuotaError while a database takes no more. No other writer ever has the same `name`."""
 
     def __init__(
         self,
         log: EventLog,
         *,
+        name: str,
         flush_interval: timedelta,
         max_items: int,
         bound: int,
@@ -52,6 +54,8 @@ class EventWriter:
         spans: EventSpans = UNTRACED,
     ) -> None:
         self._log = log
+        self._name = name
+        self._numbers: Counter[Shard] = Counter()
         self._flush_seconds = flush_interval.total_seconds()
         self._max_items = max_items
         self._bound = bound
@@ -83,16 +87,17 @@ class EventWriter:
     async def append(self, shard: Shard, batch: list[Waiting]) -> bool:
         """Append a batch, as often as it takes; whether it is in the log."""
         entries = [one.entry for one in batch]
+        self._numbers[shard] += 1
         try:
             with self._spans.batch(shard, entries):
-                await self._until_in(shard, entries, batch[0].epoch)
+                await self._until_in(shard, entries, batch[0].epoch, Batch(self._name, self._numbers[shard]))
         except FencedError:
             self._counters["events.fenced"] += len(batch)
             return False
         self._counters["events.appended"] += len(batch)
         return True
 
-    async def _until_in(self, shard: Shard, entries: Sequence[Entry], epoch: int | None) -> None:
+    async def _until_in(self, shard: Shard, entries: Sequence[Entry], epoch: int | None, batch: Batch) -> None:
         """FencedError."""
         pause = FIRST_PAUSE_SECONDS
         failures = 0
@@ -100,7 +105,7 @@ class EventWriter:
             try:
                 self._admit(shard.database)
                 with self._spans.append(shard, entries):
-                    await self._log.append(shard, entries, epoch)
+                    await self._log.append(shard, entries, epoch, batch)
             except FencedError:
                 raise
             except (UnavailableError, EventLogError) as error:

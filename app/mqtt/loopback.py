@@ -94,7 +94,8 @@ class LoopbackBroker:
         self._clients[client.client_id] = client
         session = self._sessions.setdefault(client.client_id, _Session())
         session.receive = receive
-        session.queue.extendleft(reversed(session.unacknowledged.values()))
+        again = [replace(message, redelivered=True) for message in session.unacknowledged.values()]
+        session.queue.extendleft(reversed(again))
         session.unacknowledged.clear()
         self._send_soon(session)
 

@@ -306,6 +306,7 @@ class PahoLink:
                 payload=packet.payload,
                 qos=1 if packet.packet_id else 0,
                 retain=bool(first_byte & 0x01),
+                redelivered=bool(first_byte & 0x08),
                 response_topic=None if packet.response_topic is None else packet.response_topic.decode(),
                 correlation_data=packet.correlation_data,
                 user_properties=_texts(packet.user_properties) if packet.user_properties else (),

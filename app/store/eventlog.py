@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from app.core.errors import EventLogError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import Database, Entry, Event, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation
 from app.core.eventlog.reading import Reading, Slice
@@ -37,13 +38,15 @@ class EventLog(Protocol):
     def queues(self) -> dict[str, Fill]:
         """How full the log's own queues are."""
 
-    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+    async def append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+    ) -> Position:
         """Put 1 to MAX_ENTRIES entries behind all others, in this order; they are durable when it returns.
 
         Returns the position of the last one; those before have the numbers before. FencedError when there is an epoch,
         and somebody has appended to the shard with a later one. An append that failed otherwise may have happened, and
-        may be repeated at the price of a repetition. Each value becomes the last one of its topic; an empty one deletes
-        it.
+        may be repeated: as the same `batch` it is then in once, while the shard knows its writer; without one it is
+        in twice. Each value becomes the last one of its topic; an empty one deletes it.
         """
 
     async def commit(self, transaction: Transaction) -> Position:

@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import DamagedEventsError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.reading import Reading, Slice
@@ -48,9 +49,11 @@ class TieredEventLog:
         """See EventLog."""
         return {**self._hot.queues(), **self._archive.queues()}
 
-    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+    async def append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+    ) -> Position:
         """See EventLog."""
-        return await self._hot.append(shard, entries, epoch)
+        return await self._hot.append(shard, entries, epoch, batch)
 
     async def commit(self, transaction: Transaction) -> Position:
         """See EventLog."""

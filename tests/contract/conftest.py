@@ -1,4 +1,4 @@
-"""Every state store, and every database of the access directory, one after the other."""
+"""Every state store, every event log, and every database of the access directory, one after the other."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from app.store.directory import AccessDirectory
 from app.store.state import StateStore
 from tests.contract.directory_places import Place, postgresql_place, sqlite_place
+from tests.contract.event_engines import ENGINES, place_of
+from tests.contract.event_places import EventPlace
 from tests.contract.store_backends import (
     Backend,
     MemoryBackend,
@@ -58,3 +60,13 @@ async def directory(place: Place) -> AccessDirectory:
     await opened.migrate()
     await opened.start()
     return opened
+
+
+@pytest.fixture(params=ENGINES)
+async def event_place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventPlace]:
+    """Where events are kept, with nothing in it."""
+    place = place_of(request.param, tmp_path, request)
+    if "redis" in request.param:
+        await (await place.fresh(())).close()
+    yield place
+    await place.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,33 +20,15 @@ from app.core.eventlog.generation import GenerationState
 from app.core.eventlog.reading import Reading, Slice
 from app.core.eventlog.transaction import Condition, Transaction
 from app.store.eventlog import EventStore
-from tests.contract.cold_places import ColdEvents
-from tests.contract.event_places import EventPlace, MemoryEvents, RedisEvents, RocksEvents
-from tests.services import RedisProcess
+from tests.contract.event_places import EventPlace, RocksEvents
 from tests.waiting import PATIENCE, turns
 
 SHARD = Shard("events", 2)
-ENGINES = ("memory", "rocks", "redis", "memory+cold", "rocks+cold", "redis+cold")
 
 
-def place_of(engine: str, folder: Path, request: pytest.FixtureRequest) -> EventPlace:
-    """Where an engine keeps events in a test."""
-    hot, plus, _ = engine.partition("+")
-    if plus:
-        return ColdEvents(place_of(hot, folder, request), folder / "cold")
-    if engine == "redis":
-        server: RedisProcess = request.getfixturevalue("redis_server")
-        return RedisEvents(server.url, server.node_url)
-    return MemoryEvents(folder) if engine == "memory" else RocksEvents(folder)
-
-
-@pytest.fixture(params=ENGINES)
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventPlace]:
-    place = place_of(request.param, tmp_path, request)
-    if "redis" in request.param:
-        await (await place.fresh(())).close()
-    yield place
-    await place.close()
+@pytest.fixture
+def place(event_place: EventPlace) -> EventPlace:
+    return event_place
 
 
 @pytest.fixture

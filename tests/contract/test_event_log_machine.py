@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from app.core.errors import FencedError, HomingError, ValueChangedError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import END, Database, Entry, Shard
 from app.core.eventlog.reading import Reading
 from app.core.eventlog.transaction import Condition, Transaction
 from app.core.topics import matches
 from app.store.eventlog import EventStore
+from tests.contract.event_engines import ENGINES, place_of
 from tests.contract.event_places import EventPlace
-from tests.contract.test_event_log import ENGINES, place_of
 
 T = TypeVar("T")
 DATABASE = Database("events", 2, ("taught/+/x",))
@@ -51,6 +52,8 @@ class Model:
     values: dict[tuple[int, str], int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     generations: list[int] = field(default_factory=lambda: [1])
+    batches: list[tuple[int, Batch, int]] = field(default_factory=list)
+    """By shard, and the number of its last event."""
 
     def put(self, shard: int, added: Sequence[Entry]) -> None:
         for entry in added:
@@ -134,14 +137,33 @@ class Histories(RuleBasedStateMachine):
                 mine = [at for at, one in zip(side.positions, self.model.said, strict=True) if one.shard == 0]
                 assert mine == sorted(set(mine)), side.name
 
-    @rule(shard=shards, added=entries, epoch=st.sampled_from([None, None, 1, 2, 3]))
-    def append(self, shard: int, added: list[Entry], epoch: int | None) -> None:
+    @rule(
+        shard=shards,
+        added=entries,
+        epoch=st.sampled_from([None, None, 1, 2, 3]),
+        writer=st.sampled_from([None, "one", "other"]),
+    )
+    def append(self, shard: int, added: list[Entry], epoch: int | None, writer: str | None) -> None:
+        batch = None if writer is None else Batch(writer, len(self.model.said) + 1)
         fenced = epoch is not None and epoch < self.model.epochs[shard]
         if not fenced:
             self.model.epochs[shard] = epoch or self.model.epochs[shard]
             self.model.put(shard, added)
-        step = lambda side: side.log.append(Shard("events", shard), added, epoch)  # noqa: E731 - said where it is used
+            if batch is not None:
+                self.model.batches.append((shard, batch, len(self.model.said) - 1))
+        step = lambda side: side.log.append(Shard("events", shard), added, epoch, batch)  # noqa: E731 - said where it is used
         self.every(step, FencedError if fenced else None, len(added))
+
+    @rule(added=entries, data=st.data())
+    def append_again(self, added: list[Entry], data: st.DataObject) -> None:
+        if not self.model.batches:
+            return
+        shard, batch, _ = data.draw(st.sampled_from(self.model.batches))
+        # Of an earlier one it is only known that it is in.
+        last = next(end for place, one, end in reversed(self.model.batches) if (place, one.writer) == (shard, batch[0]))
+        for side in self.sides:
+            position = self.stage.run(side.log.append(Shard("events", shard), added, 0, batch))
+            assert position == side.positions[last], side.name
 
     @rule(shard=shards, added=entries, data=st.data())
     def commit(self, shard: int, added: list[Entry], data: st.DataObject) -> None:

@@ -183,14 +183,14 @@ async def test_what_was_not_acknowledged_comes_again_after_a_reconnect(bench: Be
     first = await bench.started(careless, bench.topic("#"), client_id=bench.prefix)
     await first.publish(Publication(bench.topic("a"), b"kept"))
     await first.publish(Publication(bench.topic("a"), b"lost sight of"))
-    await careless.wait_for(2)
+    assert [message.redelivered for message in await careless.wait_for(2)] == [False, False]
     careless.deliveries[0].acknowledge()
     await first.stop(keep_session=True)
     assert not first.connected
 
     inbox = Inbox()
     await bench.started(inbox, bench.topic("#"), client_id=bench.prefix)
-    assert [message.payload for message in await inbox.wait_for(1)] == [b"lost sight of"]
+    assert [(message.payload, message.redelivered) for message in await inbox.wait_for(1)] == [(b"lost sight of", True)]
 
 
 async def test_stop_without_keep_session_makes_the_broker_forget(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from app.commands.absence import Absence
 from app.commands.publisher import Publisher
 from app.core.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, ConfigurationError, FencedError, StoreUnavailableError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import Database, Entry, Position, Shard
 from app.events.writer import EventWriter, Waiting
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
@@ -113,10 +114,12 @@ class Reluctant(MemoryEventLog):
 
     errors: list[Exception]
 
-    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+    async def append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+    ) -> Position:
         if self.errors:
             raise self.errors.pop(0)
-        return await super().append(shard, entries, epoch)
+        return await super().append(shard, entries, epoch, batch)
 
 
 def about(span: ReadableSpan) -> dict[str, object]:
@@ -138,6 +141,7 @@ async def test_a_batch_of_events_is_a_trace_with_each_try_to_append_it(errors: l
     async with tracer(Counters()) as (tracing, kept):
         writer = EventWriter(
             log,
+            name="w",
             flush_interval=timedelta(0),
             max_items=10,
             bound=10,

@@ -9,6 +9,7 @@
 | `mqtt:latest:{t}` | hash | topic → position and record of its last value | never |
 | `mqtt:topics:{t}` | sorted set | topics that have a last value, by their bytes | never |
 | `mqtt:done:{t}:<call>` | string | the position that a call was given, so that it happens once | a minute |
+| `mqtt:done:{t}:writers` | hash | writer → number of his last batch, and the position that it was given | never |
 | `mqtt:structures:<database>` | hash | structures of topics | never |
 | `mqtt:database:<database>` | string | its number of shards | never |
 | `mqtt:role:{<name>}` | string | who holds a role | lease time |
@@ -53,6 +54,11 @@ def topics(shard: Shard) -> str:
 def done(shard: Shard, call: str) -> str:
     """What a call was given."""
     return f"mqtt:done:{{{shard}}}:{call}"
+
+
+def writers(shard: Shard) -> str:
+    """The last batch of each writer. Secrets, by which calls go, are longer."""
+    return done(shard, "writers")
 
 
 def structures(database: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailableError, ValueChangedError
+from app.core.eventlog.batches import Batch, LastBatches
 from app.core.eventlog.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
@@ -28,6 +29,7 @@ class _ShardState:
     cold: Position = 0
     """Up to here nothing is here."""
     epoch: int = 0
+    batches: LastBatches = field(default_factory=LastBatches)
     values: dict[str, Event] = field(default_factory=dict)
     topics: list[str] = field(default_factory=list)
     """Those that have a value, in order."""
@@ -80,13 +82,21 @@ class MemoryEventLog:
     def queues(self) -> dict[str, Fill]:
         return {}
 
-    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+    async def append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+    ) -> Position:
         database, state = self._of(shard)
+        known = state.batches.position_of(batch)
+        if known is not None:
+            return known
         if epoch is not None:
             if epoch < state.epoch:
                 raise FencedError(f"epoch {state.epoch} writes to shard {shard}, and this is {epoch}")
             state.epoch = epoch
-        return self._put(database, state, shard.number, entries)
+        position = self._put(database, state, shard.number, entries)
+        if batch is not None:
+            state.batches.put(batch, position)
+        return position
 
     async def commit(self, transaction: Transaction) -> Position:
         database, state = self._of(transaction.shard)

@@ -20,6 +20,7 @@ from app.core.errors import (
     ValueChangedError,
 )
 from app.core.eventlog import keys
+from app.core.eventlog.batches import MOST_WRITERS, Batch
 from app.core.eventlog.block import count_of, pack_block, unpack_block
 from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, no_room, size_of
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState, pack_files, unpack_files
@@ -92,12 +93,13 @@ class RedisEventLog:
     def queues(self) -> dict[str, Fill]:
         return {"events_calls": Fill(self._redis.outstanding, self._options.max_queue)}
 
-    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
-        # The intake may append twice what it does not know to be in, so its calls need no memory.
-        return await self._append(shard, entries, epoch, once=epoch is None)
+    async def append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+    ) -> Position:
+        return await self._append(shard, entries, epoch, batch)
 
     async def commit(self, transaction: Transaction) -> Position:
-        return await self._append(transaction.shard, transaction.entries, None, transaction, once=True)
+        return await self._append(transaction.shard, transaction.entries, transaction=transaction)
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         self._database(shard.database)
@@ -185,10 +187,9 @@ class RedisEventLog:
         self,
         shard: Shard,
         entries: Sequence[Entry],
-        epoch: int | None,
+        epoch: int | None = None,
+        batch: Batch | None = None,
         transaction: Transaction | None = None,
-        *,
-        once: bool,
     ) -> Position:
         database = self._database(shard.database)
         conditions = () if transaction is None else transaction.conditions
@@ -201,6 +202,8 @@ class RedisEventLog:
             pack_block(entries),
             database.values_allowed(""),
             "" if transaction is None else "1",
+            *(batch or ("", 0)),
+            MOST_WRITERS,
             len(conditions),
         ]
         for condition in conditions:
@@ -208,8 +211,8 @@ class RedisEventLog:
         for topic, place in {entry.topic: place for place, entry in enumerate(entries)}.items():
             arguments += (topic, place, pack_entry(entries[place]) if entries[place].value else b"")
         names = [keys.state(shard), keys.cuts(shard), keys.latest(shard), keys.topics(shard)]
-        if once:
-            names.append(keys.done(shard, self._new_secret()))
+        # A connection that breaks repeats the call; whoever may repeat it later has numbered it.
+        names.append(keys.writers(shard) if batch else keys.done(shard, self._new_secret()))
         reply = await self._redis.run_script(APPEND_EVENTS, names, arguments, self._budget)
         if reply[0] == b"ok":
             for _ in range(int(reply[2])):

@@ -18,6 +18,7 @@ from rocksdict import Rdict
 
 from app.core.clock import Clock
 from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.reading import Reading, Slice
@@ -80,8 +81,10 @@ class RocksEventLog:
     def queues(self) -> dict[str, Fill]:
         return {"events_writes": self._group.fill()}
 
-    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
-        return await self._put(Addition(shard, entries, epoch))
+    async def append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+    ) -> Position:
+        return await self._put(Addition(shard, entries, epoch, batch))
 
     async def commit(self, transaction: Transaction) -> Position:
         return await self._put(

@@ -4,6 +4,7 @@ r"""Every key in the RocksDB of the event log. Numbers are big-endian, so that k
 |---|---|---|
 | `default` | `d` database | number of shards |
 | | `h` shard | its last position and epoch |
+| | `b` shard, writer | number of his last batch, and where it ends |
 | | `s` database `\0` structure | empty |
 | | `g` database `\0` generation | JSON: state, first, last, count, size, note |
 | `values` | shard, topic | position, record: the last value of the topic |
@@ -24,6 +25,7 @@ from app.core.eventlog.event import Position, Shard
 VALUES: Final = "values"
 HEAD: Final = Struct(">QQ")
 PLACE: Final = Struct(">Q")
+TAKEN: Final = Struct(">QQ")
 
 
 def family(database: str, generation: int) -> str:
@@ -39,6 +41,11 @@ def of_database(database: str) -> bytes:
 def of_head(shard: Shard) -> bytes:
     """Where a shard ends."""
     return b"h" + of_shard(shard)
+
+
+def of_writer(shard: Shard, writer: str) -> bytes:
+    """Which batch of a writer was the last one."""
+    return b"b%s%s" % (of_shard(shard), writer.encode())
 
 
 def of_shard(shard: Shard) -> bytes:

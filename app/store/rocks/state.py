@@ -12,7 +12,8 @@ import structlog
 from rocksdict import ColumnFamily, DBCompressionType, Options, Rdict
 
 from app.core.errors import ConfigurationError, DatabaseNotFoundError
-from app.core.eventlog.event import BEGINNING, Database, Position
+from app.core.eventlog.batches import Batch, LastBatches
+from app.core.eventlog.event import BEGINNING, Database, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.structures import Structures
 from app.store.rocks import keys
@@ -52,6 +53,7 @@ class Book:
     database: Database
     structures: Structures
     heads: list[Head]
+    batches: list[LastBatches]
     cuts: dict[int, Cut] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
     """Structures that were learned and are in no batch yet."""
@@ -105,6 +107,7 @@ class Shelf:
         """Read again what a write that failed may have left undone."""
         for book in self.books.values():
             book.heads[:] = self._heads(book.database)
+            book.batches[:] = map(self._batches, book.database.all_shards())
             book.known[:] = self._known(book.database)
             for cut in book.cuts.values():
                 cut.about = self._generation(book.database.name, cut.about.number)
@@ -151,7 +154,8 @@ class Shelf:
     def _book(self, database: Database) -> Book:
         self._check_shards(database)
         known = [key.partition(b"\0")[2].decode() for key in self._keys(keys.of_structure(database.name, ""))]
-        book = Book(database, Structures([*database.taught, *known]), self._heads(database))
+        batches = [self._batches(shard) for shard in database.all_shards()]
+        book = Book(database, Structures([*database.taught, *known]), self._heads(database), batches)
         book.known = self._known(database)
         book.unsaved = set(book.structures) - set(known)
         numbers = [int.from_bytes(key[-4:]) for key in self._keys(keys.of_generation(database.name, 0)[:-4])]
@@ -172,6 +176,12 @@ class Shelf:
     def _heads(self, database: Database) -> list[Head]:
         found = (self.database.get(keys.of_head(shard)) for shard in database.all_shards())
         return [Head() if one is None else Head(*keys.HEAD.unpack(one)) for one in found]
+
+    def _batches(self, shard: Shard) -> LastBatches:
+        prefix = keys.of_writer(shard, "")
+        found = ((key[len(prefix) :].decode(), self.database.get(key)) for key in self._keys(prefix))
+        taken = ((writer, keys.TAKEN.unpack(row)) for writer, row in found if row is not None)
+        return LastBatches((Batch(writer, number), position) for writer, (number, position) in taken)
 
     def _known(self, database: Database) -> list[set[int]]:
         return [{hash(key) for key in _beginning(self.values, keys.of_shard(shard))} for shard in database.all_shards()]

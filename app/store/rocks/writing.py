@@ -11,6 +11,7 @@ from rocksdict import Rdict, WriteBatch
 
 from app.core.clock import Clock
 from app.core.errors import FencedError, HomingError, StoreUnavailableError, ValueChangedError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import Entry, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, GenerationState
 from app.core.eventlog.record import pack_entry
@@ -30,6 +31,7 @@ class Addition:
     shard: Shard
     entries: Sequence[Entry]
     epoch: int | None = None
+    batch: Batch | None = None
     conditions: Sequence[Condition] = ()
     strict: bool = False
     """Whether all topics must get their last values."""
@@ -136,6 +138,10 @@ class Pen:
     def _add(self, batch: _Batch, one: Addition) -> Position:
         book = self._shelf.book(one.shard.database)
         head = book.heads[one.shard.number]
+        taken = book.batches[one.shard.number].position_of(one.batch)
+        if taken is not None:
+            batch.shards.add(one.shard)  # to be synced: what it was written with may have failed at just that
+            return taken
         if one.epoch is not None and one.epoch < head.epoch:
             raise FencedError(f"epoch {head.epoch} writes to shard {one.shard}, and this is {one.epoch}")
         for condition in one.conditions:
@@ -164,9 +170,17 @@ class Pen:
             count=about.count + len(one.entries),
             size=about.size + size,
         )
+        if one.batch is not None:
+            self._note(batch, book, one.shard, one.batch, position)
         batch.shards.add(one.shard)
         batch.books[one.shard.database] = book
         return position
+
+    def _note(self, batch: _Batch, book: Book, shard: Shard, taken: Batch, position: Position) -> None:
+        batch.rows.put(keys.of_writer(shard, taken.writer), keys.TAKEN.pack(taken.number, position))
+        forgotten = book.batches[shard.number].put(taken, position)
+        if forgotten is not None:
+            batch.rows.delete(keys.of_writer(shard, forgotten))
 
     def _put(self, batch: _Batch, book: Book, cut: Cut, shard: Shard, entry: Entry, position: Position) -> None:
         rows, structures = batch.rows, book.structures

@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 
 from app.core.errors import FencedError, QuotaError, StoreUnavailableError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import Entry, Position, Shard
 from app.core.eventlog.plan import Kept, Plan
 from app.core.eventlog.quota import parse_quotas
@@ -145,10 +146,12 @@ class Stubborn(MemoryEventLog):
 
     failures: list[Exception]
 
-    async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+    async def append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+    ) -> Position:
         if self.failures:
             raise self.failures.pop()
-        return await super().append(shard, entries, epoch)
+        return await super().append(shard, entries, epoch, batch)
 
 
 async def written(failures: list[Exception], count: int) -> tuple[list[int], list[bool]]:
@@ -157,6 +160,7 @@ async def written(failures: list[Exception], count: int) -> tuple[list[int], lis
     log.failures = failures
     writer = EventWriter(
         log,
+        name="w",
         flush_interval=timedelta(milliseconds=1),
         max_items=7,
         bound=count,
@@ -196,14 +200,16 @@ async def test_after_a_full_batch_the_next_one_is_waited_for_as_well() -> None:
     sizes: list[int] = []
 
     class Counting(MemoryEventLog):
-        async def append(self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None) -> Position:
+        async def append(
+            self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+        ) -> Position:
             sizes.append(len(entries))
-            return await super().append(shard, entries, epoch)
+            return await super().append(shard, entries, epoch, batch)
 
     log = Counting(Plan([Kept("events", DAY)], [], 1).databases, ManualClock())
     an_hour = timedelta(hours=1)
     writer = EventWriter(
-        log, flush_interval=an_hour, max_items=2, bound=9, admit=lambda _database: None, counters=Counter()
+        log, name="w", flush_interval=an_hour, max_items=2, bound=9, admit=lambda _database: None, counters=Counter()
     )
     appended = asyncio.Semaphore(0)
     for _ in range(3):

@@ -15,6 +15,7 @@ from rocksdict import Rdict
 from structlog.testing import capture_logs
 
 from app.core.errors import ConfigurationError, StoreUnavailableError, ValueChangedError
+from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import Database, Entry, Shard
 from app.core.eventlog.generation import GenerationState
 from app.core.eventlog.reading import Reading
@@ -108,6 +109,35 @@ async def test_a_disk_that_fails_acknowledges_nothing_and_may_come_back(tmp_path
     async with opened(tmp_path) as again:
         assert await numbers(again, 0) == found
         assert (await numbers(again, 0, "c/12")) == [3]
+
+
+async def test_a_batch_that_is_in_and_not_on_the_disk_is_in_once_and_synced_before_it_is_acknowledged(
+    tmp_path: Path,
+) -> None:
+    refused, synced = False, 0
+
+    def flush(database: Rdict) -> None:
+        nonlocal synced
+        if refused:
+            raise OSError(5, "Input/output error")
+        synced += 1
+        database.flush_wal(True)
+
+    log = RocksEventLog(tmp_path, [DATABASE], SystemClock(), flush)
+    await log.start()
+    await log.append(SHARD, [Entry("a", b"1")], 1, Batch("one", 1))
+    refused, before = True, synced
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="Input/output error"):
+            await log.append(SHARD, [Entry("a", b"2")], 1, Batch("one", 2))
+    refused = False
+    position = await log.append(SHARD, [Entry("a", b"2")], 1, Batch("one", 2))
+    assert synced > before
+    assert await numbers(log, 0) == [1, 2]
+    await log.close()
+    async with opened(tmp_path) as again:
+        assert await again.append(SHARD, [Entry("a", b"2")], 1, Batch("one", 2)) == position
+        assert await numbers(again, 0) == [1, 2]
 
 
 async def test_a_full_disk_refuses_and_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
