@@ -50,12 +50,14 @@ def _data(value: bytes) -> dict[str, Any]:
     return {"data": orjson.Fragment(value)}
 
 
-def value_of(said: Said, field: str) -> bytes:
-    """What is said, as bytes; InvalidInputError about this field."""
+def value_of(said: Said, field: str, *, readable: bool) -> bytes:
+    """What is said, as bytes; InvalidInputError about this field. `readable`: every reader of JSON takes it."""
     if said.data_base64 is None:
         if "data" not in said.model_fields_set:
             raise InvalidInputError(f"{field}.data", "is missing; allowed: data as JSON, or data_base64")
-        return _checked(said.data, f"{field}.data")
+        if not readable:
+            _check(said.data, f"{field}.data")
+        return orjson.dumps(said.data)
     if "data" in said.model_fields_set:
         raise InvalidInputError(f"{field}.data_base64", "and data contradict each other; one is allowed")
     try:
@@ -64,18 +66,17 @@ def value_of(said: Said, field: str) -> bytes:
         raise InvalidInputError(f"{field}.data_base64", "is not base64 (RFC 4648, section 4)") from None
 
 
-def _checked(data: Any, field: str) -> bytes:  # noqa: ANN401 - any JSON
-    """As bytes; InvalidInputError for what FastAPI reads and no reader of the event would."""
+def _check(data: Any, field: str) -> None:  # noqa: ANN401 - any JSON
+    """InvalidInputError where it is this that not every reader of JSON takes."""
     try:
         decode_json(json.dumps(data).encode(), max_bytes=sys.maxsize)
     except UndecodableMessageError as error:
         raise InvalidInputError(field, UNREADABLE.get(error.reason, error.reason)) from None
-    return orjson.dumps(data)
 
 
-def entry_of(said: Said, field: str, device: str) -> Entry:
+def entry_of(said: Said, field: str, device: str, *, readable: bool) -> Entry:
     """What is said, as an entry; PayloadTooLargeError names the field."""
-    value = value_of(said, field)
+    value = value_of(said, field, readable=readable)
     if len(value) > MAX_VALUE_BYTES:
         raise PayloadTooLargeError(f"{field}.data", f"has {len(value)} bytes; allowed are {MAX_VALUE_BYTES}")
     return Entry(said.topic, value, device)

@@ -22,7 +22,6 @@ BODY_SECONDS: Final = 10.0
 
 JSON: Final = b"application/json"
 PROBLEM_JSON: Final = b"application/problem+json"
-TOO_LARGE: Final = PayloadTooLargeError("body", f"is too large; allowed: at most {MAX_BYTES} bytes")
 
 
 _SLOW: Final = "slow body"
@@ -65,19 +64,19 @@ def asking(caller: Caller | None, scope: Scope, headers: Mapping[bytes, bytes]) 
     return Asking(caller, client[0] if client else None, None if agent is None else agent.decode("latin-1"))
 
 
-async def read_body(receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:
-    """The whole body of a request.
+async def read_body(receive: Receive, headers: Mapping[bytes, bytes], most: int = MAX_BYTES) -> bytes:
+    """The whole body of a request, of so many bytes at most.
 
     PayloadTooLargeError as soon as it is known to be over the limit, without reading on; SlowBodyError when it does not
     arrive in time; ClientDisconnect when the caller hangs up.
     """
     declared = headers.get(b"content-length", b"0")
-    if not declared.isdigit() or int(declared) > MAX_BYTES:
-        raise TOO_LARGE
+    if not declared.isdigit() or int(declared) > most:
+        raise _too_large(most)
     task = current_task()
     timer = asyncio.get_running_loop().call_later(BODY_SECONDS, task.cancel, _SLOW)  # half the price of asyncio.timeout
     try:
-        return await _receive_body(receive)
+        return await _receive_body(receive, most)
     except asyncio.CancelledError as error:
         if _SLOW not in error.args or task.uncancel() > 0:
             raise
@@ -94,7 +93,11 @@ def current_task() -> asyncio.Task[Any]:
     return task
 
 
-async def _receive_body(receive: Receive) -> bytes:
+def _too_large(most: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError("body", f"is too large; allowed: at most {most} bytes")
+
+
+async def _receive_body(receive: Receive, most: int) -> bytes:
     body = b""
     chunks: list[bytes] = []
     size = 0
@@ -104,8 +107,8 @@ async def _receive_body(receive: Receive) -> bytes:
             raise ClientDisconnect
         body = message.get("body", b"")
         size += len(body)
-        if size > MAX_BYTES:
-            raise TOO_LARGE
+        if size > most:
+            raise _too_large(most)
         if not message.get("more_body", False):
             return b"".join((*chunks, body)) if chunks else body
         chunks.append(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -301,6 +302,36 @@ async def test_a_value_over_the_limit_is_refused_and_the_one_before_stays(keepin
         )
     assert (await keeping.http.get(path)).json()["data"] == "x" * (most - 2)
     assert len(await read(keeping, topic="#")) == 1
+
+
+@pytest.mark.parametrize(("path", "form"), [("/v1/events", "[%s]"), ("/v1/transactions", '{"write": [%s]}')])
+async def test_bodies_with_events_are_bounded_and_read_as_strictly_as_what_devices_say(
+    keeping: Rig, path: str, form: str
+) -> None:
+    async def post(data: str, room: int = 0) -> tuple[int, str]:
+        answer = await keeping.http.post(path, content=form % written(data) + " " * room, headers=JSON)
+        return answer.status_code, answer.json().get("detail", "")
+
+    assert await post("[" * 32 + "]" * 32) == (200, "")
+    status, detail = await post("[" * 33 + "]" * 33)
+    assert (status, "nested too deep; allowed: 32 levels" in detail) == (422, True)
+    assert await post('{"a": 1, "a": 2}') == (422, "body: an object has the same key twice")
+    assert (await post("1", 1_000_000))[0] == 200
+    assert await post("1", 1_100_000) == (413, "body: is too large; allowed: at most 1048576 bytes")
+    assert len(await read(keeping, topic="#")) == 2
+
+
+async def test_a_body_with_events_has_to_come_in_time(keeping: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.api.http.BODY_SECONDS", 0.05)
+    stuck = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"["
+        await stuck.wait()
+
+    for path in ("/v1/events", "/v1/transactions"):
+        answer = await keeping.http.post(path, content=body(), headers=JSON)
+        assert (answer.status_code, answer.json()["type"]) == (408, "urn:homing:problem:slow-body")
 
 
 async def test_topics_of_two_shards_are_no_transaction(keeping: Rig) -> None:

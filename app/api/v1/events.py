@@ -20,6 +20,7 @@ from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.durations import format_duration
@@ -37,7 +38,7 @@ DEFAULT_LIMIT: Final = 100
 GONE: Final = (BY_ERROR[errors.EventsOffError], BY_ERROR[errors.DatabaseNotFoundError])
 AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
 
-router = APIRouter(prefix="/v1", tags=["events"])
+router = APIRouter(prefix="/v1", tags=["events"], route_class=StrictBodyRoute)
 
 
 def _limit(text: str) -> int:
@@ -159,6 +160,7 @@ async def read_events(asked: Annotated[_Asked, Depends(_asked)], events: Events,
     response_description="They are durable, and these are their positions.",
     responses=problems_of(
         *GONE,
+        problems.SLOW_BODY,
         BY_ERROR[errors.PayloadTooLargeError],
         problems.INVALID,
         BY_ERROR[errors.DeviceNotFoundError],
@@ -180,10 +182,12 @@ async def publish_events(
     """
     check_names(request, ("database",))
     entries = []
+    readable = unreadable_of(request) is None
     for number, one in enumerate(said):
         device = events.plan.device_of(one.topic)
         asker.check_topic(Action.PUBLISH, device)
-        entries.append(entry_of(one, f"body.{number}", device))
+        entries.append(entry_of(one, f"body.{number}", device, readable=readable))
+    check_readable(request)
     positions = await events.publish(name_of(events, database), entries)
     return BytesResponse(orjson.dumps({"positions": positions}))
 

@@ -19,6 +19,7 @@ from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, check_names
 from app.api.present import present
 from app.api.problems import BY_ERROR, problem
+from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1.events import AWAY, GONE, DatabaseName, name_of
 from app.core import errors
 from app.core.access.rules import Action
@@ -34,7 +35,7 @@ _ETAG: Final = re.compile('"([0-9]{1,19})"')
 _CHANGED: Final = BY_ERROR[errors.ValueChangedError]
 _NONE: Final = BY_ERROR[errors.ValueNotFoundError]
 
-router = APIRouter(prefix="/v1", tags=["events"])
+router = APIRouter(prefix="/v1", tags=["events"], route_class=StrictBodyRoute)
 
 _Topic = Annotated[
     str,
@@ -166,6 +167,7 @@ async def read_device_state(device_id: DeviceId, events: Events, asker: WhoAsks)
     responses=problems_of(
         *GONE,
         BY_ERROR[errors.DeviceNotFoundError],
+        problems.SLOW_BODY,
         problems.CONFLICT,
         BY_ERROR[errors.PayloadTooLargeError],
         problems.INVALID,
@@ -183,15 +185,19 @@ async def transact(
 ) -> Reply:
     """If all conditions hold when it is written. All topics are of one shard, as those of one device are."""
     check_names(request, ("database",))
-    name = name_of(events, database)
+    readable = unreadable_of(request) is None
+    transaction = _transaction(body, name_of(events, database), events, asker, readable=readable)
+    check_readable(request)
     try:
-        position = await events.commit(_transaction(body, name, events, asker))
+        position = await events.commit(transaction)
     except ValueChangedError as error:
         return problem(problems.CONFLICT, str(error), topic=error.topic, position=error.found)
     return BytesResponse(orjson.dumps({"position": position}))
 
 
-def _transaction(body: event_schemas.TransactionBody, database: str, plane: EventPlane, asker: Asker) -> Transaction:
+def _transaction(
+    body: event_schemas.TransactionBody, database: str, plane: EventPlane, asker: Asker, *, readable: bool
+) -> Transaction:
     conditions = []
     for number, one in enumerate(body.when):
         if (one.position is None) == (one.absent is None):
@@ -199,7 +205,7 @@ def _transaction(body: event_schemas.TransactionBody, database: str, plane: Even
         conditions.append(Condition(validate_topic(one.topic), one.position))
     entries = []
     for number, said in enumerate(body.write):
-        entries.append(entry_of(said, f"write.{number}", plane.plan.device_of(said.topic)))
+        entries.append(entry_of(said, f"write.{number}", plane.plan.device_of(said.topic), readable=readable))
     entries += [Entry(validate_topic(topic), b"", plane.plan.device_of(topic)) for topic in body.delete]
     for entry in entries:
         asker.check_topic(Action.PUBLISH, entry.device)
