@@ -101,6 +101,18 @@ def test_a_block_gives_its_entries_back(given_entries: list[Entry], letter: str)
     assert count_of(data) == len(given_entries)
 
 
+@pytest.mark.parametrize("size", [0, 1, 300, 511 - 24, 512 - 24, 600])
+def test_a_bit_that_changes_in_a_block_is_noticed_whatever_its_size(size: int) -> None:
+    entry = Entry("site/1/up", bytes(number % 251 for number in range(size)))
+    data = pack_block([entry])
+    for place in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << bit
+            with suppress(DamagedEventsError):  # else it is one that nobody reads
+                assert unpack_block(bytes(damaged), 7, 0, lambda _topic: True) == [Event(7, 0, entry)], place
+
+
 @given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 255))
 def test_what_is_no_block_is_damage_and_nothing_else(data: bytes, place: int, byte: int) -> None:
     whole = bytearray(pack_block([Entry("a/b", b"x" * 600), Entry("c", b"1", "d", "e", "f")]))
