@@ -29,7 +29,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from app.core.addresses import EventsKind, check_access_url, check_store_url, engine_kind, events_kind, split_address
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
-from app.core.eventlog.event import MAX_ENTRIES, MOST_VALUES
+from app.core.eventlog.event import MAX_ENTRIES, MOST_VALUE_BYTES, MOST_VALUES
 from app.core.eventlog.plan import Kept, parse_databases
 from app.core.eventlog.quota import Quota, parse_quotas
 from app.core.identifiers import validate_node_id
@@ -345,6 +345,8 @@ class EventsSettings(_Part):
     """What happens then: `new` events are refused and wait at the broker, or the `old` generations go."""
     values: Annotated[int, Field(ge=1_000, le=100_000_000)] = MOST_VALUES
     """How many topics of each database have a last value; those of more topics are in the log only."""
+    values_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = MOST_VALUE_BYTES
+    """How many bytes the last values of each database take, with their topics; what has no room is in the log only."""
     quotas: str = ""
     """How much groups of databases may take besides, each with what happens then:
     `telemetry=500000000:old,events+alarms=1000000000:new`."""

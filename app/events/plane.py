@@ -302,7 +302,7 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
     spans: EventSpans = UNTRACED,
 ) -> EventPlane:
     """The event plane as the settings say; nothing is open yet. `cold`: the cold tier, and the role of who fills it."""
-    plan = Plan(settings.kept, profiles, settings.shards, settings.values)
+    plan = Plan(settings.kept, profiles, settings.shards, settings.values, settings.values_bytes)
     store = open_store(plan.databases)
     keeper = Keeper(
         store,

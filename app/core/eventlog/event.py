@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from app.core.errors import InvalidInputError, PayloadTooLargeError, QuotaError
+from app.core.errors import InvalidInputError, PayloadTooLargeError
 from app.core.identifiers import PARTITIONS, partition_of
 from app.core.payload import MAX_BYTES
 from app.core.topics import validate_filter, validate_topic
@@ -26,6 +25,7 @@ END: Final[Position] = 2**62
 OWN: Final = "$homing/"
 """What the topics of Homing itself begin with."""
 MOST_VALUES: Final = 100_000
+MOST_VALUE_BYTES: Final = 256 * 1024 * 1024
 MAX_TOPIC_BYTES: Final = 1024
 MAX_VALUE_BYTES: Final = MAX_BYTES
 MAX_ENTRIES: Final = 512
@@ -44,6 +44,8 @@ class Database:
     """Structures of topics that are known before the first event."""
     most_values: int = MOST_VALUES
     """How many topics have a last value, shared out among the shards: who makes topics up must not fill the store."""
+    most_value_bytes: int = MOST_VALUE_BYTES
+    """How many bytes last values take, with their topics, shared out as well."""
 
     def shard(self, key: str) -> Shard:
         """Where everything is that is kept under this key: the device, else the topic."""
@@ -54,11 +56,10 @@ class Database:
         most = max(1, self.most_values // self.shards)
         return 2 * most if topic.startswith(OWN) else most
 
-    def check_room(self, topics: Iterable[str], there: int) -> None:
-        """QuotaError when not all of these may get a last value in a shard that has so many."""
-        for count, topic in enumerate(sorted(topics, key=lambda one: one.startswith(OWN)), start=there + 1):
-            if count > self.values_allowed(topic):
-                raise no_room(self.name, topic)
+    def value_bytes_allowed(self, topic: str) -> int:
+        """How many bytes the last values of the shard of this one may take. Homing's own have room that others lack."""
+        most = self.most_value_bytes // self.shards
+        return 2 * most if topic.startswith(OWN) else most
 
     def all_shards(self) -> tuple[Shard, ...]:
         """Those of the database, by number."""
@@ -114,14 +115,6 @@ def validate_entry(entry: Entry) -> Entry:
     if len(entry.value) > MAX_VALUE_BYTES:
         raise PayloadTooLargeError("data", f"has {len(entry.value)} bytes; allowed are {MAX_VALUE_BYTES}")
     return entry
-
-
-def no_room(database: str, topic: str) -> QuotaError:
-    """What is said where a topic must get a last value, and cannot."""
-    return QuotaError(
-        f"the topic {topic[:128]!a} can have no last value: its part of the database {database!a} has as many as "
-        "HOMING_EVENTS_VALUES allows; delete some"
-    )
 
 
 def validate_reading_filter(topic_filter: str) -> str:

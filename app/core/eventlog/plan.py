@@ -10,7 +10,7 @@ from typing import Final
 
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
-from app.core.eventlog.event import MOST_VALUES, Database, Shard, validate_database
+from app.core.eventlog.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Shard, validate_database
 from app.core.identifiers import id_of_name, name_of
 from app.core.profile import DeviceProfile
 from app.core.topics import TopicTemplate
@@ -58,9 +58,14 @@ class Plan:
     """The databases of a node. Where a profile proposes one that is not there, or none, the first one is taken."""
 
     def __init__(
-        self, kept: Sequence[Kept], profiles: Iterable[DeviceProfile], shards: int, values: int = MOST_VALUES
+        self,
+        kept: Sequence[Kept],
+        profiles: Iterable[DeviceProfile],
+        shards: int,
+        values: int = MOST_VALUES,
+        value_bytes: int = MOST_VALUE_BYTES,
     ) -> None:
-        """`values`: how many topics of a database may have a last value."""
+        """`values`: how many topics of a database may have a last value, and how much these may take."""
         self.kept: Final = tuple(kept)
         self._names: Final = frozenset(one.name for one in kept)
         self._topics: Final = TopicTree[TopicTemplate]()
@@ -75,7 +80,7 @@ class Plan:
                 if spec.topic.before_several is None:
                     taught[self.name(spec.database)].append(spec.topic.filter())
         self.databases: Final = tuple(
-            Database(one.name, shards, tuple(dict.fromkeys(taught[one.name])), values) for one in kept
+            Database(one.name, shards, tuple(dict.fromkeys(taught[one.name])), values, value_bytes) for one in kept
         )
         self._by_name: Final = {one.name: one for one in self.databases}
 

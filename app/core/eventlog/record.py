@@ -20,6 +20,11 @@ def pack_entry(entry: Entry) -> bytes:
     return b"".join((head, topic, device, kind, identity, entry.value))
 
 
+def value_size(entry: Entry) -> int:
+    """What it takes as a last value: its topic, and its record."""
+    return len(entry.topic.encode()) + len(pack_entry(entry))
+
+
 def topic_of(data: bytes) -> str:
     """The topic alone; DamagedEventsError."""
     try:

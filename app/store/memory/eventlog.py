@@ -15,8 +15,10 @@ from app.core.eventlog.batches import Batch, LastBatches
 from app.core.eventlog.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
+from app.core.eventlog.record import value_size
 from app.core.eventlog.structures import Structures
 from app.core.eventlog.transaction import Transaction
+from app.core.eventlog.values import Held
 from app.core.topics import matches
 from app.observability import BurstLog, Fill
 from app.store.eventlog import ArchivedError
@@ -24,6 +26,7 @@ from app.store.eventlog import ArchivedError
 
 @dataclass(slots=True)
 class _ShardState:
+    held: Held
     events: list[Event] = field(default_factory=list)
     head: Position = 0
     cold: Position = 0
@@ -37,7 +40,7 @@ class _ShardState:
 
 class _DatabaseState:
     def __init__(self, database: Database) -> None:
-        self.shards: Final = [_ShardState() for _ in range(database.shards)]
+        self.shards: Final = [_ShardState(Held(database)) for _ in range(database.shards)]
         self.about: Final = database
         self.structures: Final = Structures(database.taught)
         self.generations: Final = [Generation(1, GenerationState.CURRENT)]
@@ -105,8 +108,8 @@ class MemoryEventLog:
             position = None if found is None else found.position
             if position != condition.position:
                 raise ValueChangedError(condition.topic, condition.position, position)
-        given = dict.fromkeys(entry.topic for entry in transaction.entries if entry.value)
-        database.about.check_room([one for one in given if one not in state.values], len(state.values))
+        given = {one.topic: one for one in transaction.entries}
+        state.held.check({topic: (topic, value_size(one)) for topic, one in given.items() if one.value})
         return self._put(database, state, transaction.shard.number, transaction.entries)
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
@@ -177,12 +180,15 @@ class MemoryEventLog:
     def _put(self, database: _DatabaseState, state: _ShardState, number: int, entries: Sequence[Entry]) -> Position:
         position = max(state.head, round(self._clock.wall() * 1_000_000) - 1)
         first = position + 1
+        latest: dict[str, Event] = {}
         for entry in entries:
             position += 1
             event = Event(position, number, entry)
             state.events.append(event)
             database.structures.of(entry.topic)
-            self._remember(database.about, state, event)
+            latest[entry.topic] = event
+        for event in latest.values():
+            self._remember(state, event)
         state.head = position
         current = database.generations[-1]
         database.generations[-1] = replace(
@@ -196,17 +202,19 @@ class MemoryEventLog:
         database.changed = asyncio.Event()
         return position
 
-    def _remember(self, database: Database, state: _ShardState, event: Event) -> None:
-        topic = event.entry.topic
-        if event.entry.value:
+    def _remember(self, state: _ShardState, event: Event) -> None:
+        topic, size = event.entry.topic, value_size(event.entry)
+        bound = state.held.bound(topic, topic, size) if event.entry.value else None
+        if bound is not None:
+            self._drops.drop(bound, topic=topic)
+        if event.entry.value and bound is None:
             if topic not in state.values:
-                if len(state.values) >= database.values_allowed(topic):
-                    self._drops.drop("last_value", topic=topic)
-                    return
                 insort(state.topics, topic, key=str.encode)
             state.values[topic] = event
+            state.held.put(topic, size)
         elif state.values.pop(topic, None) is not None:
             state.topics.remove(topic)
+            state.held.forget(topic)
 
     def _of(self, shard: Shard) -> tuple[_DatabaseState, _ShardState]:
         database = self._database(shard.database)

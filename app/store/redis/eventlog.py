@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from app.core.errors import (
     ConfigurationError,
@@ -22,12 +22,13 @@ from app.core.errors import (
 from app.core.eventlog import keys
 from app.core.eventlog.batches import MOST_WRITERS, Batch
 from app.core.eventlog.block import count_of, pack_block, unpack_block
-from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, no_room, size_of
+from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState, pack_files, unpack_files
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
 from app.core.eventlog.record import pack_entry, unpack_entry
 from app.core.eventlog.structures import Structures
 from app.core.eventlog.transaction import Transaction
+from app.core.eventlog.values import Bound, no_room
 from app.core.topics import matches
 from app.observability import BurstLog, Fill
 from app.store.eventlog import ArchivedError
@@ -201,6 +202,7 @@ class RedisEventLog:
             sum(map(size_of, entries)),
             pack_block(entries),
             database.values_allowed(""),
+            database.value_bytes_allowed(""),
             "" if transaction is None else "1",
             *(batch or ("", 0)),
             MOST_WRITERS,
@@ -215,11 +217,12 @@ class RedisEventLog:
         names.append(keys.writers(shard) if batch else keys.done(shard, self._new_secret()))
         reply = await self._redis.run_script(APPEND_EVENTS, names, arguments, self._budget)
         if reply[0] == b"ok":
-            for _ in range(int(reply[2])):
-                self._drops.drop("last_value", topic=str(shard))
+            for bound, count in zip(get_args(Bound), reply[2:], strict=True):
+                for _ in range(int(count)):
+                    self._drops.drop(bound, topic=str(shard))
             return int(reply[1])
         if reply[0] == b"full":
-            raise no_room(database.name, reply[1].decode())
+            raise no_room(database.name, reply[1].decode(), "last_value" if reply[2] == b"0" else "last_value_bytes")
         if reply[0] == b"fenced":
             raise FencedError(f"epoch {int(reply[1])} writes to shard {shard}, and this is {epoch}")
         raise ValueChangedError(reply[1].decode(), _or_none(reply[2]), _or_none(reply[3]))

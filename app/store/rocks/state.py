@@ -16,8 +16,9 @@ from app.core.eventlog.batches import Batch, LastBatches
 from app.core.eventlog.event import BEGINNING, Database, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.structures import Structures
+from app.core.eventlog.values import Held
 from app.store.rocks import keys
-from app.store.rocks.rows import keys_from
+from app.store.rocks.rows import keys_from, rows_from
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,8 +58,8 @@ class Book:
     cuts: dict[int, Cut] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
     """Structures that were learned and are in no batch yet."""
-    known: list[set[int]] = field(default_factory=list)
-    """By shard, the hashes of topics that have a last value."""
+    held: list[Held] = field(default_factory=list)
+    """By shard, what last values take, by the hashes of their keys."""
     cold: dict[int, Position] = field(default_factory=dict)
     """By shard, up to where it is in the cold tier."""
 
@@ -108,7 +109,7 @@ class Shelf:
         for book in self.books.values():
             book.heads[:] = self._heads(book.database)
             book.batches[:] = map(self._batches, book.database.all_shards())
-            book.known[:] = self._known(book.database)
+            book.held[:] = self._held(book.database)
             for cut in book.cuts.values():
                 cut.about = self._generation(book.database.name, cut.about.number)
 
@@ -156,7 +157,7 @@ class Shelf:
         known = [key.partition(b"\0")[2].decode() for key in self._keys(keys.of_structure(database.name, ""))]
         batches = [self._batches(shard) for shard in database.all_shards()]
         book = Book(database, Structures([*database.taught, *known]), self._heads(database), batches)
-        book.known = self._known(database)
+        book.held = self._held(database)
         book.unsaved = set(book.structures) - set(known)
         numbers = [int.from_bytes(key[-4:]) for key in self._keys(keys.of_generation(database.name, 0)[:-4])]
         for number in numbers or [1]:
@@ -183,8 +184,12 @@ class Shelf:
         taken = ((writer, keys.TAKEN.unpack(row)) for writer, row in found if row is not None)
         return LastBatches((Batch(writer, number), position) for writer, (number, position) in taken)
 
-    def _known(self, database: Database) -> list[set[int]]:
-        return [{hash(key) for key in _beginning(self.values, keys.of_shard(shard))} for shard in database.all_shards()]
+    def _held(self, database: Database) -> list[Held]:
+        return [Held(database, self._sizes(keys.of_shard(shard))) for shard in database.all_shards()]
+
+    def _sizes(self, prefix: bytes) -> Iterator[tuple[int, int]]:
+        for key, row in takewhile(lambda one: one[0].startswith(prefix), rows_from(self.values, prefix)):
+            yield hash(key), len(key) - len(prefix) + len(row) - keys.PLACE.size
 
     def _generation(self, database: str, number: int) -> Generation:
         found = self.database.get(keys.of_generation(database, number))

@@ -14,7 +14,7 @@ from app.core.errors import FencedError, HomingError, StoreUnavailableError, Val
 from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import Entry, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, GenerationState
-from app.core.eventlog.record import pack_entry
+from app.core.eventlog.record import pack_entry, value_size
 from app.core.eventlog.structures import stream_id
 from app.core.eventlog.transaction import Condition
 from app.observability import BurstLog
@@ -148,12 +148,13 @@ class Pen:
             found = self._position_of(batch, one.shard, condition.topic)
             if found != condition.position:
                 raise ValueChangedError(condition.topic, condition.position, found)
-        known = book.known[one.shard.number]
+        latest = {entry.topic: place for place, entry in enumerate(one.entries)}
         if one.strict:
             prefix = keys.of_shard(one.shard)
-            given = dict.fromkeys(entry.topic for entry in one.entries if entry.value)
-            new = [topic for topic in given if hash(prefix + topic.encode()) not in known]
-            book.database.check_room(new, len(known))
+            given = [one.entries[place] for place in latest.values() if one.entries[place].value]
+            book.held[one.shard.number].check(
+                {entry.topic: (hash(prefix + entry.topic.encode()), value_size(entry)) for entry in given}
+            )
         position = max(head.position, round(self._clock.wall() * 1_000_000) - 1)
         cut = book.current
         first, size = position + 1, 0
@@ -161,6 +162,8 @@ class Pen:
             position += 1
             self._put(batch, book, cut, Shard(*one.shard), entry, position)
             size += size_of(entry)
+        for place in latest.values():
+            self._remember(batch, book, one.shard, one.entries[place], first + place)
         book.heads[one.shard.number] = Head(position, head.epoch if one.epoch is None else one.epoch)
         about = cut.about
         cut.about = replace(
@@ -196,18 +199,23 @@ class Pen:
             for level in varying:
                 prefix = keys.of_level(shard.number, stream, level, levels[level])
                 rows.put(keys.placed(prefix, position), b"", cut.handle)
+
+    def _remember(self, batch: _Batch, book: Book, shard: Shard, entry: Entry, position: Position) -> None:
+        """As the last value of its topic, if it is one and there is room; else there is none any more."""
         key = keys.of_shard(shard) + entry.topic.encode()
-        values, topic_hash = book.known[shard.number], hash(key)
-        if not entry.value:
-            rows.delete(key, self._shelf.values_handle)
-            batch.values[key] = None
-            values.discard(topic_hash)
-        elif topic_hash not in values and len(values) >= book.database.values_allowed(entry.topic):
-            self._drops.drop("last_value", topic=entry.topic)
-        else:
-            values.add(topic_hash)
-            rows.put(key, keys.PLACE.pack(position) + record, self._shelf.values_handle)
+        held, topic_hash, record = book.held[shard.number], hash(key), pack_entry(entry)
+        size = len(entry.topic.encode()) + len(record)
+        bound = held.bound(entry.topic, topic_hash, size) if entry.value else None
+        if bound is not None:
+            self._drops.drop(bound, topic=entry.topic)
+        if entry.value and bound is None:
+            held.put(topic_hash, size)
+            batch.rows.put(key, keys.PLACE.pack(position) + record, self._shelf.values_handle)
             batch.values[key] = position
+        elif bound != "last_value":  # that topic has none
+            held.forget(topic_hash)
+            batch.rows.delete(key, self._shelf.values_handle)
+            batch.values[key] = None
 
     def _position_of(self, batch: _Batch, shard: Shard, topic: str) -> Position | None:
         key = keys.of_shard(shard) + topic.encode()
