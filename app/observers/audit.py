@@ -7,7 +7,7 @@ how many were. Params and secrets are in no line.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -22,8 +22,15 @@ from app.core.routing import Outcome, Recorded, Verdict
 from app.observability import Counters, Fill
 from app.observers.audit_writer import MOST_LINES, AuditWriter, Told
 
-PAUSE_SECONDS: Final = 0.5
-"""How long what was told waits for others to be written with: from the beginning of a write to that of the next."""
+GAP_SECONDS: Final = 0.5
+"""What was told is on record so long afterwards, where a write takes less than half of that.
+
+It is what a node that is killed may lose. Till then it waits for others to be written with.
+"""
+SLACK_SECONDS: Final = 0.05
+"""Of that, what timers may be late."""
+_STILL: Final = 0.9
+"""How much of a long write is expected of the next one."""
 HEADS_SECONDS: Final = 10.0
 """How often heads are told to the log and to the other writers."""
 REFUSALS: Final = 100
@@ -40,7 +47,14 @@ class Audit(Observer):
     """
 
     def __init__(
-        self, writer: AuditWriter, clock: Clock, counters: Counters, *, commands: bool, required: bool
+        self,
+        writer: AuditWriter,
+        clock: Clock,
+        counters: Counters,
+        *,
+        commands: bool,
+        required: bool,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._writer = writer
         self._clock = clock
@@ -48,6 +62,7 @@ class Audit(Observer):
         self._counters = counters
         self._commands = commands
         self._required = required
+        self._sleep = sleep
         self._who: Who = lambda _: (None, None)
         self._tenant_of: Callable[[str], str | None] = lambda _: None
         self._told: list[Told] = []
@@ -192,20 +207,22 @@ class Audit(Observer):
             group.create_task(self._keep_telling())
 
     async def _keep_writing(self) -> None:
-        pause = PAUSE_SECONDS
+        pause, expected = GAP_SECONDS - SLACK_SECONDS, 0.0
         while True:
-            await asyncio.sleep(pause)
+            await self._sleep(pause)
             self._refusals = 0
             began = self._clock.monotonic()
             with suppress(UnavailableError, DirectoryError):  # the writer has told the log
                 await self._write()
-            pause = max(0.0, PAUSE_SECONDS - (self._clock.monotonic() - began))
+            taken = self._clock.monotonic() - began
+            expected = max(taken, _STILL * expected)
+            pause = max(0.0, GAP_SECONDS - SLACK_SECONDS - expected - taken)
 
     async def _keep_telling(self) -> None:
         with suppress(UnavailableError, DirectoryError):
             await self._writer.take_over()
         while True:
-            await asyncio.sleep(HEADS_SECONDS)
+            await self._sleep(HEADS_SECONDS)
             with suppress(UnavailableError, DirectoryError):
                 await self._writer.take_over()
                 await self.tell_heads()

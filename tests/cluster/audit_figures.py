@@ -23,11 +23,14 @@ from app.core.access.keys import Key
 from app.store.audit import AuditStore
 from app.store.engine import open_directory
 from app.system import new_secret
-from tests.cluster.access_figures import add, bearer, say, site
+from tests.cluster.access_rig import add, bearer, site, until_known
 from tests.cluster.harness import Cluster, NodeProcess
+from tests.cluster.stream_rig import judge, say
 
-WINDOW = 1.0
-"""Seconds before a kill in which lines may be lost: half a second of gathering them, and the time of the call."""
+WINDOW = 0.5
+"""Seconds before a kill in which lines may be lost: of gathering them, and of the call."""
+LOOKED = 2.0
+"""How far from a kill it is looked for what is missing."""
 
 
 @dataclass
@@ -116,32 +119,23 @@ async def audit(commands: int, every: float, in_flight: int, folder: str | None)
         await directory.close()
     say(f"{len(run.accepted)} accepted in {seconds:.0f} s, {len(run.kills)} kills, not accepted: {dict(run.failed)}")
     say(f"  nodes that did not start in time, and were started again: {dict(run.late)}")
-    say(f"  on record once: {len(run.accepted) - len(missing) - twice}, twice: {twice}, missing: {len(missing)}")
-    say(f"  of the missing, answered by a node more than {WINDOW:g} s before it was killed: {len(lost)}")
+    say(f"  on record once: {len(run.accepted) - len(missing) - twice}, missing: {len(missing)}")
+    say(f"  on record, and nobody got an answer: {len(found.keys() - run.accepted.keys())}")
     ages = sorted(age(run, *run.accepted[one]) for one in missing)
     say(f"  the missing were answered so many seconds before the kill: {[round(one, 2) for one in ages]}")
-    say(f"  on record, and nobody got an answer: {len(found.keys() - run.accepted.keys())}")
-    say(f"  {judged.lines} lines of {judged.writers} writers, {judged.heads} heads, {len(judged.faults)} faults")
+    judge("commands on record twice", twice, most=0)
+    judge(f"missing, and answered by a node more than {WINDOW:g} s before it was killed", len(lost), most=0)
+    judge(f"faults in {judged.lines} lines of {judged.writers} writers", len(judged.faults), most=0)
 
 
 def age(run: Run, node_id: str, at: float) -> float:
     """How long after the answer that node was killed next."""
-    return min([when - at for killed, when in run.kills if killed == node_id and when >= at - WINDOW], default=-1.0)
+    return min([when - at for killed, when in run.kills if killed == node_id and when >= at - LOOKED], default=-1.0)
 
 
 def explained(run: Run, node_id: str, at: float) -> bool:
     """Whether that node was killed so soon afterwards that the line may have been lost."""
-    return any(node_id == killed and at <= when + WINDOW and when - at <= WINDOW for killed, when in run.kills)
-
-
-async def until_known(session: aiohttp.ClientSession, cluster: Cluster, key: Key) -> None:
-    """Return when all nodes know the key."""
-    for node in cluster.nodes:
-        while True:
-            async with session.get(f"{node.url}/v1/me", headers=bearer(key)) as response:
-                if response.status == 200:
-                    break
-            await asyncio.sleep(0.1)
+    return any(node_id == killed and -LOOKED <= when - at <= WINDOW for killed, when in run.kills)
 
 
 def main() -> None:

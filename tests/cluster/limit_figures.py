@@ -22,9 +22,9 @@ from app.core.access.model import Binding, Credential, Kind, Principal, Role, Sc
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
 from app.system import new_secret
-from tests.cluster.access_figures import add, bearer, say, site
-from tests.cluster.audit_figures import until_known
+from tests.cluster.access_rig import add, bearer, site, until_known
 from tests.cluster.harness import Cluster
+from tests.cluster.stream_rig import say
 
 SPREAD = (7, 2, 1)
 OTHERS = 30

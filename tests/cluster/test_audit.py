@@ -13,8 +13,8 @@ from app.access.verification import verify
 from app.core.access.keys import Key, make_key
 from app.store.engine import open_directory
 from app.system import new_secret
-from tests.cluster.access_figures import add
-from tests.cluster.audit_figures import on_record, until_known
+from tests.cluster.access_rig import add, until_known
+from tests.cluster.audit_figures import on_record
 from tests.cluster.harness import Cluster, cluster_of
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
 from tests.waiting import PATIENCE, eventually

@@ -22,9 +22,9 @@ import aiohttp
 from app.core.access.keys import Key
 from app.store.engine import open_directory
 from app.system import new_secret
-from tests.cluster.access_figures import add, bearer, say
-from tests.cluster.audit_figures import until_known
+from tests.cluster.access_rig import add, bearer, until_known
 from tests.cluster.harness import Cluster, cluster_of
+from tests.cluster.stream_rig import say
 from tests.services import MosquittoProcess, RedisProcess
 from tests.unit.access.issuer import Issuer, serving
 from tests.unit.access.signing import part

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -282,7 +284,7 @@ async def test_while_the_database_is_slow_what_is_told_goes_to_the_disk(
 
 
 async def test_heads_that_take_long_keep_no_line_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAUSE_SECONDS", "HEADS_SECONDS"):
+    for name in ("GAP_SECONDS", "HEADS_SECONDS"):
         monkeypatch.setattr(f"app.observers.audit.{name}", 0.001)
     asked = asyncio.Event()
 
@@ -301,3 +303,45 @@ async def test_heads_that_take_long_keep_no_line_waiting(monkeypatch: pytest.Mon
     await eventually(lambda: [one["command"] for one in store.told] == ["c1"])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+class TimedStore(Store):
+    """Whose calls take as long as is said, by the clock of the test."""
+
+    def __init__(self, clock: ManualClock, taken: float, pass_time: Callable[[float], Awaitable[None]]) -> None:
+        super().__init__()
+        self._clock, self._taken, self._pass_time = clock, taken, pass_time
+        self.gaps: list[float] = []
+        """Of the calls: how long the first of what they told had waited."""
+
+    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+        self.calls.append(len(lines))
+        await self._pass_time(self._taken)
+        oldest = json.loads(lines[0].line.body)
+        at = (oldest[0] if isinstance(oldest, list) else oldest)["at"]
+        self.gaps.append(self._clock.wall() - at / 1_000_000)
+
+
+@pytest.mark.parametrize("taken", [0.0, 0.01, 0.1, 0.2, 0.24])
+async def test_what_is_told_is_on_record_half_a_second_later(taken: float) -> None:
+    """As long as the database is no slower; while it is quick, lines are not written more often than that needs."""
+    clock, numbers = ManualClock(), itertools.count()
+
+    async def pass_time(seconds: float) -> None:
+        until = clock.now + seconds
+        while clock.now < until:
+            clock.now = min(until, clock.now + 0.005)
+            timed.registered(registration(f"c{next(numbers)}"), 0.0)
+        if clock.now > 1020:
+            raise asyncio.CancelledError
+        await asyncio.sleep(0)
+
+    store, counters = TimedStore(clock, taken, pass_time), Counter[str]()
+    writer = AuditWriter(store, counters, None)
+    timed = Audit(writer, clock, counters, commands=True, required=False, sleep=pass_time)
+    timed.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
+    with suppress(asyncio.CancelledError):
+        await timed._keep_writing()
+    assert len(store.gaps) > 40
+    assert max(store.gaps[2:]) <= 0.5  # the first ones show how long a call takes
+    assert len(store.calls) <= 20 / max(0.45 - taken, taken) + 1
