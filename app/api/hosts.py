@@ -8,12 +8,13 @@ second.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Final
 
 from app.api import problems
 from app.api.http import RawHeaders
 from app.api.problems import ProblemType
+from app.core.addresses import is_loopback
 
 ANY: Final = "*"
 REMEMBERED: Final = 256
@@ -123,16 +124,6 @@ class _Far(Hosts):
     def refusal(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes], version: str) -> Refusal:
         found = self._hosts.refusal(target, headers, by_name, version)
         return (problems.PASSED_ON, _FAR_DETAIL) if found is None else found
-
-
-def is_loopback(address: str) -> bool:
-    """Whether a socket with this address can be reached from this machine alone."""
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return False
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return (mapped or found).is_loopback
 
 
 def _fault(target: bytes, headers: RawHeaders, version: str) -> str | None:

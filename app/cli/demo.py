@@ -103,7 +103,7 @@ async def _until_signal(work: Coroutine[Any, Any, bool]) -> bool | None:
 
 
 def _listener(port: int) -> socket.socket:
-    from app.cli.server import listen, url_of
+    from app.cli.listening import listen, url_of
     from app.core.errors import ConfigurationError
 
     try:
@@ -124,7 +124,8 @@ def _log_folder(given: Path | None) -> str:
 
 
 async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bool) -> bool:
-    from app.cli.server import NodeServer, url_of
+    from app.cli.listening import url_of
+    from app.cli.server import NodeServer
     from app.mqtt.embedded import EmbeddedBroker
     from homing_client import NO_RETRY, AsyncHoming
 

@@ -36,7 +36,7 @@ def serve(
     settings = load_settings(**overrides)
     configure_logging(settings.log.level, settings.log.format)
 
-    from app.cli.server import listen, listen_for_operations, refuse_strangers, run_node
+    from app.cli.listening import listen, listen_for_operations, refuse_strangers
     from app.core.errors import HomingError
 
     if worker_port is not None and not 1 < workers <= 65536 - worker_port:
@@ -59,6 +59,8 @@ def serve(
         probed = [one for n in range(workers) if (one := listen_for_operations(settings, n)) is not None]
         code = run_workers(workers, settings, listeners[0], own, probed)
         raise Stop("", Exit(code))
+    from app.cli.server import run_node
+
     try:
         run_node(settings, *listeners, operations=operations, until_parent_ends=bool(listen_fd))
     except HomingError:

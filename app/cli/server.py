@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import signal
 import socket
 from collections import Counter
@@ -20,19 +19,18 @@ import uvicorn
 
 from app import __version__
 from app.api.door import TICK_SECONDS, Door, Limits
-from app.api.hosts import Hosts, is_loopback
+from app.api.hosts import Hosts
 from app.api.operations import Operations
 from app.cli.http_protocol import Besides, bounded
+from app.cli.listening import BACKLOG, url_of
 from app.cli.open_files import allow_open_files
-from app.core.addresses import shown_address
-from app.core.errors import ConfigurationError, HomingError
+from app.core.addresses import is_loopback, shown_address
+from app.core.errors import HomingError
 from app.main import Homing, open_adapters
 from app.observability import Counters
 from app.settings import AccessSettings, ApiSettings, Settings
 from app.system import SystemClock
 
-BACKLOG: Final = 2048
-"""Connections that the system keeps for us while we are busy."""
 OTHER_FILES: Final = 64
 """What a node opens besides its callers' connections: store, broker, sessions of dead nodes, logs."""
 GC_THRESHOLDS: Final = (20_000, 50, 50)
@@ -40,49 +38,11 @@ GRACE_SECONDS: Final = 10
 """How long open requests may take to end when the node stops."""
 
 
-def listen(host: str, port: int, variables: str = "HOMING_API_HOST, HOMING_API_PORT") -> socket.socket:
-    """The socket to serve on; ConfigurationError, which names the variables, when it cannot be had."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise ConfigurationError(f"{variables}: cannot listen on {host} port {port}: {reason}") from None
-
-
-def listen_for_operations(settings: Settings, place: int = 0) -> socket.socket | None:
-    """The socket for health and metrics of the worker in this place, if there is to be one."""
-    ops = settings.ops
-    if ops.port is None:
-        return None
-    port = ops.port + place if ops.port else 0
-    return listen(ops.host or settings.api.host, port, "HOMING_OPS_HOST, HOMING_OPS_PORT")
-
-
-def refuse_strangers(settings: Settings, *listeners: socket.socket) -> None:
-    """ConfigurationError when others than this machine could call, and nobody has said that they may."""
-    for listener in listeners:
-        address = listener.getsockname()[0]
-        if not (settings.access.open or settings.access.url) and not is_loopback(address):
-            listener.close()
-            raise ConfigurationError(
-                f"{address} can be reached from outside, and this node asks nobody who they are. Run homing access "
-                "init and set HOMING_ACCESS_URL, or set HOMING_ACCESS_OPEN=true to let everybody in who reaches it"
-            )
-
-
 def _shown_access(access: AccessSettings) -> str:
     """Who may call, in words."""
     if access.url:
         return "by keys"
     return "open to everybody" if access.open else "open to this machine"
-
-
-def url_of(listener: socket.socket) -> str:
-    """Where to reach what serves on this socket, from this machine."""
-    host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a name for all addresses, not a bind
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def http_config(

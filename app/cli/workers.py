@@ -11,8 +11,8 @@ from typing import Final
 
 import structlog
 
+from app.cli.listening import url_of
 from app.cli.output import Exit
-from app.cli.server import url_of
 from app.core.errors import ConfigurationError
 from app.settings import Settings, load_settings
 from app.store.engine import kind_of

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from ipaddress import IPv6Address, ip_address
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -145,3 +146,13 @@ def _check_postgresql(parts: SplitResult) -> None:
             shown = ascii(name[:32]) if name.isidentifier() else "something"
             allowed = ", ".join(POSTGRESQL_PARAMETERS)
             raise ValueError(f"has {shown} behind its '?', which is not allowed; allowed: {allowed}")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a socket with this address can be reached from this machine alone."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return (mapped or found).is_loopback

@@ -16,6 +16,8 @@ OTHER_KEYS: Final = 1_000
 RULES: Final = 200
 LIMIT: Final = "limit send *:* on * 999999/s burst 999999"
 """It keeps nobody from anything, and is counted with every command."""
+DATABASE: Final = "access.db"
+"""The file of the directory. A node keeps a few connections to it, which it makes when it needs them."""
 _BUDGET: Final = timedelta(minutes=1)
 
 
@@ -23,7 +25,7 @@ class Guard:
     """`settings` are those of the nodes, `authorization` the value of the header of callers."""
 
     def __init__(self, folder: Path) -> None:
-        self.settings: Final = {"HOMING_ACCESS_URL": f"sqlite:///{folder / 'access.db'}"}
+        self.settings: Final = {"HOMING_ACCESS_URL": f"sqlite:///{folder / DATABASE}"}
         self._key = make_key(random_bytes)
         self.authorization: Final = f"Bearer {self._key.text}"
 

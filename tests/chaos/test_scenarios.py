@@ -10,6 +10,7 @@ from app.rig.chaos.options import ChaosOptions
 from app.rig.chaos.run import run_scenario
 from app.rig.chaos.scenarios import SCENARIOS
 from app.rig.chaos.stepped import MISSING, library
+from app.rig.guard import DATABASE
 from tests.services import require_programs, without_program
 
 
@@ -20,3 +21,12 @@ async def test_scenario(name: str, tmp_path: Path) -> None:
         without_program(MISSING)
     result = await run_scenario(ChaosOptions(scenario=name, short=True, out=tmp_path))
     assert result.passed, (result.history.parent / "report.txt").read_text()
+
+
+@pytest.mark.parametrize("name", ["R3", "R18"])
+async def test_scenario_with_access(name: str, tmp_path: Path) -> None:
+    """Nodes that ask for keys and keep an audit are killed, and leave nothing behind."""
+    require_programs()
+    result = await run_scenario(ChaosOptions(scenario=name, short=True, access=True, out=tmp_path))
+    assert result.passed, (result.history.parent / "report.txt").read_text()
+    assert (tmp_path / f"{name}-1" / DATABASE).exists()

@@ -4,6 +4,7 @@ python -m tests.cluster.access_figures revoke --times 50     from the answer to 
   … --cut 0.25                                               while Redis ends all Pub/Sub connections so often
 python -m tests.cluster.access_figures outage --seconds 600  calls while PostgreSQL is away (A4)
   … --frozen                                                 while it answers nothing, and connections stay open
+python -m tests.cluster.access_figures first --times 5       from nothing to a command that a key allows (A6)
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from app.core.access.keys import Key
 from app.store.engine import open_directory
 from app.system import new_secret
 from tests.cluster.access_rig import add, bearer, site
+from tests.cluster.first_figures import first
 from tests.cluster.outage_figures import outage
 from tests.cluster.stream_rig import say
 
@@ -82,14 +84,16 @@ async def revoke(times: int, cut_every: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("revoke", "outage"))
-    parser.add_argument("--times", type=int, default=50)
+    parser.add_argument("what", choices=("revoke", "outage", "first"))
+    parser.add_argument("--times", type=int, default=50, help="of revoke and first")
     parser.add_argument("--cut", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--frozen", action="store_true")
     options = parser.parse_args()
     if options.what == "revoke":
         asyncio.run(revoke(options.times, options.cut))
+    elif options.what == "first":
+        asyncio.run(first(options.times))
     else:
         asyncio.run(outage(options.seconds, frozen=options.frozen))
 

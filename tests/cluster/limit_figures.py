@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import secrets
 from collections import Counter
@@ -23,8 +24,9 @@ from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
 from app.system import new_secret
 from tests.cluster.access_rig import add, bearer, site, until_known
+from tests.cluster.flood import Spec, flood, request
 from tests.cluster.harness import Cluster
-from tests.cluster.stream_rig import say
+from tests.cluster.stream_rig import judge, say
 
 SPREAD = (7, 2, 1)
 OTHERS = 30
@@ -50,12 +52,10 @@ class Load:
 
     def __init__(self, session: aiohttp.ClientSession, cluster: Cluster, key: Key) -> None:
         self._session, self._cluster, self._key = session, cluster, key
-        self.admitted: Counter[int] = Counter()
-        """By second."""
         self.statuses: Counter[int] = Counter()
         self.times: list[float] = []
 
-    async def send(self, node: int, since: float = 0.0) -> tuple[int, float]:
+    async def send(self, node: int) -> tuple[int, float]:
         """The status, and after how many seconds to try again."""
         body = {"method": "cover_open", "timeout": "1s", "if_offline": "send", "profile": "dji"}
         target = f"{self._cluster.nodes[node].url}/v1/devices/dock-{random.randrange(100)}/commands"
@@ -64,8 +64,6 @@ class Load:
             await response.read()
         self.times.append(perf_counter() - began)
         self.statuses[response.status] += 1
-        if response.status == 202:
-            self.admitted[int(perf_counter() - since)] += 1
         return response.status, float(response.headers.get("Retry-After", "0"))
 
     async def run(self, rate: float, seconds: float, spread: tuple[int, ...]) -> None:
@@ -74,12 +72,25 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for number, node in enumerate(nodes):
                 await asyncio.sleep(max(0.0, began + number / rate - perf_counter()))
-                group.create_task(self.send(node, began))
+                group.create_task(self.send(node))
 
     @property
     def p99(self) -> float:
         """Milliseconds."""
         return quantiles(self.times, n=100)[98] * 1000
+
+
+def offered(cluster: Cluster, key: Key, rate: float, seconds: float) -> Spec:
+    """Commands with one key, spread over the nodes."""
+    body = json.dumps({"method": "cover_open", "timeout": "1s", "if_offline": "send", "profile": "dji"})
+    headers = [*(f"{name}: {value}" for name, value in bearer(key).items()), "Prefer: respond-async"]
+    nodes = random.choices(cluster.nodes, SPREAD, k=round(rate * seconds))
+    paths = [f"/v1/devices/dock-{number % 100}/commands" for number in range(len(nodes))]
+    return Spec(
+        [(node.port, request("POST", path, headers, body)) for node, path in zip(nodes, paths, strict=True)],
+        rate,
+        seconds,
+    )
 
 
 async def limits(seconds: float, limit: int) -> None:
@@ -97,12 +108,16 @@ async def limits(seconds: float, limit: int) -> None:
             for rate in (3 * limit, 20 * limit):
                 before, beside = Load(session, cluster, other), Load(session, cluster, other)
                 await before.run(OTHERS, seconds / 2, (1, 1, 1))
-                load = Load(session, cluster, key)
-                await asyncio.gather(load.run(rate, seconds, SPREAD), beside.run(OTHERS, seconds, (1, 1, 1)))
-                rates = [load.admitted[second] for second in range(FROM, int(seconds) - 1)]
+                load, _ = await asyncio.gather(
+                    flood(offered(cluster, key, rate, seconds)), beside.run(OTHERS, seconds, (1, 1, 1))
+                )
+                rates = load.admitted[FROM : int(seconds) - 1]
                 say(f"{rate}/s offered at {limit}/s, {':'.join(map(str, SPREAD))}: statuses {dict(load.statuses)}")
-                say(f"  admitted in each second from {FROM} on: {min(rates)} to {max(rates)}, mean {mean(rates):.1f}")
+                say(f"  sent in {load.seconds:.1f} s; mean admitted from second {FROM} on: {mean(rates):.1f}")
+                judge("admitted in the second with the fewest", min(rates), "/s", least=0.95 * limit)
+                judge("admitted in the second with the most", max(rates), "/s", most=1.1 * limit)
                 say(f"  p99 of somebody else: {before.p99:.0f} ms before, {beside.p99:.0f} ms beside it")
+                judge("that is", beside.p99 / before.p99, " x", most=2)
             await retry(Load(session, cluster, polite), seconds)
 
 
@@ -122,7 +137,7 @@ async def retry(load: Load, seconds: float) -> None:
 
     await asyncio.gather(*[caller(node) for node in (0, 0, 0, 0, 1, 1, 2) for _ in range(4)])
     total = max(1, enough.total())
-    say(f"Retry-After was enough in {enough[True]} of {total} cases ({enough[True] / total:.0%})")
+    judge(f"Retry-After was enough, of {total} cases", enough[True] / total * 100, " %", least=95)
 
 
 def main() -> None:

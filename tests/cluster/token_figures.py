@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import secrets
 import tempfile
 from collections import Counter
@@ -23,15 +24,15 @@ from app.core.access.keys import Key
 from app.store.engine import open_directory
 from app.system import new_secret
 from tests.cluster.access_rig import add, bearer, until_known
+from tests.cluster.flood import Spec, flood, request
 from tests.cluster.harness import Cluster, cluster_of
-from tests.cluster.stream_rig import say
+from tests.cluster.stream_rig import judge, say
 from tests.services import MosquittoProcess, RedisProcess
 from tests.unit.access.issuer import Issuer, serving
 from tests.unit.access.signing import part
 
 OTHERS = 100
 """Commands a second of somebody with a key."""
-SENDERS = 16
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Turn:
 
     times: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
-    refused: Counter[int] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
 
 
 @asynccontextmanager
@@ -79,34 +80,25 @@ async def command(session: aiohttp.ClientSession, url: str, key: Key, number: in
     turn.statuses[response.status] += 1
 
 
-async def flood(session: aiohttp.ClientSession, url: str, issuer: str, rate: float, until: float, turn: Turn) -> None:
-    """Calls with tokens of unknown keys, at a steady rate, by a few connections."""
-
-    async def sender(place: int) -> None:
-        number = place
-        began = perf_counter()
-        while perf_counter() < until:
-            await asyncio.sleep(max(0.0, began + number / rate - perf_counter()))
-            headers = {"Authorization": f"Bearer {unknown_token(issuer)}"}
-            async with session.get(f"{url}/v1/me", headers=headers) as response:
-                await response.read()
-            turn.refused[response.status] += 1
-            number += SENDERS
-
-    await asyncio.gather(*[sender(place) for place in range(SENDERS)])
-
-
 async def turn_of(cluster: Cluster, issuer: Issuer, key: Key, seconds: float, rate: float) -> Turn:
     turn, url = Turn(), cluster.nodes[0].url
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         began = perf_counter()
         async with asyncio.TaskGroup() as group:
-            if rate:
-                group.create_task(flood(session, url, issuer.url, rate, began + seconds, turn))
+            flooding = group.create_task(flood(tokens(cluster, issuer, rate, seconds))) if rate else None
             for number in range(round(seconds * OTHERS)):
                 await asyncio.sleep(max(0.0, began + number / OTHERS - perf_counter()))
                 group.create_task(command(session, url, key, number, turn))
+    if flooding is not None:
+        turn.refused = flooding.result().statuses
     return turn
+
+
+def tokens(cluster: Cluster, issuer: Issuer, rate: float, seconds: float) -> Spec:
+    """Calls with tokens of unknown keys, each of its own."""
+    port = cluster.nodes[0].port
+    made = [f"Authorization: Bearer {unknown_token(issuer.url)}" for _ in range(round(rate * seconds))]
+    return Spec([(port, request("GET", "/v1/me", [one])) for one in made], rate, seconds)
 
 
 async def measure(rate: float, rounds: int, seconds: float) -> None:
@@ -126,7 +118,8 @@ async def measure(rate: float, rounds: int, seconds: float) -> None:
                 f"answers to tokens {dict(during.refused)}, to others {dict(without.statuses + during.statuses)}"
             )
         fetches, minutes = issuer.asked - asked, (perf_counter() - begun) / 60
-        say(f"p99 of others, median of {rounds} rounds: {median(ratios):.2f} x; {fetches} fetches in {minutes:.1f} min")
+        judge(f"p99 of others, median of {rounds} rounds", median(ratios), " x", most=1.2)
+        judge(f"fetches in {minutes:.1f} min", fetches, most=math.ceil(minutes * 6))
 
 
 def p99(turn: Turn) -> float:

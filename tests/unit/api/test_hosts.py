@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.hosts import PASSED_ON, REMEMBERED, Hosts, is_loopback
+from app.api.hosts import PASSED_ON, REMEMBERED, Hosts
+from app.core.addresses import is_loopback
 
 LOOPBACK = Hosts((), loopback=True)
 OPEN = Hosts((), loopback=False)

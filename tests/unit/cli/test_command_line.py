@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,19 @@ def test_only_who_needs_the_access_directory_pays_for_sql(arguments: list[str]) 
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_an_address_that_others_reach_is_refused_before_a_node_is_made_of_anything() -> None:
+    words = ["homing", "serve", "--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - it is refused
+    code = (
+        f"import sys; sys.argv = {words}; from app.cli.root import run; code = run();"
+        "drivers = {'fastapi', 'paho', 'redis', 'uvicorn', 'sqlalchemy'};"
+        "print(code, *sorted(drivers & set(sys.modules)))"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HOMING_")}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=env)
+    assert ended.stdout == "2\n"
+    assert "this node asks nobody who they are" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli.server import NodeServer, listen, listen_for_operations, url_of
+from app.cli.listening import listen, listen_for_operations, url_of
+from app.cli.server import NodeServer
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.rig.ports import lasting_port
 from app.settings import Settings, load_settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 from app.rig.chaos.history import REDIS_KEYS_AFTER_TTL, REDIS_KEYS_BASELINE
 from app.rig.chaos.rig import Rig
@@ -13,6 +14,7 @@ from app.rig.chaos.scenarios.nodes import QUICK_LEASE
 from app.rig.chaos.schedule import Fault, Kind
 from app.rig.chaos.servers import NodeProcess
 from app.rig.chaos.shared_figures import ANSWERED, DUPLICATES, HUNG, WRONG, measure
+from app.rig.guard import DATABASE
 from app.simulator.families import Request
 
 RETENTION = 2.0
@@ -68,9 +70,10 @@ def _memory(node: NodeProcess) -> int:
 
 
 def _files(node: NodeProcess) -> int:
-    """Open files but for connections of callers, which stay open for their next request."""
+    """Open files but for connections that stay open for what comes next: of callers, and of the access directory."""
     callers = sum(one.laddr.port == node.port and bool(one.raddr) for one in node.usage.net_connections())
-    return int(node.usage.num_fds()) - int(callers)
+    directory = sum(DATABASE in Path(one.path).name for one in node.usage.open_files())
+    return int(node.usage.num_fds()) - int(callers) - int(directory)
 
 
 def _kills(_rng: random.Random, form: Form) -> list[Fault]:
