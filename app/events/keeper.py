@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Keeper:
-    """`admit` is asked before anything is written: the quota is soft, by what comes within a round."""
+    """`admit` is asked before anything is written, and the log itself counts what comes within a round."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Keeper:
         # Groups first: what they drop is room for all.
         for quota in reversed(self._quotas):
             taken = quota.taken(sizes)
-            if taken <= quota.most:
+            if taken < quota.most:
                 continue
             if quota.discard == "new":
                 full[quota] = taken
@@ -97,6 +97,13 @@ class Keeper:
                 await self._drop_oldest(quota, there, sizes, dropped)
         self._full = full
         self.size = sum(sizes.values())
+        for name in there:
+            await self._generations.allow(name, self._room(name, sizes))
+
+    def _room(self, database: str, sizes: Mapping[str, int]) -> int | None:
+        """How much a shard may take until the next round: all that is left, as nobody knows which one needs it."""
+        bounds = [one for one in self._quotas if one.discard == "new" and database in one.databases]
+        return min((max(0, one.most - one.taken(sizes)) for one in bounds), default=None)
 
     async def _drop_oldest(
         self,

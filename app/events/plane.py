@@ -17,6 +17,7 @@ from app.core.eventlog.event import END, Database, Entry, Event, Position, Shard
 from app.core.eventlog.generation import Generation
 from app.core.eventlog.plan import Kept, Plan
 from app.core.eventlog.presence import Change, change_of, topic_of
+from app.core.eventlog.quota import is_bounded
 from app.core.eventlog.reading import Cursor
 from app.core.eventlog.transaction import Condition, Transaction
 from app.core.listening import EventReader
@@ -263,7 +264,7 @@ class EventPlane:
 
     def _admit(self, database: str, entries: Sequence[Entry]) -> None:
         """QuotaError while the database is full, but for what only deletes last values."""
-        if any(one.value for one in entries):
+        if is_bounded(entries):
             self._keeper.admit(database)
 
     def _check(self) -> None:

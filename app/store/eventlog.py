@@ -43,10 +43,11 @@ class EventLog(Protocol):
     ) -> Position:
         """Put 1 to MAX_ENTRIES entries behind all others, in this order; they are durable when it returns.
 
-        Returns the position of the last one; those before have the numbers before. FencedError when there is an epoch,
-        and somebody has appended to the shard with a later one. An append that failed otherwise may have happened, and
-        may be repeated: as the same `batch` it is then in once, while the shard knows its writer; without one it is
-        in twice. Each value becomes the last one of its topic; an empty one deletes it.
+        Returns the position of the last one; those before have the numbers before. QuotaError as `allow` says.
+        FencedError when there is an epoch, and somebody has appended to the shard with a later one. An append that
+        failed otherwise may have happened, and may be repeated: as the same `batch` it is then in once, while the shard
+        knows its writer; without one it is in twice. Each value becomes the last one of its topic; an empty one deletes
+        it.
         """
 
     async def commit(self, transaction: Transaction) -> Position:
@@ -85,6 +86,13 @@ class Generations(Protocol):
 
         For one that is cold already its files are replaced. Nothing happens when there is none, or it is current or
         damaged. May be repeated after it failed: shards change one by one, and each of them at once.
+        """
+
+    async def allow(self, database: str, room: int | None) -> None:
+        """From now on each shard takes so many bytes more, as quotas count them; None: as many as come.
+
+        When they are used up, or a call has gone beyond, what comes is refused with QuotaError, on all nodes, but for
+        calls that only delete last values.
         """
 
     async def drop(self, database: str, number: int) -> None:

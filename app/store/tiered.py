@@ -99,6 +99,10 @@ class TieredEventLog:
         """See Generations."""
         await self._hot.cool(database, number, files)
 
+    async def allow(self, database: str, room: int | None) -> None:
+        """See Generations."""
+        await self._hot.allow(database, room)
+
     async def drop(self, database: str, number: int) -> None:
         """See Generations. Its files go when the cold tier is swept."""
         await self._hot.drop(database, number)

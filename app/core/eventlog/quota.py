@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from app.core.errors import QuotaError
+from app.core.eventlog.event import Entry
 
 Discard: TypeAlias = Literal["new", "old"]
 LEAST_BYTES: Final = 10_000_000
@@ -35,6 +36,22 @@ class Quota:
         return QuotaError(
             f"the events{self.about} take {taken} bytes, and {self.setting} allows {self.most}; reading goes on"
         )
+
+
+def is_bounded(entries: Iterable[Entry]) -> bool:
+    """Whether quotas bound a call: not where it only deletes last values."""
+    return any(one.value for one in entries)
+
+
+def check_room(database: str, room: int | None, entries: Iterable[Entry]) -> None:
+    """QuotaError where nothing is left for what is to be appended. The last call may take more than that."""
+    if room is not None and room <= 0 and is_bounded(entries):
+        raise no_room(database)
+
+
+def no_room(database: str) -> QuotaError:
+    """What whoever writes is told where the log itself has counted."""
+    return QuotaError(f"the events of the database {database!a} take as many bytes as quotas allow; reading goes on")
 
 
 def of_all(databases: Collection[str], most: int, discard: Discard) -> Quota:

@@ -14,6 +14,7 @@ from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailable
 from app.core.eventlog.batches import Batch, LastBatches
 from app.core.eventlog.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
+from app.core.eventlog.quota import check_room
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
 from app.core.eventlog.record import value_size
 from app.core.eventlog.structures import Structures
@@ -33,6 +34,7 @@ class _ShardState:
     """Up to here nothing is here."""
     epoch: int = 0
     batches: LastBatches = field(default_factory=LastBatches)
+    room: int | None = None
     values: dict[str, Event] = field(default_factory=dict)
     topics: list[str] = field(default_factory=list)
     """Those that have a value, in order."""
@@ -92,10 +94,10 @@ class MemoryEventLog:
         known = state.batches.position_of(batch)
         if known is not None:
             return known
-        if epoch is not None:
-            if epoch < state.epoch:
-                raise FencedError(f"epoch {state.epoch} writes to shard {shard}, and this is {epoch}")
-            state.epoch = epoch
+        if epoch is not None and epoch < state.epoch:
+            raise FencedError(f"epoch {state.epoch} writes to shard {shard}, and this is {epoch}")
+        check_room(shard.database, state.room, entries)
+        state.epoch = state.epoch if epoch is None else epoch
         position = self._put(database, state, shard.number, entries)
         if batch is not None:
             state.batches.put(batch, position)
@@ -103,6 +105,7 @@ class MemoryEventLog:
 
     async def commit(self, transaction: Transaction) -> Position:
         database, state = self._of(transaction.shard)
+        check_room(transaction.shard.database, state.room, transaction.entries)
         for condition in transaction.conditions:
             found = state.values.get(condition.topic)
             position = None if found is None else found.position
@@ -170,6 +173,10 @@ class MemoryEventLog:
                     ends = [file.last for file in files if state.shards[file.shard] is shard]
                     shard.cold = max(shard.cold, *ends, 0)
 
+    async def allow(self, database: str, room: int | None) -> None:
+        for one in self._database(database).shards:
+            one.room = room
+
     async def drop(self, database: str, number: int) -> None:
         state = self._database(database)
         for one in state.generations[:-1]:
@@ -178,6 +185,8 @@ class MemoryEventLog:
                 state.generations.remove(one)
 
     def _put(self, database: _DatabaseState, state: _ShardState, number: int, entries: Sequence[Entry]) -> Position:
+        if state.room is not None:
+            state.room -= sum(map(size_of, entries))
         position = max(state.head, round(self._clock.wall() * 1_000_000) - 1)
         first = position + 1
         latest: dict[str, Event] = {}

@@ -24,6 +24,8 @@ from app.core.eventlog.batches import MOST_WRITERS, Batch
 from app.core.eventlog.block import count_of, pack_block, unpack_block
 from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState, pack_files, unpack_files
+from app.core.eventlog.quota import is_bounded
+from app.core.eventlog.quota import no_room as no_room_left
 from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
 from app.core.eventlog.record import pack_entry, unpack_entry
 from app.core.eventlog.structures import Structures
@@ -175,6 +177,18 @@ class RedisEventLog:
             arguments: list[Argument] = [number, pack_files(own), last, self._new_secret()]
             await self._redis.run_script(COOL_EVENTS, names, arguments, self._budget)
 
+    async def allow(self, database: str, room: int | None) -> None:
+        names = [keys.state(shard) for shard in self._database(database).all_shards()]
+        # What is appended in between takes of this room, too.
+        known = await self._call_many([("HMGET", name, "taken", "most") for name in names])
+        changes: list[tuple[Argument, ...]] = []
+        for name, (taken, most) in zip(names, known, strict=True):
+            allowed = None if room is None else b"%d" % (int(taken or 0) + max(0, room))
+            if allowed != most:
+                changes.append(("HDEL", name, "most") if allowed is None else ("HSET", name, "most", allowed))
+        if changes:
+            await self._call_many(changes)
+
     async def drop(self, database: str, number: int) -> None:
         currents, _, _ = await self._catalogue(database)
         if number >= min(currents):
@@ -200,6 +214,7 @@ class RedisEventLog:
             "" if epoch is None else epoch,
             len(entries),
             sum(map(size_of, entries)),
+            1 if is_bounded(entries) else 0,
             pack_block(entries),
             database.values_allowed(""),
             database.value_bytes_allowed(""),
@@ -221,6 +236,8 @@ class RedisEventLog:
                 for _ in range(int(count)):
                     self._drops.drop(bound, topic=str(shard))
             return int(reply[1])
+        if reply[0] == b"over":
+            raise no_room_left(database.name)
         if reply[0] == b"full":
             raise no_room(database.name, reply[1].decode(), "last_value" if reply[2] == b"0" else "last_value_bytes")
         if reply[0] == b"fenced":

@@ -150,6 +150,11 @@ class RocksEventLog:
         with self._mender.using():
             await self._group.alone(lambda: self._pen.cool(database, number, files))
 
+    async def allow(self, database: str, room: int | None) -> None:
+        self._shelf.book(database)
+        with self._mender.using():
+            await self._group.alone(lambda: self._pen.allow(database, room))
+
     async def drop(self, database: str, number: int) -> None:
         self._shelf.book(database)
         with self._mender.using():

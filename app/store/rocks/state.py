@@ -60,6 +60,8 @@ class Book:
     """Structures that were learned and are in no batch yet."""
     held: list[Held] = field(default_factory=list)
     """By shard, what last values take, by the hashes of their keys."""
+    rooms: dict[int, int] = field(default_factory=dict)
+    """By shard, how many bytes more it takes, where that is bounded."""
     cold: dict[int, Position] = field(default_factory=dict)
     """By shard, up to where it is in the cold tier."""
 

@@ -14,6 +14,7 @@ from app.core.errors import FencedError, HomingError, StoreUnavailableError, Val
 from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import Entry, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, GenerationState
+from app.core.eventlog.quota import check_room
 from app.core.eventlog.record import pack_entry, value_size
 from app.core.eventlog.structures import stream_id
 from app.core.eventlog.transaction import Condition
@@ -95,6 +96,11 @@ class Pen:
         if old.table is not None:
             old.table.flush(wait=False)
 
+    def allow(self, database: str, room: int | None) -> None:
+        """So many bytes more in each shard; None: no bound."""
+        book = self._shelf.book(database)
+        book.rooms = {} if room is None else dict.fromkeys(range(book.database.shards), room)
+
     def drop(self, database: str, number: int) -> None:
         """Forget a generation that is not current. The catalogue says so first: a table without entry is nobody's."""
         book = self._shelf.book(database)
@@ -144,6 +150,8 @@ class Pen:
             return taken
         if one.epoch is not None and one.epoch < head.epoch:
             raise FencedError(f"epoch {head.epoch} writes to shard {one.shard}, and this is {one.epoch}")
+        room = book.rooms.get(one.shard.number)
+        check_room(one.shard.database, room, one.entries)
         for condition in one.conditions:
             found = self._position_of(batch, one.shard, condition.topic)
             if found != condition.position:
@@ -165,6 +173,8 @@ class Pen:
         for place in latest.values():
             self._remember(batch, book, one.shard, one.entries[place], first + place)
         book.heads[one.shard.number] = Head(position, head.epoch if one.epoch is None else one.epoch)
+        if room is not None:
+            book.rooms[one.shard.number] = room - size
         about = cut.about
         cut.about = replace(
             about,
