@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.compact import Listing, Progress, compact, list_log
 from app.analysis.lake import COMPACT, ROLLUP, Lake
 from app.analysis.options import DAY, AnalyzeOptions
-from app.analysis.places import Place
 from app.analysis.report.make import report
 from app.analysis.rollup import rollup, runs_of
 from app.analysis.session import prepared, spark_session
@@ -20,11 +18,14 @@ from app.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    Session = Callable[[], SparkSession]
+    Session = Callable[[int], SparkSession]
+    """Of so many bytes to be counted, which matters to the first who asks."""
 
 _SMALL: Final = 32 * 2**20
 _FEW: Final = "-XX:TieredStopAtLevel=1"
-"""For a log of so few bytes: optimising code, which two fifths of the processor time go into, would not pay."""
+"""For so few bytes: optimising code, which two fifths of the processor time go into, would not pay."""
+_RECORD_BYTES: Final = 64
+"""What a record takes on disk, about."""
 
 
 def quiet(_fraction: float, _text: str) -> None:
@@ -35,9 +36,9 @@ def analyze(options: AnalyzeOptions, progress: Progress = quiet) -> dict[str, An
     """In a session of its own, which is started when there is something to count. ConfigurationError says why not."""
     with ExitStack() as stack:
 
-        def start() -> SparkSession:
+        def start(size: int) -> SparkSession:
             progress(0.0, "starting Spark")
-            java = _FEW if options.master is None and _is_small(Place(options.log or options.out)) else ""
+            java = _FEW if size <= _SMALL else ""
             name = f"homing {' '.join(options.steps)}"
             return stack.enter_context(spark_session(name, options.master, memory=options.memory, java=java))
 
@@ -50,23 +51,20 @@ def run(spark: SparkSession, options: AnalyzeOptions, progress: Progress = quiet
 
     The step report alone has one; it is empty without that.
     """
-    _count(lambda: spark, options, progress)
+    _count(lambda _size: spark, options, progress)
     return _report(options, progress)
 
 
-def _is_small(folder: Place) -> bool:
-    return folder.local is not None and sum(one.size for one in folder.find(ending=".parquet").values()) <= _SMALL
-
-
-def _count(start: Callable[[], SparkSession], options: AnalyzeOptions, progress: Progress) -> None:
+def _count(start: Session, options: AnalyzeOptions, progress: Progress) -> None:
     lake = Lake(options.out)
+    started: list[SparkSession] = []
     with ExitStack() as stack:
 
-        @cache
-        def session() -> SparkSession:
-            spark = start()
-            stack.enter_context(prepared(spark))
-            return spark
+        def session(size: int) -> SparkSession:
+            if not started:
+                started.append(start(size))
+                stack.enter_context(prepared(started[0]))
+            return started[0]
 
         for source, root, begin, size in ((LATENCY, options.log, 0.2, 0.25), (EVENTS, options.events, 0.7, 0.1)):
             if "compact" in options.steps and (root or source is LATENCY):
@@ -94,17 +92,18 @@ def _compact(
     if not runs and source is LATENCY:
         raise ConfigurationError(_nothing(options, listing))
     if new := _new(lake, COMPACT, source, runs, options):
-        compact(session(), lake, source, root, listing, new, progress)
+        compact(session(listing.size(new)), lake, source, root, listing, new, progress)
 
 
 def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOptions, progress: Progress) -> None:
     """Of events as far as there are any: a log of commands may be looked at without them."""
-    runs = runs_of(lake.days(COMPACT, source), options.device_group)
-    runs = {date: run for date, run in runs.items() if options.wants(date)}
+    compacted = lake.days(COMPACT, source)
+    runs = {date: run for date, run in runs_of(compacted, options.device_group).items() if options.wants(date)}
     if not runs and source is LATENCY:
         raise ConfigurationError(f"{options.out}: no compacted day to roll up; `homing compact` makes them")
     if new := _new(lake, ROLLUP, source, runs, options):
-        rollup(session(), lake, source, new, options.device_group, progress)
+        size = _RECORD_BYTES * sum(compacted[date].records for date in new)
+        rollup(session(size), lake, source, new, options.device_group, progress)
 
 
 def _new(lake: Lake, step: str, source: Source, runs: dict[str, str], options: AnalyzeOptions) -> list[str]:

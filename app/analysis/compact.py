@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -35,8 +36,13 @@ Progress = Callable[[float, str], None]
 class Listing:
     """The files of a log by date, and those that lie elsewhere; paths are inside the log."""
 
-    by_date: dict[str, list[str]]
+    by_date: dict[str, dict[str, int]]
+    """Date -> path -> size in bytes."""
     strays: list[str]
+
+    def size(self, dates: Iterable[str]) -> int:
+        """Bytes of all files of these days."""
+        return sum(sum(self.by_date[date].values()) for date in dates)
 
     def run(self, date: str) -> str:
         """What a day is made of. Nodes never change a file that they have written, so names will do."""
@@ -50,14 +56,14 @@ def list_log(source: Source, root: str, dates: Sequence[str] | None = None) -> L
     if log.local is not None and not log.local.is_dir():
         raise ConfigurationError(f"{root}: there is no such folder")
     by_day = dates is not None and source.layout[0] == "date"
-    found = [path for folder in (dates or () if by_day else ("",)) for path in log.find(_folder(folder), ".parquet")]
+    folders = [f"date={date}" for date in dates or ()] if by_day else [""]
     place = re.compile("".join(f"{name}=([^/]+)/" for name in source.layout) + r"[^/]+\.parquet")
-    by_date, strays = defaultdict(list), []
-    for path in found:
+    by_date, strays = defaultdict[str, dict[str, int]](dict), []
+    for path, file in chain.from_iterable(log.find(folder, ".parquet").items() for folder in folders):
         match = place.fullmatch(path)
         parts = dict(zip(source.layout, match.groups(), strict=True)) if match else {}
         if _is_date(parts.get("date", "")) and re.fullmatch(r"[01]\d|2[0-3]", parts["hour"]):
-            by_date[parts["date"]].append(path)
+            by_date[parts["date"]][path] = file.size
         else:
             strays.append(path)
     return Listing(dict(by_date), strays)
@@ -180,10 +186,6 @@ def _commit(lake: Lake, source: Source, listing: Listing, dates: Sequence[str], 
         files = len(listing.by_date[date])
         day = Day(date, listing.run(date), SCHEMA_VERSION, files, counts[date], left_out)
         lake.commit(COMPACT, source, [day])
-
-
-def _folder(date: str) -> str:
-    return f"date={date}" if date else ""
 
 
 def _folders(source: Source, root: str, dates: Iterable[str]) -> str:

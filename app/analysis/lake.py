@@ -91,7 +91,7 @@ class Lake:
         """Write a rollup of these days; each row carries the run of its day."""
         of_day = " ".join(f"WHEN '{date}' THEN '{run}'" for date, run in runs.items())
         columns = [f"CAST({one.name} AS {one.type}) AS {one.name}" for one in rollup.columns]
-        frame = frame.selectExpr(*columns, "date", f"CASE date {of_day} END AS run")
+        frame = frame.where(one_of("date", runs)).selectExpr(*columns, "date", f"CASE date {of_day} END AS run")
         self.write(f"rollups/{rollup.name}", frame.coalesce(4), "date")
 
     def rollup(self, spark: SparkSession, rollup: Table, runs: Mapping[str, str]) -> DataFrame:

@@ -1,13 +1,15 @@
 """The second step: clean records become counts that can be added up, by day.
 
-It is SQL over the views `record` (clean records of some days), `around` (with the days beside them) and `device_of`.
+It is SQL over the views `record` (clean records of some days), `around` (with the days beside them), `further` (those
+of `around` that are no outcomes) and `device_of`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import date as day_of
 from typing import TYPE_CHECKING, Final
@@ -23,7 +25,7 @@ from app.analysis.source import CLOCK_TOLERANCE_US, DEVICE_US, EVENTS, LATENCY, 
 from app.latency.schema import Kind
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _AT_ONCE: Final = 2
 """Queries that wait for each other's planning; more would share the memory of one."""
@@ -43,20 +45,22 @@ LATENCY_HOURLY: Final = LATENCY_CELLS.format(by="date_trunc('HOUR', recorded_at)
 
 
 def devices_daily(pattern: str) -> str:
-    """Devices with their group; the rule is asked for each device once, not for each record."""
+    """Devices with their group."""
+    group = f"nullif(regexp_extract(device_id, {quoted(pattern)}, 1), device_id)"
     return f"""\
 WITH cell AS (
 {LATENCY_CELLS.format(by="device_id")}
-), grouped AS (
-  SELECT date, device_id, commands, nullif(regexp_extract(device_id, {quoted(pattern)}, 1), device_id) AS found
-  FROM (SELECT date, device_id, sum(commands) AS commands FROM cell GROUP BY date, device_id)
+), device AS (
+  SELECT date, {group} AS found, commands
+  FROM (SELECT date, device_id, count(*) AS commands FROM record WHERE {_OUTCOME} GROUP BY date, device_id)
 ), ranked AS (
   SELECT date, found, row_number() OVER (PARTITION BY date ORDER BY sum(commands) DESC, found) AS place
-  FROM grouped WHERE found != '' GROUP BY date, found
+  FROM device WHERE found != '' GROUP BY date, found
+), kept AS (
+  SELECT date, found FROM ranked WHERE place <= {MOST_GROUPS}
 )
-SELECT cell.*, coalesce(ranked.found, '') AS device_group
-FROM cell JOIN grouped USING (date, device_id)
-LEFT JOIN ranked ON grouped.date = ranked.date AND grouped.found = ranked.found AND place <= {MOST_GROUPS}"""
+SELECT /*+ BROADCAST(kept) */ cell.*, coalesce(kept.found, '') AS device_group
+FROM cell LEFT JOIN kept ON cell.date = kept.date AND kept.found = {group}"""
 
 
 def _between(micros: str) -> str:
@@ -118,17 +122,18 @@ SELECT date, timestamp_seconds(window * 10) AS at, home_node AS node, sum(arrive
   sum(carried_in) AS carried_in, sum(carried_out) AS carried_out, sum(busy_us) AS busy_us
 FROM ends GROUP BY ALL HAVING sum(arrived + ended + busy_us) > 0"""
 
+FURTHER: Final = f"""\
+SELECT date, kind, command_id, recorded_at, receiving_node, home_node FROM around WHERE kind != '{Kind.OUTCOME}'"""
+
 LATE_HOURLY: Final = f"""\
-WITH late AS (
-  SELECT date, date_trunc('HOUR', recorded_at) AS hour, kind, command_id, receiving_node, home_node
-  FROM record WHERE kind != '{Kind.OUTCOME}'
-), named AS (
+WITH named AS (
   SELECT command_id, max(profile) AS profile, max(method) AS method
-  FROM around LEFT SEMI JOIN late USING (command_id) WHERE {_OUTCOME} GROUP BY command_id
+  FROM around LEFT SEMI JOIN further USING (command_id) WHERE {_OUTCOME} GROUP BY command_id
 )
-SELECT late.date, hour, kind, profile, method, receiving_node, home_node, count(*) AS responses
-FROM late LEFT JOIN named USING (command_id) GROUP BY ALL"""
-"""`around` has the records of the days before, too: a command may have ended on the day before its late response."""
+SELECT date, date_trunc('HOUR', recorded_at) AS hour, kind, profile, method, receiving_node, home_node,
+  count(*) AS responses
+FROM further LEFT JOIN named USING (command_id) GROUP BY ALL"""
+"""A command may have ended on the day before its late response. Of days that are not asked for, nothing is written."""
 
 _TOOK: Final = "unix_micros(recorded_at) - unix_micros(registered_at)"
 DEADLINES_HOURLY: Final = f"""\
@@ -139,7 +144,7 @@ WITH command AS (
   FROM record JOIN device_of USING (date, device_id)
   WHERE {_OUTCOME} AND profile IS NOT NULL AND method IS NOT NULL
 ), late AS (
-  SELECT command_id, min(recorded_at) AS late_at FROM around WHERE kind = '{Kind.LATE}' GROUP BY command_id
+  SELECT command_id, min(recorded_at) AS late_at FROM further WHERE kind = '{Kind.LATE}' GROUP BY command_id
 ), unanswered AS (
   SELECT date, hour, profile, method, device_group, outcome, date_trunc('HOUR', late_at) AS late_hour,
     unix_micros(late_at) - registered AS took, allowed
@@ -154,7 +159,7 @@ SELECT date, hour, profile, method, device_group,
   CASE WHEN outcome = 'cancelled' THEN {End.CANCELLED:d} WHEN took IS NULL THEN {End.NEVER:d} ELSE {End.LATE:d} END,
   late_hour, {bucket("took")}, count(*), coalesce(sum(took), 0), sum(allowed)
 FROM unanswered WHERE took IS NULL OR took >= 0 GROUP BY ALL"""
-"""`around` has the records of the day after, too: a late response may come on the day after the timeout."""
+"""`further` has those of the day after, too: a late response may come on the day after the timeout."""
 
 
 EVENT_HOURLY: Final = """\
@@ -211,19 +216,29 @@ def rollup(
                 progress(first / len(dates), f"rollup {' to '.join(sorted({min(runs), max(runs)}))}: {job[0].name}")
                 lake.put_rollup(job[0], spark.sql(job[1]), runs)
 
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                list(pool.map(write, _queries(source, pattern)))
-            if source is LATENCY:
-                # With the late answers of the day after, as far as they are there.
-                whole |= {date: day.run for date, day in repaired.items() if day.records}
-                of_device = lake.rollup(spark, contracts.DEVICES_DAILY, whole).select(
-                    "date", "device_id", "device_group"
-                )
-                of_device.distinct().createOrReplaceTempView("device_of")
-                lake.clean(spark, source, tuple(whole)).createOrReplaceTempView("record")
-                write((contracts.DEADLINES_HOURLY, DEADLINES_HOURLY))
+            with _kept(spark.sql(FURTHER), "further") if source is LATENCY else nullcontext():
+                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                    list(pool.map(write, _queries(source, pattern)))
+                if source is LATENCY:
+                    # With the late answers of the day after, as far as they are there.
+                    whole |= {date: day.run for date, day in repaired.items() if day.records}
+                    devices = lake.rollup(spark, contracts.DEVICES_DAILY, whole)
+                    lake.clean(spark, source, tuple(whole)).createOrReplaceTempView("record")
+                    with _kept(devices.select("date", "device_id", "device_group").distinct(), "device_of"):
+                        write((contracts.DEADLINES_HOURLY, DEADLINES_HOURLY))
         days = [replace(compacted[date], run=runs[date]) for date in asked]
         lake.commit(ROLLUP, source, [*days, *repaired.values()])
+
+
+@contextmanager
+def _kept(frame: DataFrame, view: str) -> Iterator[None]:
+    """A view that is computed once: Spark knows its size then, and joins a small one without moving the large one."""
+    frame.persist().createOrReplaceTempView(view)
+    try:
+        frame.count()
+        yield
+    finally:
+        frame.unpersist()
 
 
 def _beside(date: str, days: int) -> str:

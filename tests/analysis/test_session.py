@@ -11,11 +11,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import date as date_of
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from app.analysis.analyze import analyze
+from app.analysis.options import DAY, AnalyzeOptions
 from app.analysis.session import check_master, spark_session
 from app.core.errors import ConfigurationError
 from tests.analysis.results import rolled
@@ -93,6 +96,31 @@ with spark_session("ended", "local[1]", memory="512m", java="-XX:TieredStopAtLev
 def test_a_jvm_that_is_gone_is_not_said_to_lack_memory(by: str, sentence: str) -> None:
     done = subprocess.run([sys.executable, "-c", ENDED, by], cwd=ROOT, capture_output=True, text=True, check=False)
     assert sentence in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("day", "flag"), [("2026-01-01", ""), ("2026-01-02", "-XX:TieredStopAtLevel=1")])
+def test_the_days_that_are_asked_for_decide_whether_optimising_pays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, day: str, flag: str
+) -> None:
+    for date, size in (("2026-01-01", 64 * 2**20), ("2026-01-02", 1)):
+        folder = tmp_path / "log" / f"date={date}" / "hour=00"
+        folder.mkdir(parents=True)
+        with (folder / "node-a-1-000001.parquet").open("wb") as file:
+            file.truncate(size)
+    asked = []
+
+    def started(*_: object, java: str, **__: object) -> None:
+        asked.append(java)
+        raise ConfigurationError("far enough")
+
+    monkeypatch.setattr("app.analysis.analyze.spark_session", started)
+    begin = date_of.fromisoformat(day)
+    options = AnalyzeOptions(
+        out=str(tmp_path / "out"), log=str(tmp_path / "log"), steps=("compact",), begin=begin, end=begin + DAY
+    )
+    with pytest.raises(ConfigurationError, match="far enough"):
+        analyze(options)
+    assert asked == [flag]
 
 
 def test_nothing_private_of_pyspark_is_used() -> None:
