@@ -31,7 +31,7 @@ async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 @asynccontextmanager
 async def audited(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[Site]:
     """A node that writes its audit at once, on which somebody may read it."""
-    monkeypatch.setattr(writing, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(writing, "GAP_SECONDS", writing.SLACK_SECONDS + 0.001)
     async with guarded(folder, **settings) as site:
         await site.change(Put(Role(name="auditor", tenant_id="air", rules=("allow audit *:* on *",))))
         await site.add("auditor", "auditor")

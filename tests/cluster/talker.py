@@ -75,8 +75,10 @@ class Talker:
         self._next += count
         return asyncio.gather(*(self._say(TOPICS[number % 3], number) for number in numbers))
 
-    async def some_taken(self, count: int) -> None:
-        await eventually(lambda: sum(map(len, self.taken.values())) >= count)
+    async def more_taken(self, count: int) -> None:
+        """Return when the broker has taken so many more."""
+        before = sum(map(len, self.taken.values()))
+        await eventually(lambda: sum(map(len, self.taken.values())) >= before + count)
 
     async def judge(self, node: NodeProcess, kills: int, *, ordered: bool = True) -> None:
         """Nothing is lost, the order is kept, where it is, and what came twice is bounded."""

@@ -49,10 +49,10 @@ local function allowed(topic, most)
   return tonumber(most) * (string.sub(topic, 1, 8) == '$homing/' and 2 or 1)
 end
 
--- What the value that a topic has takes, or nil.
+-- What the value that a topic has takes, or nil. A damaged one has no position in front.
 local function size_of(topic)
   local value = redis.call('HGET', KEYS[3], topic)
-  return value and #topic + #value - string.find(value, ' ', 1, true)
+  return value and #topic + #value - (string.find(value, ' ', 1, true) or 0)
 end
 
 -- All but those that have appended last.
