@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 JAVA_NEEDED: Final = 17
 MEMORY: Final = "1536m"
-"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python it stays under 2.5 GiB."""
+"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python up to 2.7 GiB were seen."""
 _MEMORY: Final = re.compile(r"[1-9]\d*[mg]", re.ASCII)
 _JAVA_VERSION: Final = re.compile(r'version "(\d+)')
 _ANSWERS_SECONDS: Final = 5.0
