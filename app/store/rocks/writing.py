@@ -166,12 +166,13 @@ class Pen:
         position = max(head.position, round(self._clock.wall() * 1_000_000) - 1)
         cut = book.current
         first, size = position + 1, 0
-        for entry in one.entries:
+        records = [pack_entry(entry) for entry in one.entries]
+        for entry, record in zip(one.entries, records, strict=True):
             position += 1
-            self._put(batch, book, cut, Shard(*one.shard), entry, position)
+            self._put(batch, book, cut, Shard(*one.shard), entry.topic, record, position)
             size += size_of(entry)
         for place in latest.values():
-            self._remember(batch, book, one.shard, one.entries[place], first + place)
+            self._remember(batch, book, one.shard, one.entries[place], records[place], first + place)
         book.heads[one.shard.number] = Head(position, head.epoch if one.epoch is None else one.epoch)
         if room is not None:
             book.rooms[one.shard.number] = room - size
@@ -195,25 +196,29 @@ class Pen:
         if forgotten is not None:
             batch.rows.delete(keys.of_writer(shard, forgotten))
 
-    def _put(self, batch: _Batch, book: Book, cut: Cut, shard: Shard, entry: Entry, position: Position) -> None:
+    def _put(
+        self, batch: _Batch, book: Book, cut: Cut, shard: Shard, topic: str, record: bytes, position: Position
+    ) -> None:
         rows, structures = batch.rows, book.structures
         known = len(structures)
-        structure = structures.of(entry.topic)
+        structure = structures.of(topic)
         if len(structures) > known:
             book.unsaved.add(structure)
-        stream, record = stream_id(structure), pack_entry(entry)
+        stream = stream_id(structure)
         rows.put(keys.placed(keys.of_stream(shard.number, stream), position), record, cut.handle)
         varying = structures.varying(structure)
         if varying:
-            levels = entry.topic.split("/")
+            levels = topic.split("/")
             for level in varying:
                 prefix = keys.of_level(shard.number, stream, level, levels[level])
                 rows.put(keys.placed(prefix, position), b"", cut.handle)
 
-    def _remember(self, batch: _Batch, book: Book, shard: Shard, entry: Entry, position: Position) -> None:
+    def _remember(
+        self, batch: _Batch, book: Book, shard: Shard, entry: Entry, record: bytes, position: Position
+    ) -> None:
         """As the last value of its topic, if it is one and there is room; else there is none any more."""
         key = keys.of_shard(shard) + entry.topic.encode()
-        held, topic_hash, record = book.held[shard.number], hash(key), pack_entry(entry)
+        held, topic_hash = book.held[shard.number], hash(key)
         size = len(entry.topic.encode()) + len(record)
         bound = held.bound(entry.topic, topic_hash, size) if entry.value else None
         if bound is not None:
