@@ -1,17 +1,21 @@
-"""What `homing generate-log` invents: methods and groups of a fleet, and the anomalies that `--plant` puts there."""
+"""What `homing generate-log` is asked for and invents: a fleet, and the anomalies that `--plant` puts there."""
 
 from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from string import ascii_lowercase
+from typing import Any, Final, NamedTuple
 
 from app.core.errors import ConfigurationError
 
+START: Final = datetime(2026, 1, 5, tzinfo=UTC)
+_MOST: Final = {"callbacks": 10_000_000_000, "days": 366, "nodes": len(ascii_lowercase), "devices": 1_000_000}
 METHODS: Final = (
     ("dji", "camera_photo_take", 0.35, 350_000, 0.50, 10_000_000, 0.010),
     ("dji", "return_home", 0.15, 600_000, 0.45, 15_000_000, 0.008),
@@ -32,6 +36,29 @@ GROUPS: Final = tuple(f"{prefix}-{firmware}" for prefix in ("dock", "sensor") fo
 
 
 @dataclass(frozen=True, slots=True)
+class GenerateOptions:
+    """ConfigurationError names the option that is wrong and what is allowed."""
+
+    callbacks: int
+    out: Path
+    seed: int = 1
+    plant: Path | None = None
+    days: int = 1
+    nodes: int = 3
+    devices: int = 2000
+
+    def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            if not 1 <= (value := getattr(self, name)) <= most:
+                raise ConfigurationError(f"--{name} is {value}; allowed: 1 to {most:,}")
+
+    @property
+    def node_ids(self) -> list[str]:
+        """The nodes of the cluster."""
+        return [f"node-{letter}" for letter in ascii_lowercase[: self.nodes]]
+
+
+@dataclass(frozen=True, slots=True)
 class Anomaly:
     """One planted anomaly; `subject` and `kind` are as the table `anomalies` names them."""
 
@@ -44,94 +71,80 @@ class Anomaly:
     since_day: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What an anomaly may refer to."""
-
-    start: datetime
-    days: int
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
+class _Number(NamedTuple):
     default: float
     over: float
     most: float
 
 
-def read_plants(path: Path, shape: Shape, seed: int) -> tuple[Anomaly, ...]:
+def _plants(options: GenerateOptions) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Plant -> kind of anomaly and its keys, each with what is allowed: a _Number, or a choice that the seed makes."""
+    methods = [f"{profile}/{method}" for profile, method, *_ in METHODS]
+    days, factor = range(1, options.days), _Number(3.0, 1, 100)
+    return {
+        "slow_node": ("node", {"node": options.node_ids, "factor": factor}),
+        "flaky_firmware": ("device_group", {"group": GROUPS, "share": _Number(0.15, 0, 1)}),
+        "bad_hour": ("hour", {"hour": range(options.days * 24), "factor": factor}),
+        "slow_method": ("method", {"method": methods, "since_day": days, "factor": _Number(2.0, 1, 100)}),
+    }
+
+
+def read_plants(options: GenerateOptions) -> list[Anomaly]:
     """The anomalies of a TOML file; what it leaves open, such as which node, the seed decides.
 
     ConfigurationError names the file, the entry and key that is wrong, and what is allowed.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"--plant {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--plant {path}: not TOML: {error}") from error
-    unknown = sorted(set(data) - {"anomaly"})
-    if unknown:
-        raise ConfigurationError(f"--plant {path}: unknown key {unknown[0]}; allowed: [[anomaly]] tables")
-    entries = data.get("anomaly", [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ConfigurationError(f"--plant {path}: anomaly must be a list of tables: write [[anomaly]]")
-    chance = random.Random(seed)
+    if options.plant is None:
+        return []
+    with named(f"--plant {options.plant}"):
+        data = tomllib.loads(options.plant.read_text(encoding="utf-8"))
+        entries = data.pop("anomaly", [])
+        if data or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError(f"{next(iter(data), 'anomaly')}: allowed: [[anomaly]] tables, and nothing else")
     found: list[Anomaly] = []
+    plants, chance = _plants(options), random.Random(options.seed)
     for number, entry in enumerate(entries, 1):
-        try:
-            found.append(_read(entry, shape, chance))
-        except ValueError as error:
-            raise ConfigurationError(f"--plant {path}: anomaly {number}: {error}") from None
-        if len({(one.kind, one.subject) for one in found}) < number:
-            what = f"{found[-1].kind} {found[-1].subject}"
-            raise ConfigurationError(f"--plant {path}: anomaly {number}: {what} is planted already")
-    return tuple(found)
+        with named(f"--plant {options.plant}: anomaly {number}"):
+            one = _read(entry, plants, chance)
+            if any((one.kind, one.subject) == (other.kind, other.subject) for other in found):
+                raise ValueError(f"{one.kind} {one.subject} is planted already")
+            found.append(one)
+    return found
 
 
-_FACTOR: Final = {"factor": _Number(3.0, 1, 100)}
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """What is wrong as ConfigurationError."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{what}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{what}: {error}") from None
 
 
-def _read(entry: Mapping[str, Any], shape: Shape, chance: random.Random) -> Anomaly:
-    """ValueError says what is wrong."""
-    plants: dict[str, tuple[str, Mapping[str, _Number | Sequence[Any]]]] = {
-        "slow_node": ("node", {"node": shape.nodes, **_FACTOR}),
-        "flaky_firmware": ("device_group", {"group": GROUPS, "share": _Number(0.15, 0, 1)}),
-        "bad_hour": ("hour", {"hour": range(shape.days * 24), **_FACTOR}),
-        "slow_method": (
-            "method",
-            {
-                "method": [f"{profile}/{method}" for profile, method, *_ in METHODS],
-                "since_day": range(1, shape.days),
-                "factor": _Number(2.0, 1, 100),
-            },
-        ),
-    }
-    plant = entry.get("kind")
+def _read(entry: Mapping[str, Any], plants: Mapping[str, tuple[str, dict[str, Any]]], chance: random.Random) -> Anomaly:
+    plant = str(entry.get("kind", "missing"))
     if plant not in plants:
-        said = "is missing" if plant is None else f"is {plant!r}"
-        raise ValueError(f"kind {said}; allowed: {', '.join(plants)}")
+        raise ValueError(f"kind is {plant}; allowed: {', '.join(plants)}")
     kind, keys = plants[plant]
-    unknown = sorted(set(entry) - {"kind", *keys})
-    if unknown:
+    if unknown := sorted(set(entry) - {"kind", *keys}):
         raise ValueError(f"unknown key {unknown[0]}; {plant} has {', '.join(sorted(keys))}")
-    if "since_day" in keys and shape.days == 1:
-        raise ValueError("slow_method changes from one day to the next: --days 2 or more")
     values = {key: _value(key, allowed, entry, chance) for key, allowed in keys.items()}
     subject = values.pop("node", None) or values.pop("group", None) or values.pop("method", None)
-    subject = subject or f"{shape.start + timedelta(hours=values['hour']):%Y-%m-%dT%H:00Z}"
-    return Anomaly(plant, kind, subject, **values)
+    return Anomaly(plant, kind, subject or f"{START + timedelta(hours=values['hour']):%Y-%m-%dT%H:00Z}", **values)
 
 
-def _value(key: str, allowed: _Number | Sequence[Any], entry: Mapping[str, Any], chance: random.Random) -> Any:  # noqa: ANN401 - of TOML
+def _value(key: str, allowed: Any, given: Mapping[str, Any], chance: random.Random) -> Any:  # noqa: ANN401 - of TOML
     if isinstance(allowed, _Number):
-        value = entry.get(key, allowed.default)
+        value = given.get(key, allowed.default)
         if not isinstance(value, bool) and isinstance(value, int | float) and allowed.over < value <= allowed.most:
             return float(value)
         raise ValueError(f"{key} is {value!r}; allowed: over {allowed.over:g}, up to {allowed.most:g}")
+    if not allowed:
+        raise ValueError(f"{key}: what changes from one day to the next needs --days 2 or more")
     picked = chance.choice(allowed)  # also when it is given: later choices stay the same
-    value = entry.get(key, picked)
+    value = given.get(key, picked)
     if type(value) is type(picked) and value in allowed:
         return value
     said = f"a whole number from {allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)

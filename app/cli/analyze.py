@@ -246,7 +246,8 @@ def generate_log(
 ) -> None:
     """Write a realistic latency log with known anomalies, to try the analysis on; the truth is in _truth.json."""
     with _needs_extra():
-        from app.analysis.generate import GenerateOptions, generate
+        from app.analysis.generate import generate
+        from app.analysis.plant import GenerateOptions
         from app.core.counts import parse_count
 
     try:
@@ -257,8 +258,8 @@ def generate_log(
         callbacks=count, out=out_dir, seed=seed, plant=plant, days=days, nodes=nodes, devices=devices
     )
     with _progress() as progress:
-        generated = generate(options, progress)
-    tell(out, f"{count:,} callbacks in {generated.files:,} files in {out_dir}")
+        truth = generate(options, progress)
+    tell(out, f"{count:,} callbacks in {truth['files']:,} files in {out_dir}")
 
 
 @contextmanager

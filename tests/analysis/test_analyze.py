@@ -14,7 +14,8 @@ import pytest
 
 from app.analysis.buckets import RELATIVE_ERROR
 from app.analysis.contracts import TABLES
-from app.analysis.generate import GenerateOptions, generate
+from app.analysis.generate import generate
+from app.analysis.plant import GenerateOptions
 from tests.analysis.odd_logs import odd_records
 from tests.analysis.results import analysis, one, queried, rows
 from tests.analysis.small_logs import BEGIN, write
@@ -38,7 +39,7 @@ class Analysed:
             write(self.log, odd_records())
         else:
             options = GenerateOptions(callbacks=CALLBACKS, out=self.log, seed=seed, plant=plant, days=3)
-            self.truth = generate(options).truth
+            self.truth = generate(options)
         self.summary = analysis(spark, self.log, self.out)
 
     def duck(self, select: str, rest: str = "") -> list[tuple[Any, ...]]:
