@@ -19,7 +19,7 @@ from app.analysis.buckets import bucket, middle_of
 from app.analysis.contracts import DEADLINES_HOURLY
 from app.analysis.deadlines import DeadlineOptions, End, cut_of
 from app.analysis.options import GROUP_PATTERN, AnalyzeOptions
-from app.analysis.report.tables import database, define, statements
+from app.analysis.report.tables import database, statements
 from app.core.deadlines import LearnedTimeouts
 from app.core.errors import ConfigurationError
 from app.profiles.timeouts import load_timeouts
@@ -175,14 +175,18 @@ def cell(end: End, took_us: int | None, commands: int = 1, **other: Any) -> dict
     return given | {"end": int(end), "bucket": number} | counts
 
 
+NO_PERIOD = {"begin": 0, "since": 0, "middle": 0, "level": 0, "max_pending": 0}
+
+
 def made_of(name: str, cells: list[dict[str, Any]], options: DeadlineOptions = OPTIONS) -> list[dict[str, Any]]:
-    """What tables.sql makes of them: deadlines, deadlines_before or deadlines_test."""
+    """What tables.sql makes of them: deadlines, deadlines_learned or deadlines_test."""
     with database("64m") as base:
-        base.register("deadlines_hourly", pa.Table.from_pylist(cells, DEADLINES_HOURLY.arrow))
-        found = statements(None, begin=0, cut=CUT.timestamp(), level=0, max_pending=0, **options.as_json())
-        define(base, (one for one in found if one.kind == "macro" or one.name.startswith("deadline")))
-        (sql,) = [one.sql for one in found if one.name == name]
-        rows: list[dict[str, Any]] = base.sql(f"FROM {name}" if "before" in name else sql).to_arrow_table().to_pylist()
+        base.register("cells", pa.Table.from_pylist(cells, DEADLINES_HOURLY.arrow))
+        base.execute("CREATE VIEW rollups.deadlines_hourly AS FROM cells")
+        for made, sql in statements(**NO_PERIOD, cut=CUT.timestamp(), **options.as_json()):
+            if made.startswith("deadline") or "CREATE MACRO" in sql:
+                base.execute(sql)
+        rows: list[dict[str, Any]] = base.sql(f"FROM {name}").to_arrow_table().to_pylist()
         return rows
 
 
@@ -248,7 +252,7 @@ def test_the_back_test_of_planted_commands() -> None:
     before = [cell(End.ANSWERED, 2_640_000, 1000, hour=BEGIN)]
     rows = made_of("deadlines_test", [*before, *commands])
     (whole,) = [row for row in rows if row["method"] is None]
-    assert made_of("deadlines_before", before)[0]["timeout_us"] == 3_990_000
+    assert made_of("deadlines_learned WHERE earlier", before)[0]["timeout_us"] == 3_990_000
     assert (whole["commands"], whole["responses"], whole["wrong"], whole["wrong_logged"]) == (100, 98, 8, 2)
     assert whole["waited_logged_s"] == 90 + 30 + 20 + 20
     assert whole["waited_s"] == pytest.approx(90 + (6 + 2 + 2) * 3.99)
@@ -263,7 +267,7 @@ def test_a_late_response_that_nobody_knew_of_is_no_response_yet() -> None:
         cell(End.ANSWERED, 1_000_000, hour=BEGIN),
         cell(End.ANSWERED, 1_000_000),
     ]
-    ((then,), (now,)) = (made_of(name, cells) for name in ("deadlines_before", "deadlines"))
+    ((then,), (now,)) = (made_of(name, cells) for name in ("deadlines_learned WHERE earlier", "deadlines"))
     assert (then["responses"], then["late"], then["never_answered"]) == (1, 0, 1)
     assert (now["responses"], now["late"], now["never_answered"]) == (4, 1, 0)
 
@@ -287,9 +291,10 @@ def test_buckets_are_the_same_in_sql_and_here(spark: SparkSession) -> None:
     """Over 76 h as well: 2^38 microseconds."""
     values = [0, 1, 2, 50, 63, 64, 127, 128, 129, 255, 256, 1000, 999_999, 1 << 30, (1 << 30) - 1, 1 << 39, 10**15]
     found = spark.sql(f"SELECT v, {bucket('v')} AS bucket FROM (SELECT explode(array{tuple(values)}) AS v)").collect()
-    found_in = statements(None, begin=0, cut=0, level=0, max_pending=0, **OPTIONS.as_json())
     with database("64m") as base:
-        define(base, (one for one in found_in if one.kind == "macro"))
+        for _, sql in statements(**NO_PERIOD, cut=0, **OPTIONS.as_json()):
+            if "CREATE MACRO" in sql:
+                base.execute(sql)
         for row in found:
             assert row.bucket == bucket_of(row.v)
             ((low, high, middle),) = base.sql(

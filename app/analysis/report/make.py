@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
@@ -18,7 +18,7 @@ from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Row, Rows
 from app.analysis.options import AnalyzeOptions
 from app.analysis.places import as_json
 from app.analysis.report.page import REPORT_NAME, render
-from app.analysis.report.tables import Compared, Statement, database, define, read_rollup, rows_of, shown, statements
+from app.analysis.report.tables import TOP, database, read_rollup, rows_of, statements
 from app.analysis.source import EVENTS, LATENCY
 from app.core.errors import ConfigurationError
 
@@ -26,13 +26,8 @@ HOUR: Final = timedelta(hours=1)
 _DAY: Final = 24
 _SHOWN: Final = 20_000
 """Rows of a table that the page may look at."""
-_UNITS: Final = {table.name: table.units for table in TABLES}
-_ROWS: Final[dict[str, Callable[[Row], bool]]] = {
-    "": lambda _row: True,
-    "forwarded = true": lambda row: row["forwarded"] is True,
-    "forwarded = false": lambda row: row["forwarded"] is False,
-    "node = 'all'": lambda row: row["node"] == "all",
-}
+_TABLES: Final = {table.name: table for table in TABLES}
+_FORWARDED, _LOCAL, _ALL = "forwarded = true", "forwarded = false", "node = 'all'"
 _FIGURES: Final = (
     ("commands", "Finished callbacks", "latency", "commands", ""),
     ("succeeded_share", "Succeeded", "latency", "succeeded_share", ""),
@@ -43,14 +38,14 @@ _FIGURES: Final = (
     ("p99_us", "99th percentile", "latency", "p99_us", ""),
     ("p999_us", "99.9th percentile", "latency", "p999_us", ""),
     ("max_us", "Longest", "latency", "max_us", ""),
-    ("forwarded_share", "Responses forwarded", "hops", "share", "forwarded = true"),
-    ("hop_forwarded_p50_us", "Median hop, forwarded", "hops", "hop_p50_us", "forwarded = true"),
-    ("hop_local_p50_us", "Median hop, local", "hops", "hop_p50_us", "forwarded = false"),
-    ("arrivals_mean", "Commands per second", "capacity", "arrivals_mean", "node = 'all'"),
-    ("arrivals_peak", "Commands per second, busiest 10 s", "capacity", "arrivals_peak", "node = 'all'"),
-    ("in_flight_mean", "In flight on average", "capacity", "in_flight_mean", "node = 'all'"),
-    ("in_flight_peak", "Most in flight", "capacity", "in_flight_peak", "node = 'all'"),
-    ("headroom", "Limit over the most in flight", "capacity", "headroom", "node = 'all'"),
+    ("forwarded_share", "Responses forwarded", "hops", "share", _FORWARDED),
+    ("hop_forwarded_p50_us", "Median hop, forwarded", "hops", "hop_p50_us", _FORWARDED),
+    ("hop_local_p50_us", "Median hop, local", "hops", "hop_p50_us", _LOCAL),
+    ("arrivals_mean", "Commands per second", "capacity", "arrivals_mean", _ALL),
+    ("arrivals_peak", "Commands per second, busiest 10 s", "capacity", "arrivals_peak", _ALL),
+    ("in_flight_mean", "In flight on average", "capacity", "in_flight_mean", _ALL),
+    ("in_flight_peak", "Most in flight", "capacity", "in_flight_peak", _ALL),
+    ("headroom", "Limit over the most in flight", "capacity", "headroom", _ALL),
 )
 """Name, title, table, column and row of each."""
 _ANOMALIES: Final = {
@@ -65,21 +60,18 @@ _ANOMALIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Hours that a report is about, what they are compared with, and why with nothing."""
+    """What a report is about.
+
+    What is from `middle` on is compared with what is before it, from `since` on; `why_not` says why with nothing.
+    """
 
     begin: datetime
     end: datetime
     hours: tuple[datetime, ...]
     """Those that have records."""
-    compared: Compared | None
+    since: datetime
+    middle: datetime
     why_not: str | None
-
-    @property
-    def missing(self) -> list[datetime]:
-        """Hours between the first and the last that have no records."""
-        there = set(self.hours)
-        count = (self.hours[-1] - self.hours[0]) // HOUR
-        return [hour for step in range(count) if (hour := self.hours[0] + step * HOUR) not in there]
 
 
 def report(lake: Lake, options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
@@ -90,26 +82,22 @@ def report(lake: Lake, options: AnalyzeOptions, progress: Progress) -> dict[str,
     progress(0.0, f"report of {len(days):,} days, {sum(day.records for day in days):,} records")
     lake.place.remove(SUMMARY_NAME)
     with database(options.memory) as base:
-        period = _read(base, lake, options, days)
-        wanted = options.deadlines
-        found = statements(
-            period.compared,
-            begin=period.begin.timestamp(),
-            cut=cut_of(period.begin, period.hours[-1], wanted.held_out).timestamp(),
-            level=options.level,
-            max_pending=options.max_pending,
-            **wanted.as_json(),
-        )
-        define(base, found)
-        rows = _write(base, lake, found, progress)
-    timeouts = timeouts_file(rows["deadlines"], wanted, options.device_group, period.begin, period.hours[-1] + HOUR)
+        _read(base, lake, options, days)
+        period = period_of(base, options)
+        rows, queries = _tables(base, lake, options, period, progress)
+        figures = list(_figures(base))
+    last, wanted = period.hours[-1] + HOUR, options.deadlines
+    timeouts = timeouts_file(rows["deadlines"], wanted, options.device_group, period.begin, last)
     progress(0.95, REPORT_NAME)
-    summary = _summarize(options, period, days, {one.name: one.sql for one in found if one.kind == "table"}, rows)
+    summary = {**_summary(options, period, days), "figures": figures, "quarantined": rows["quarantine"]}
+    summary["anomalies"] = [{**row, "sentence": _sentence(row)} for row in rows["anomalies"]]
+    summary["tables"] = [{**asdict(table), "query": queries[table.name]} for table in TABLES]
+    plain: dict[str, Any] = json.loads(json.dumps(summary, default=_plain, allow_nan=False))
     lake.place.write(TIMEOUTS_NAME, timeouts.encode())
-    lake.place.write(REPORT_NAME, render(summary, rows).encode())
-    lake.place.write(SUMMARY_NAME, as_json(summary))
+    lake.place.write(REPORT_NAME, render(plain, rows).encode())
+    lake.place.write(SUMMARY_NAME, as_json(plain))
     progress(1.0, "done")
-    return summary
+    return plain
 
 
 def _nothing(days: list[Day], options: AnalyzeOptions) -> str:
@@ -119,62 +107,81 @@ def _nothing(days: list[Day], options: AnalyzeOptions) -> str:
     return f"no record can be used ({sum(day.left_out for day in days):,} records and some files are in quarantine)"
 
 
-def _read(base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, days: list[Day]) -> Period:
-    """The views of the rollups, of which one has the period before, too; and the period."""
+def _read(base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, days: list[Day]) -> None:
+    """The rollups of the period, of which one has the period before, too."""
     begin = "" if options.begin is None else options.begin.isoformat()
     of_events = [day for date, day in lake.days(ROLLUP, EVENTS).items() if options.wants(date)]
     for source, found, rollups in ((LATENCY, days, ROLLUPS), (EVENTS, of_events, EVENT_ROLLUPS)):
         compacted = lake.days(COMPACT, source)
         for one in rollups:
-            since = "" if one is LATENCY_HOURLY else begin
-            runs = {day.date: day.run for day in found if day.date >= since}
+            runs = {day.date: day.run for day in found if one is LATENCY_HOURLY or day.date >= begin}
             if one.name == source.quarantine:
                 runs = {date: compacted[date].run for date in runs if date in compacted}
-            read_rollup(base, lake, one, runs or {"": ""})
-    hours = base.sql("SELECT DISTINCT hour FROM latency_hourly ORDER BY hour").to_arrow_table()["hour"].to_pylist()
-    return period_of(hours, None if options.begin is None else datetime.combine(options.begin, time(), UTC), options)
+            read_rollup(base, lake, one, runs)
 
 
-def period_of(hours: list[datetime], begin: datetime | None, options: AnalyzeOptions) -> Period:
+def period_of(base: duckdb.DuckDBPyConnection, options: AnalyzeOptions) -> Period:
     """From the hours that have records. Without a begin, its last day (or half) is compared with the one before."""
-    first, end = begin or hours[0], hours[-1] + HOUR
-    if hours[-1] < first:
-        raise ConfigurationError(f"{options.out}: no records from {first:%Y-%m-%d} on")
-    since, middle, why_not = hours[0], first, f"there is nothing from before {first:%Y-%m-%d}"
-    if begin is None:
-        length = (end - first) // HOUR
+    found = base.sql("SELECT DISTINCT hour FROM rollups.latency_hourly ORDER BY hour").to_arrow_table()
+    hours = found["hour"].to_pylist()
+    begin = datetime.combine(options.begin, time(), UTC) if options.begin else hours[0]
+    if hours[-1] < begin:
+        raise ConfigurationError(f"{options.out}: no records from {begin:%Y-%m-%d} on")
+    end, since, middle, why_not = hours[-1] + HOUR, hours[0], begin, f"there is nothing from before {begin:%Y-%m-%d}"
+    if options.begin is None:
+        length = (end - begin) // HOUR
         part = HOUR * (_DAY if length >= 2 * _DAY else length // 2)
         since, middle, why_not = end - 2 * part, end - part, "the log covers one hour only"
-    compared = {"before": {"from": since, "to": middle}, "after": {"from": middle, "to": end}}
-    own = tuple(hour for hour in hours if hour >= first)
-    there = since < middle
-    return Period(first, end, own, compared if there else None, None if there else why_not)
+    own = tuple(hour for hour in hours if hour >= begin)
+    return Period(begin, end, own, since, middle, None if since < middle else why_not)
 
 
-def _write(base: duckdb.DuckDBPyConnection, lake: Lake, found: list[Statement], progress: Progress) -> Rows:
-    """Write the tables; what the page shows of them, and all of `deadlines`."""
-    queries = {one.name: one.sql for one in found if one.kind == "table"}
-    rows = {}
-    for number, table in enumerate(TABLES):
-        progress(0.95 * number / len(TABLES), f"table {table.name}")
-        made = rows_of(base, table, queries[table.name])
-        lake.put_rows(f"tables/{table.name}", made)
-        rows[table.name] = shown(table, made, made.num_rows if table.name == "deadlines" else _SHOWN)
-    return rows
+def _tables(
+    base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, period: Period, progress: Progress
+) -> tuple[Rows, dict[str, str]]:
+    """Write the tables. Returns what the page shows of them, and the query of each, with what it needs."""
+    cut = cut_of(period.begin, period.hours[-1], options.deadlines.held_out)
+    instants = {"begin": period.begin, "cut": cut, "since": period.since, "middle": period.middle}
+    values = {name: at.timestamp() for name, at in instants.items()} | options.deadlines.as_json()
+    rows: Rows = {}
+    queries: dict[str, str] = {}
+    before: list[str] = []
+    for name, sql in statements(level=options.level, max_pending=options.max_pending, **values):
+        before.append(sql)
+        base.execute(sql)
+        if name in _TABLES:
+            progress(0.95 * len(rows) / len(TABLES), f"table {name}")
+            made = rows_of(base, _TABLES[name])
+            lake.put_rows(f"tables/{name}", made)
+            if name == "devices":
+                made = rows_of(base, _TABLES[name], f"least(slow_rank, flaky_rank) <= {TOP}")
+            rows[name] = made.slice(0, made.num_rows if name == "deadlines" else _SHOWN).to_pylist()
+            queries[name] = ";\n\n".join(before)
+            before = []
+    return rows, queries
 
 
-def _summarize(
-    options: AnalyzeOptions, period: Period, days: list[Day], queries: dict[str, str], rows: Rows
-) -> dict[str, Any]:
-    """What is written: JSON. Nothing in it depends on when or how fast it ran: twice gives the same."""
-    summary = {
+def _figures(base: duckdb.DuckDBPyConnection) -> Iterator[Row]:
+    for name, title, table, column, where in _FIGURES:
+        for row in rows_of(base, _TABLES[table], where or "true").to_pylist():
+            value = {"name": name, "title": title, "value": row[column], "unit": _TABLES[table].units[column]}
+            yield {**value, "table": table, "column": column, "where": where}
+
+
+def _summary(options: AnalyzeOptions, period: Period, days: list[Day]) -> Row:
+    """What was read and asked for. Nothing in it depends on when or how fast it ran: twice gives the same."""
+    first, last = period.hours[0], period.hours[-1]
+    between = (first + number * HOUR for number in range((last - first) // HOUR))
+    before, after = {"from": period.since, "to": period.middle}, {"from": period.middle, "to": period.end}
+    asked = {name: getattr(options, name) for name in ("compare_to", "max_pending", "level", "device_group")}
+    return {
         "version": SUMMARY_VERSION,
         "log": {
             "location": options.log or options.out,
-            "from": period.hours[0],
-            "to": period.hours[-1],
+            "from": first,
+            "to": last,
             "hours": len(period.hours),
-            "missing_hours": period.missing,
+            "missing_hours": sorted(set(between) - set(period.hours)),
             "days": len(days),
             "files": sum(day.files for day in days),
             "records": sum(day.records + day.left_out for day in days),
@@ -182,23 +189,12 @@ def _summarize(
         "period": {
             "from": period.begin,
             "to": period.end,
-            "compared": period.compared,
+            "compared": None if period.why_not else {"before": before, "after": after},
             "why_not": period.why_not,
         },
-        "options": {
-            "from": options.begin,
-            "to": options.end,
-            **{name: getattr(options, name) for name in ("compare_to", "max_pending", "level", "device_group")},
-            "deadlines": options.deadlines.as_json(),
-        },
+        "options": {"from": options.begin, "to": options.end, **asked, "deadlines": options.deadlines.as_json()},
         "relative_error": RELATIVE_ERROR,
-        "quarantined": rows["quarantine"],
-        "figures": list(_figures(rows)),
-        "anomalies": [{**row, "sentence": _sentence(row)} for row in rows["anomalies"]],
-        "tables": [{**asdict(table), "query": queries[table.name]} for table in TABLES],
     }
-    plain: dict[str, Any] = json.loads(json.dumps(summary, default=_plain, allow_nan=False))
-    return plain
 
 
 def _plain(at: date) -> str:
@@ -210,11 +206,3 @@ def _sentence(row: Row) -> str:
     """An anomaly in words."""
     who = f"{row['kind'].replace('_', ' ').capitalize()} {row['subject']}"
     return f"{who}: {_ANOMALIES[row['kind'], row['measure']].format(**row)}"
-
-
-def _figures(rows: Rows) -> Iterator[Row]:
-    for name, title, table, column, where in _FIGURES:
-        row = next(filter(_ROWS[where], rows[table]), None)
-        if row is not None:
-            value = {"name": name, "title": title, "value": row[column], "unit": _UNITS[table][column]}
-            yield {**value, "table": table, "column": column, "where": where}
