@@ -49,4 +49,4 @@ def test_shares_are_none_or_all_only_when_they_are(value: float, text: str) -> N
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (0.5, 3.0), (1e3, 1e9), (5.0, 5.1)])
 def test_a_logarithmic_axis_has_ticks(low: float, high: float) -> None:
-    assert 1 < len(log_scale([low, high]).ticks()) <= 6
+    assert 1 < len(log_scale([low, high]).ticks(duration)) <= 6

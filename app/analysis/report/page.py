@@ -2,74 +2,51 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.analysis.contracts import TABLES
 from app.analysis.lake import Row, Rows
-from app.analysis.report import sections
-from app.analysis.report.text import clean, code, count, duration, share, span, with_unit
+from app.analysis.report import plots, text
 
 REPORT_NAME: Final = "report.html"
-_PLOTS: Final = (
-    sections.latency,
-    sections.endings,
-    sections.heat_map,
-    sections.stages,
-    sections.slowest,
-    sections.flakiest,
-)
-_UNITS: Final = {table.name: table.units for table in TABLES}
-MOST_FLAGS: Final = 30
+MOST_ROWS: Final = 24
 
 
 def render(summary: Row, rows: Rows) -> str:
     """The page as text: the same rows give the same page. All markup is in the template, which escapes all text."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=select_autoescape(default=True, default_for_string=True),
+        autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
     )
-    environment.filters |= {"soft": soft, "clean": clean, "code": code, "with_unit": with_unit}
-    log = summary["log"]
+    shown = (text.clean, text.code, text.count, text.duration, text.minute, text.share, text.with_unit, soft)
+    environment.filters |= {show.__name__: show for show in shown}
     return environment.get_template("page.html.j2").render(
-        period=span(summary["period"]["from"], summary["period"]["to"]),
-        facts=(f"{count(log['records'])} records", f"{count(log['files'])} files", clean(log["location"], 200)),
-        flags=[(clean(one["sentence"], 400), count(one["records"])) for one in summary["anomalies"][:MOST_FLAGS]],
-        figures=[(one["title"], with_unit(one["value"], one["unit"]), one["table"]) for one in summary["figures"]],
-        plots={make.__name__: make(summary, rows) for make in _PLOTS},
-        leads=sections.leads(summary, rows),
-        rows=_readable(rows),
-        most=sections.MOST_ROWS,
-        units=_UNITS,
-        tables=summary["tables"],
-        options=json.dumps(summary["options"], indent=2),
+        summary,
+        period=text.span(summary["period"]["from"], summary["period"]["to"]),
+        plots={make.__name__: make(summary, rows) for make in plots.PLOTS},
+        rows=rows | {"change": sorted(_changes(rows), key=lambda row: row["q"])},
+        most=MOST_ROWS,
+        units={table.name: table.units for table in TABLES},
     )
 
 
-def _readable(rows: Rows) -> Rows:
-    """With names where a column alone says too little."""
-    named = {"hops": [{**row, "way": "forwarded" if row["forwarded"] else "local"} for row in rows["hops"]]}
-    for name in ("events", "silent_devices"):
-        named[name] = [{**row, "kind": row["kind"] or "of no profile"} for row in rows[name]]
-    named["change"] = [
-        {
-            **row,
-            **{side: (duration if row["test"] == "median" else share)(row[side]) for side in ("before", "after")},
-            "subject": row["method"] or row["node"] or "all commands",
-        }
-        for row in rows["change"]
-    ]
-    return rows | named
+def _changes(rows: Rows) -> Iterator[Row]:
+    """Those to be told, with their subjects, and their values as the test has them."""
+    for row in rows["change"]:
+        show = text.duration if row["test"] == "median" else text.share
+        sides = {"before": show(row["before"]), "after": show(row["after"])}
+        if row["notable"]:
+            yield {**row, **sides, "subject": row["method"] or row["node"] or "all commands"}
 
 
-def soft(text: str) -> Markup:
+def soft(name: str) -> Markup:
     """A name that may break after its underscores."""
-    return Markup("_<wbr>").join(text.split("_"))  # join escapes the parts
+    return Markup("_<wbr>").join(name.split("_"))  # join escapes the parts

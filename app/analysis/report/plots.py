@@ -1,87 +1,65 @@
-"""The parts of a page, and the scales that place marks. Numbers only: the markup is in page.html.j2.
+"""The numbers of the page's plots, each made of the rows of a table; their words and markup are in page.html.j2.
 
-Marks are drawn in a square of 1000 × 1000 that the page stretches to the room there is; text is not in it, so that it
-keeps its size. Positions are from 0 to 1; those of ticks and tips in percent.
+A plot is strips of marks on one axis. Marks are drawn in a square of 1000 × 1000 that the page stretches to the room
+there is; text is not in it, so that it keeps its size. Positions are from 0 to 1; those of ticks and tips in percent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate, pairwise
+from statistics import median_low
+from typing import Final, NamedTuple
 
-from app.analysis.lake import Row
-from app.analysis.report.text import day, duration
+from app.analysis.lake import Row, Rows
+from app.analysis.report.tables import TOP
+from app.analysis.report.text import clean, count, day, duration, known, ratio, share
 
 HOUR: Final = timedelta(hours=1)
+MOST_STEPS: Final = 372
+"""In a plot over time; a month has 744 hours."""
+MOST_CELLS: Final = 56
+MOST_STRIPS: Final = 24
+FEW: Final = 100
+"""Of fewer answers a 99th percentile says little."""
+FULL: Final = 4.0
+"""So many times the usual has the full colour."""
+_PERCENTILES: Final = ("p50", "p90", "p99", "p999")
+Ticks = Sequence[tuple[float, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A path with a class of the style sheet, or without one an entry of the legend; `weight` (%) is of its colour."""
+class Mark(NamedTuple):
+    """A path with a class of the style sheet; `weight` (%) is of its colour."""
 
     css: str
-    path: str = ""
+    path: str
     title: str = ""
-    weight: int | None = None
+    weight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """A line of the grid with its label."""
-
-    at: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tip:
-    """What is shown when a column of the plot is pointed at or touched."""
-
-    left: float
-    width: float
-    head: str
-    lines: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PlotRow:
-    """One strip: what it is about, its marks, and its value in words."""
+class Strip(NamedTuple):
+    """What it is about, its marks, and its value in words."""
 
     label: str
     marks: Sequence[Mark]
-    value: str
+    value: str = ""
     detail: str = ""
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A plot over time (`time`), or strips of marks on one axis with their values (`rows`).
+class Plot(NamedTuple):
+    """Strips on one axis; `tips` (left, width, head, lines) are what is shown of a column that is pointed at."""
 
-    `empty` says in a sentence why there is nothing to show.
-    """
-
-    kind: str
-    id: str
-    title: str
-    query: str
+    strips: Sequence[Strip]
+    x_ticks: Ticks
     caption: str = ""
-    alt: str = ""
-    empty: str = ""
-    marks: Sequence[Mark] = ()
-    keys: Sequence[Mark] = ()
-    x_ticks: Sequence[Tick] = ()
-    y_ticks: Sequence[Tick] = ()
-    tips: Sequence[Tip] = ()
-    heads: Sequence[str] = ()
-    rows: Sequence[PlotRow] = ()
+    y_ticks: Ticks = ()
+    tips: Sequence[tuple[float, float, str, Sequence[tuple[str, str]]]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(NamedTuple):
     """From values to 0 … 1; what is outside lies on the edge."""
 
     low: float
@@ -93,29 +71,24 @@ class Scale:
         low, high = self.low, self.high
         if self.log:
             low, high, value = math.log(low), math.log(high), math.log(max(value, low))
-        return 0.0 if high <= low else min(1.0, max(0.0, (value - low) / (high - low)))
+        return min(1.0, max(0.0, (value - low) / (high - low)))
 
-    def ticks(self) -> list[float]:
-        """Round values: of a logarithmic scale 1, 2, 5 when they are few, else powers of ten."""
-        if not self.log:
-            return [self.high * part / 2 for part in range(3)]
-        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        found: list[float] = []
-        for steps in ((1, 2, 5), (1, 3), (1,)):
-            values = (step * 10.0**power for power in powers for step in steps)
-            found = [value for value in values if self.low <= value <= self.high]
-            if len(found) <= 6:  # noqa: PLR2004 - more would be crowded
-                return found
-        return found[:: -(-len(found) // 6)]
+    def ticks(self, show: Callable[..., str]) -> Ticks:
+        """At most six round values: of a logarithmic scale 1, 2, 5 when they are few, else powers of ten of one."""
+        values = [0.0, self.high / 2, self.high]
+        if self.log:
+            found = [step * 10.0**power for power in range(-2, 15) for step in (1, 2, 5)]
+            found = [value for value in found if self.low <= value <= self.high]
+            values = next(found[::every] for every in (1, 3, 6, 9, 12) if len(found[::every]) <= 6)  # noqa: PLR2004
+        return [(round(100 * self(value), 2), show(value, trim=True)) for value in values]
 
 
 def log_scale(values: Iterable[float]) -> Scale:
-    """A logarithmic scale with a little room on both sides."""
+    """A logarithmic scale with a little room on both sides, and with two ticks at least."""
     positive = [value for value in values if value > 0] or [1.0]
     low, high = min(positive), max(positive)
-    if high / low < 4:  # noqa: PLR2004 - else there would be one tick or none
-        low, high = math.sqrt(low * high) / 2, math.sqrt(low * high) * 2
-    return Scale(low / 1.15, high * 1.15, log=True)
+    middle = math.sqrt(low * high)
+    return Scale(min(low, middle / 2) / 1.15, max(high, middle * 2) * 1.15, log=True)
 
 
 def linear_scale(values: Iterable[float]) -> Scale:
@@ -125,73 +98,12 @@ def linear_scale(values: Iterable[float]) -> Scale:
     return Scale(0.0, next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= top * 0.9999))
 
 
-def duration_ticks(scale: Scale, *, upwards: bool = False) -> list[Tick]:
-    """Ticks of an axis of microseconds; `upwards` when it is the vertical one."""
-    places = [(100 * scale(value), duration(value, trim=True)) for value in scale.ticks()]
-    return [Tick(round(100 - at if upwards else at, 2), text) for at, text in places]
+def _step(hours: float, most: int) -> int:
+    """Whole hours that divide a day, or whole days, of which there are at most so many."""
+    return next((step for step in (1, 2, 3, 4, 6, 8, 12) if hours <= step * most), 24 * math.ceil(hours / 24 / most))
 
 
-_STEPS_H: Final = (1, 2, 3, 6, 12, 24, 48, 72, 168, 336, 672, 1344, 2688)
-
-
-def hour_ticks(begin: datetime, end: datetime) -> list[Tick]:
-    """At most five round hours and days between two instants."""
-    hours = (end - begin) / timedelta(hours=1)
-    step = next((step for step in _STEPS_H if hours / step <= 5), _STEPS_H[-1])  # noqa: PLR2004 - a phone is narrow
-    ticks: list[Tick] = []
-    at = begin.replace(hour=0)
-    while at <= end:
-        if at >= begin:
-            text = f"{at:%H:%M}" if at.hour else day(at)
-            text = f"{day(at)} {text}" if at.hour and not ticks and at.date() == end.date() else text  # no midnight
-            ticks.append(Tick(round(100 * ((at - begin) / (end - begin)), 2), text))
-        at += timedelta(hours=step)
-    return ticks
-
-
-def points(value: float) -> str:
-    """A coordinate, from 0 … 1."""
-    return f"{value * 1000:.1f}".rstrip("0").rstrip(".")
-
-
-def box(left: float, top: float, right: float, bottom: float) -> str:
-    """The path of a rectangle."""
-    return f"M{points(left)} {points(top)}H{points(right)}V{points(bottom)}H{points(left)}Z"
-
-
-def interval(low: float, high: float, value: float) -> list[Mark]:
-    """A line, and a dot on it: one without length, whose round caps stay round however the square is stretched."""
-    return [Mark("interval", f"M{points(low)} 500H{points(high)}"), Mark("dot", f"M{points(value)} 500h0")]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Two values, y upwards, between which a band lies from one x to the next."""
-
-    begin: float
-    end: float
-    value: float
-    base: float = 0.0
-
-
-def band(steps: Iterable[Step], *, line: bool = False) -> str:
-    """The path of the area between value and base of each step, or of the line of values; gaps stay gaps."""
-    runs: list[list[Step]] = []
-    for step in steps:
-        if not runs or abs(runs[-1][-1].end - step.begin) > 1e-9:  # noqa: PLR2004 - rounding
-            runs.append([])
-        runs[-1].append(step)
-    parts = []
-    for run in runs:
-        there = "".join(f"V{points(1 - step.value)}H{points(step.end)}" for step in run)
-        back = "".join(f"V{points(1 - step.base)}H{points(step.begin)}" for step in reversed(run))
-        begin = run[0].value if line else run[0].base
-        parts.append(f"M{points(run[0].begin)} {points(1 - begin)}{there}{'' if line else f'{back}Z'}")
-    return "".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(NamedTuple):
     """The period in bins of whole hours."""
 
     begin: datetime
@@ -199,14 +111,11 @@ class Axis:
     hours: int
 
     @classmethod
-    def of(cls, rows: Sequence[Row], most: int) -> Axis | None:
-        """From the first to the last hour with at most so many bins; None without any hour."""
-        if not rows:
-            return None
-        first, last = min(row["hour"] for row in rows), max(row["hour"] for row in rows)
-        length = (last - first) // HOUR + 1
-        width = next((width for width in (1, 2, 3, 4, 6, 8, 12) if length <= width * most), 0)
-        return cls(first, last + HOUR, width or 24 * -(-length // (24 * most)))
+    def of(cls, rows: Sequence[Row], most: int) -> Axis:
+        """From the first to the last hour with at most so many bins."""
+        hours = [row["hour"] for row in rows] or [datetime(1970, 1, 1, tzinfo=UTC)]
+        end = max(hours) + HOUR
+        return cls(min(hours), end, _step((end - min(hours)) / HOUR, most))
 
     def place(self, at: datetime, bins: int = 0) -> float:
         """Where an instant lies, or so many bins after it."""
@@ -220,17 +129,174 @@ class Axis:
             found.setdefault(self.begin + number * self.hours * HOUR, []).append(row)
         return found
 
-    def step(self, at: datetime, value: float, base: float = 0.0) -> Step:
-        """A bin in a plot."""
-        return Step(self.place(at), self.place(at, 1), value, base)
-
-    def tip(self, at: datetime, lines: Iterable[tuple[str, str]]) -> Tip:
-        """What is shown of a bin."""
-        left, right = self.place(at), self.place(at, 1)
-        return Tip(round(100 * left, 2), round(100 * (right - left), 2), f"{day(at)} {at:%H:%M}", tuple(lines))
+    def ticks(self) -> Ticks:
+        """At most five round hours and days, as a phone is narrow; the first has its day when there is no midnight."""
+        first, step = self.begin.replace(hour=0), _step((self.end - self.begin) / HOUR, 5)
+        places = [first + number * HOUR for number in range(0, (self.end - first) // HOUR + 1, step)]
+        places = [at for at in places if at >= self.begin]
+        named = places[0] if places and all(at.hour for at in places) else None
+        texts = [f"{day(at)} {at:%H:%M}" if at == named else f"{at:%H:%M}" if at.hour else day(at) for at in places]
+        return [(round(100 * self.place(at), 2), text) for at, text in zip(places, texts, strict=True)]
 
     @property
     def width(self) -> str:
         """Of a bin, in words."""
         days, hours = divmod(self.hours, 24)
         return f"{days} days" if days else "an hour" if hours == 1 else f"{hours} hours"
+
+
+def _at(place: float) -> str:
+    return f"{place * 1000:.1f}".removesuffix(".0")
+
+
+def box(left: float, top: float, right: float, bottom: float) -> str:
+    """The path of a rectangle."""
+    return f"M{_at(left)} {_at(top)}H{_at(right)}V{_at(bottom)}H{_at(left)}Z"
+
+
+def _line(columns: Iterable[tuple[float, float, float]]) -> str:
+    """The path of steps, each from left to right at a height; gaps stay gaps."""
+    path, end = "", None
+    for left, right, height in columns:
+        path += f"{'V' if left == end else f'M{_at(left)} '}{_at(1 - height)}H{_at(right)}"
+        end = right
+    return path
+
+
+def _over_time(
+    axis: Axis, scale: Scale, show: Callable[..., str], levels: dict[datetime, list[float]], tips: list[list[str]]
+) -> Plot:
+    """Bands between each level of a bin and the next, from below, and a line on each; `tips` begin with their names."""
+    columns = [(axis.place(at), axis.place(at, 1), [scale(value) for value in row]) for at, row in levels.items()]
+    numbers = range(len(next(iter(levels.values()))))
+    bands = [
+        Mark(f"band-{low}", "".join(box(left, 1 - row[high], right, 1 - row[low]) for left, right, row in columns))
+        for low, high in pairwise(numbers)
+    ]
+    lines = [Mark(f"line-{n}", _line((left, right, row[n]) for left, right, row in columns)) for n in numbers]
+    shown = [
+        (
+            round(100 * left, 2),
+            round(100 * (right - left), 2),
+            f"{day(at)} {at:%H:%M}",
+            [*zip(tips[0], tip, strict=True)],
+        )
+        for at, (left, right, _), tip in zip(levels, columns, tips[1:], strict=True)
+    ]
+    return Plot([Strip("", [*bands, *lines])], axis.ticks(), f"in steps of {axis.width}", scale.ticks(show), shown)
+
+
+def latency(summary: Row, rows: Rows) -> Plot | None:
+    """Percentiles by hour; of longer steps the middle one of the percentiles of their hours."""
+    axis = Axis.of(rows["latency_by_hour"], MOST_STEPS)
+    names = [f"{name}_us" for name in _PERCENTILES]
+    bins = axis.bins(row for row in rows["latency_by_hour"] if all(known(row[name]) for name in names))
+    if not bins:
+        return None
+    times = {at: [median_low(row[name] for row in found) for name in names] for at, found in bins.items()}
+    scale = log_scale(value for row in times.values() for value in row)
+    plot = _over_time(
+        axis, scale, duration, times, [[*_PERCENTILES], *([*map(duration, row)] for row in times.values())]
+    )
+    since = [datetime.fromisoformat(one["since"]) for one in summary["anomalies"] if one["kind"] == "hour"]
+    flagged = [Mark("flagged", box(axis.place(at), 0, axis.place(at + HOUR), 1), "flagged") for at in since]
+    several = ", each with the middle one of those of its hours" if axis.hours > 1 else ""
+    return plot._replace(strips=[Strip("", [*flagged, *plot.strips[0].marks])], caption=f"{plot.caption}{several}")
+
+
+def endings(_summary: Row, rows: Rows) -> Plot | None:
+    """Shares of what did not succeed, one on the other."""
+    axis = Axis.of(rows["latency_by_hour"], MOST_STEPS)
+    counts = {}
+    for at, found in axis.bins(rows["latency_by_hour"]).items():
+        names = ("commands", "failed", "timed_out", "cancelled", "unsent")
+        commands, failed, timed_out, cancelled, unsent = (sum(row[name] for row in found) for name in names)
+        counts[at] = (commands, (failed, timed_out, cancelled + unsent))
+    # The share of a few timeouts after the last command would dwarf all others.
+    enough = min(FEW, 0.05 * median_low(n for n, _ in counts.values())) if counts else 0
+    counts = {at: (n, parts) for at, (n, parts) in counts.items() if n >= enough}
+    levels = {at: [*accumulate((part / n for part in parts), initial=0.0)] for at, (n, parts) in counts.items()}
+    highest = max((row[-1] for row in levels.values()), default=0)
+    if not highest:
+        return None
+    tips = [[*(share(part / n) for part in parts), count(n)] for n, parts in counts.values()]
+    heads = ["failed", "timed out", "other", "of"]
+    plot = _over_time(axis, linear_scale([highest]), share, levels, [heads, *tips])
+    return plot._replace(caption=f"{plot.caption}, stacked; together at most {share(highest)}")
+
+
+def heat_map(_summary: Row, rows: Rows) -> Plot | None:
+    """One strip per method; each cell is as dark as the hour was slow or fast for the method."""
+    found = [row for row in rows["latency_by_hour_method"] if known(row["p50_us"]) and known(row["p99_us"])]
+    if not found:
+        return None
+    axis = Axis.of(found, MOST_CELLS)
+    measure, which = ("p50_us", "median")
+    if median_low(row["answered"] for row in found) >= FEW:
+        measure, which = ("p99_us", "99th percentile")
+    methods: dict[tuple[str, str], list[Row]] = {}
+    for row in found:
+        methods.setdefault((clean(row["method"]), clean(row["profile"])), []).append(row)
+    busiest = sorted(methods, key=lambda name: -sum(row["answered"] for row in methods[name]))[:MOST_STRIPS]
+    strips = []
+    for name in sorted(busiest):
+        hours = {at: max(hours, key=lambda row: row[measure]) for at, hours in axis.bins(methods[name]).items()}
+        usual = median_low(row[measure] for row in hours.values()) or 1
+        marks = [_cell(axis, at, row[measure], row[measure] / usual, row["answered"]) for at, row in hours.items()]
+        strips.append(Strip(name[0], marks, duration(usual), note=name[1]))
+    left_out = f"; the {MOST_STRIPS} busiest of {len(methods)} methods" if len(methods) > MOST_STRIPS else ""
+    return Plot(strips, axis.ticks(), f"The {which}{left_out}")
+
+
+def _cell(axis: Axis, at: datetime, took: float, times: float, answered: int) -> Mark:
+    weight = round(100 * min(1.0, abs(math.log(max(times, 1e-9), FULL))))
+    css = "even" if weight < 8 else "hot" if times > 1 else "cool"  # noqa: PLR2004 - not to be seen
+    title = f"{day(at)} {at:%H:%M}: {duration(took)}, {ratio(times)} the usual, {count(answered)}"
+    return Mark(f"cell {css}", box(axis.place(at), 0.04, axis.place(at, 1), 0.96), title, weight)
+
+
+def stages(_summary: Row, rows: Rows) -> Plot | None:
+    """Stacks of mean times: all commands, and each method."""
+    groups: dict[str, list[Row]] = {"all commands": rows["stages"]} if rows["stages"] else {}
+    for row in rows["stages_by_method"]:
+        groups.setdefault(f"{clean(row['method'])} ({clean(row['profile'])})", []).append(row)
+    sums = {label: sum(row["mean_us"] for row in found) for label, found in groups.items()}
+    scale, strips = linear_scale(sums.values()), []
+    for label in sorted(groups, key=lambda label: -sums[label])[:MOST_STRIPS]:
+        found = sorted(groups[label], key=lambda row: row["position"])
+        ends = pairwise(accumulate((scale(row["mean_us"]) for row in found), initial=0.0))
+        marks = [
+            Mark(f"stage {row['stage']}", box(left, 0.15, right, 0.85), f"{row['stage']}: {duration(row['mean_us'])}")
+            for row, (left, right) in zip(found, ends, strict=True)
+        ]
+        strips.append(Strip(label, marks, duration(sums[label])))
+    return Plot(strips, scale.ticks(duration)) if strips else None
+
+
+def slowest(_summary: Row, rows: Rows) -> Plot | None:
+    """Devices whose answers take the longest."""
+    return _intervals(rows["devices"], "slow_rank", ("slowness", "slowness_low", "slowness_high"), ratio)
+
+
+def flakiest(_summary: Row, rows: Rows) -> Plot | None:
+    """Devices that fail the most."""
+    return _intervals(rows["devices"], "flaky_rank", ("flaky_share", "flaky_low", "flaky_high"), share)
+
+
+def _intervals(devices: list[Row], rank: str, columns: tuple[str, ...], show: Callable[..., str]) -> Plot | None:
+    """A line from low to high with a dot: one without length, whose round caps stay round however it is stretched."""
+    ranked = [row for row in devices if all(known(row[column]) for column in (rank, *columns))]
+    ranked = sorted((row for row in ranked if row[rank] <= TOP), key=lambda row: row[rank])
+    ends = [row[column] for row in ranked for column in columns]
+    scale, strips = log_scale([1.0, *ends]) if show is ratio else linear_scale(ends), []
+    for row in ranked:
+        value, low, high = (row[column] for column in columns)
+        line = Mark("interval", f"M{_at(scale(low))} 500H{_at(scale(high))}")
+        detail = f"{show(low)} to {show(high)}, n\u00a0=\u00a0{count(row['commands'])}"
+        note = f"{clean(row['profile'])}; p50 {duration(row['p50_us'])}"
+        marks = [line, Mark("dot", f"M{_at(scale(value))} 500h0")]
+        strips.append(Strip(clean(row["device_id"]), marks, show(value), detail, note))
+    return Plot(strips, scale.ticks(show)) if strips else None
+
+
+PLOTS: Final = (latency, endings, heat_map, stages, slowest, flakiest)
