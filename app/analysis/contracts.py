@@ -327,5 +327,6 @@ windows: Minutes of a log that is followed (start profile method)
   burn_5m burn_1h | ratio | timed out or unsent in this time, of all but cancelled, over what the SLO allows
   p99_limit_us | us | an alert is raised when p99_us is over this; null without history or threshold
   timed_out_limit | share | an alert is raised when timed_out_share is over this; null likewise
+  raised | text | what is out of its band: some of p99, timeout_share and burn_rate, with blanks between
 """)
 """By `--follow`, in `<out>/stream/`."""

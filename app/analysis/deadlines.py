@@ -1,7 +1,4 @@
-"""Learned deadlines: what timeout each method, and each group of devices within it, should have, as nodes load them.
-
-How they are learned is in tables.sql, and why so under "Learned deadlines" in docs/analysis.md.
-"""
+"""Learned deadlines as nodes load them. How they are learned is in tables.sql, and why so in docs/analysis.md."""
 
 from __future__ import annotations
 
@@ -14,11 +11,8 @@ from enum import IntEnum
 from typing import Any, Final
 
 from app.core.deadlines import VERSION
-from app.core.errors import ConfigurationError
+from app.core.ranges import check_range
 
-TAIL_FOR_HALF: Final = 10
-"""Records expected beyond a group's quantile with which the group counts half."""
-MICROS: Final = 1_000_000
 TIMEOUTS_NAME: Final = "timeouts.toml"
 _HEAD: Final = """\
 # Timeouts that were learned from the latency log by `homing analyze`. A node reads this file at its start when
@@ -40,31 +34,27 @@ class DeadlineOptions:
     held_out: float = 0.2
     """Share of the hours, the latest, on which the back-test judges what was learned from the others."""
 
+    def __post_init__(self) -> None:
+        """ConfigurationError names the option that is wrong and what is allowed."""
+        check_range("--timeout-quantile", self.quantile, 0.5, 0.99999)
+        check_range("--timeout-margin", self.margin, 0, 10)
+        check_range("--timeout-min", self.shortest, timedelta(milliseconds=1), timedelta(days=30))
+        check_range("--timeout-max", self.longest, self.shortest, timedelta(days=30))
+        check_range("--held-out", self.held_out, 0, 0.9)
+
     def as_json(self) -> dict[str, float]:
         """For summary.json, and for tables.sql; durations in microseconds."""
-        micro = timedelta(microseconds=1)
         return {
             "quantile": self.quantile,
             "margin": self.margin,
             # Responses that a method or group must have: with fewer the quantile would be the longest time seen.
             "least_responses": math.ceil(round(1 / (1 - self.quantile), 6)),
-            "half": TAIL_FOR_HALF / (1 - self.quantile),
-            "shortest_us": self.shortest // micro,
-            "longest_us": self.longest // micro,
+            # Responses with which a group counts half: ten of them are expected beyond the quantile.
+            "half": 10 / (1 - self.quantile),
+            "shortest_us": self.shortest // timedelta(microseconds=1),
+            "longest_us": self.longest // timedelta(microseconds=1),
             "held_out": self.held_out,
         }
-
-    def check(self) -> None:
-        """ConfigurationError names the option that is wrong and what is allowed."""
-        for name, value, low, high in (
-            ("--timeout-quantile", self.quantile, 0.5, 0.99999),
-            ("--timeout-margin", self.margin, 0.0, 10.0),
-            ("--held-out", self.held_out, 0.0, 0.9),
-        ):
-            if not low <= value <= high:
-                raise ConfigurationError(f"{name} is {value:g}; allowed: {low:g} to {high:g}")
-        if not timedelta(milliseconds=1) <= self.shortest <= self.longest <= timedelta(days=30):
-            raise ConfigurationError("--timeout-min, --timeout-max: allowed: 1ms to 720h, in this order")
 
 
 def cut_of(first: datetime, last: datetime, held_out: float) -> datetime:
@@ -91,7 +81,7 @@ def timeouts_file(
 ) -> str:
     """timeouts.toml. `rule` tells the group of a device id; `first` and `last` say of which hours the log was."""
     used = [row for row in rows if row["timeout_us"] is not None]
-    whole = {
+    of_all = {
         "version": VERSION,
         "device_group": rule if any(row["device_group"] for row in used) else None,
         "quantile": options.quantile,
@@ -99,10 +89,10 @@ def timeouts_file(
         "learned_from": first.isoformat(),
         "learned_until": last.isoformat(),
     }
-    found = [_HEAD + _toml(whole)]
+    found = [_HEAD + _toml(of_all)]
     for row in used:
         of_row = {name: row[name] for name in ("profile", "method", "device_group")}
-        of_row["timeout"] = f"{row['timeout_us'] / MICROS:g}s"
+        of_row["timeout"] = f"{row['timeout_us'] / 1e6:g}s"
         of_row |= {name: row[name] for name in ("quantile_us", "weight", "responses", "late", "never_answered")}
         found.append(f"[[timeout]]\n{_toml(of_row)}")
     return "\n".join(found)

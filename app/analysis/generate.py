@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
@@ -19,8 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from app.analysis.plant import FIRMWARES, METHODS, START, Anomaly, GenerateOptions, named, read_plants
 from app.latency.arrow import DICTIONARY, SCHEMA
 
-TRUTH_NAME: Final = "_truth.json"
-"""Beside the folders of the log; readers skip names that begin with `_`."""
 _SLICE: Final = 250_000
 """Commands at once; a slice has files of its own."""
 Progress = Callable[[float, str], None]
@@ -49,9 +46,10 @@ def generate(options: GenerateOptions, progress: Progress = lambda _fraction, _t
         "from": START.isoformat(),
         "days": options.days,
         "nodes": options.node_ids,
-        "anomalies": [asdict(one) for one in anomalies],
+        "anomalies": anomalies,
     }
-    (options.out / TRUTH_NAME).write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
+    # Beside the folders of the log, whose readers skip names that begin with `_`.
+    (options.out / "_truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
     return truth
 
 

@@ -57,7 +57,6 @@ class AnalyzeOptions:
             group_rule(self.device_group)
         except ValueError as error:
             raise ConfigurationError(f"--device-group: {error}") from None
-        self.deadlines.check()
 
     @property
     def first(self) -> date | None:

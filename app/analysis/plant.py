@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from app.core.errors import ConfigurationError
+from app.core.ranges import check_range
 
 START: Final = datetime(2026, 1, 5, tzinfo=UTC)
 _MOST: Final = {"callbacks": 10_000_000_000, "days": 366, "nodes": len(ascii_lowercase), "devices": 1_000_000}
@@ -33,6 +34,17 @@ microseconds, and share that fails."""
 FIRMWARES: Final = ("fw1", "fw2", "fw3", "fw4")
 GROUPS: Final = tuple(f"{prefix}-{firmware}" for prefix in ("dock", "sensor") for firmware in FIRMWARES)
 """Groups of devices, dji's and homing's: device ids are dock-fw1-00042."""
+PLANTS: Final = {
+    "slow_node": ("node", "node", "factor"),
+    "flaky_firmware": ("device_group", "group", "share"),
+    "bad_hour": ("hour", "hour", "factor"),
+    "slow_method": ("method", "method", "since_day", "factor"),
+}
+"""Plant -> kind of anomaly, and its keys."""
+NUMBERS: Final = {"factor": (3.0, 1, 100), "share": (0.15, 0, 1)}
+"""Key -> what it is unless told, what it must be over, and the most; the seed chooses what other keys are."""
+Anomaly = dict[str, Any]
+"""One planted: `subject` and `kind` are as the table `anomalies` names them; the rest is what its plant has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +61,7 @@ class GenerateOptions:
 
     def __post_init__(self) -> None:
         for name, most in _MOST.items():
-            if not 1 <= (value := getattr(self, name)) <= most:
-                raise ConfigurationError(f"--{name} is {value}; allowed: 1 to {most:,}")
+            check_range(f"--{name}", getattr(self, name), 1, most)
 
     @property
     def node_ids(self) -> list[str]:
@@ -58,42 +69,8 @@ class GenerateOptions:
         return [f"node-{letter}" for letter in ascii_lowercase[: self.nodes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Anomaly:
-    """One planted anomaly; `subject` and `kind` are as the table `anomalies` names them."""
-
-    plant: str
-    kind: str
-    subject: str
-    factor: float = 1.0
-    share: float = 0.0
-    hour: int | None = None
-    since_day: int | None = None
-
-
-class _Number(NamedTuple):
-    default: float
-    over: float
-    most: float
-
-
-def _plants(options: GenerateOptions) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Plant -> kind of anomaly and its keys, each with what is allowed: a _Number, or a choice that the seed makes."""
-    methods = [f"{profile}/{method}" for profile, method, *_ in METHODS]
-    days, factor = range(1, options.days), _Number(3.0, 1, 100)
-    return {
-        "slow_node": ("node", {"node": options.node_ids, "factor": factor}),
-        "flaky_firmware": ("device_group", {"group": GROUPS, "share": _Number(0.15, 0, 1)}),
-        "bad_hour": ("hour", {"hour": range(options.days * 24), "factor": factor}),
-        "slow_method": ("method", {"method": methods, "since_day": days, "factor": _Number(2.0, 1, 100)}),
-    }
-
-
 def read_plants(options: GenerateOptions) -> list[Anomaly]:
-    """The anomalies of a TOML file; what it leaves open, such as which node, the seed decides.
-
-    ConfigurationError names the file, the entry and key that is wrong, and what is allowed.
-    """
+    """The anomalies of a TOML file. ConfigurationError names the entry and key that is wrong, and what is allowed."""
     if options.plant is None:
         return []
     with named(f"--plant {options.plant}"):
@@ -102,12 +79,19 @@ def read_plants(options: GenerateOptions) -> list[Anomaly]:
         if data or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError(f"{next(iter(data), 'anomaly')}: allowed: [[anomaly]] tables, and nothing else")
     found: list[Anomaly] = []
-    plants, chance = _plants(options), random.Random(options.seed)
+    chance = random.Random(options.seed)
+    choices: dict[str, Sequence[Any]] = {
+        "node": options.node_ids,
+        "group": GROUPS,
+        "hour": range(options.days * 24),
+        "method": [f"{profile}/{method}" for profile, method, *_ in METHODS],
+        "since_day": range(1, options.days),
+    }
     for number, entry in enumerate(entries, 1):
         with named(f"--plant {options.plant}: anomaly {number}"):
-            one = _read(entry, plants, chance)
-            if any((one.kind, one.subject) == (other.kind, other.subject) for other in found):
-                raise ValueError(f"{one.kind} {one.subject} is planted already")
+            one = _read(entry, choices, chance)
+            if any((one["kind"], one["subject"]) == (other["kind"], other["subject"]) for other in found):
+                raise ValueError(f"{one['kind']} {one['subject']} is planted already")
             found.append(one)
     return found
 
@@ -123,28 +107,33 @@ def named(what: str) -> Iterator[None]:
         raise ConfigurationError(f"{what}: {error}") from None
 
 
-def _read(entry: Mapping[str, Any], plants: Mapping[str, tuple[str, dict[str, Any]]], chance: random.Random) -> Anomaly:
+def _read(entry: Mapping[str, Any], choices: Mapping[str, Sequence[Any]], chance: random.Random) -> Anomaly:
     plant = str(entry.get("kind", "missing"))
-    if plant not in plants:
-        raise ValueError(f"kind is {plant}; allowed: {', '.join(plants)}")
-    kind, keys = plants[plant]
+    if plant not in PLANTS:
+        raise ValueError(f"kind is {plant}; allowed: {', '.join(PLANTS)}")
+    kind, *keys = PLANTS[plant]
     if unknown := sorted(set(entry) - {"kind", *keys}):
         raise ValueError(f"unknown key {unknown[0]}; {plant} has {', '.join(sorted(keys))}")
-    values = {key: _value(key, allowed, entry, chance) for key, allowed in keys.items()}
-    subject = values.pop("node", None) or values.pop("group", None) or values.pop("method", None)
-    return Anomaly(plant, kind, subject or f"{START + timedelta(hours=values['hour']):%Y-%m-%dT%H:00Z}", **values)
+    one: Anomaly = {"plant": plant, "kind": kind, "factor": 1.0, "share": 0.0, "hour": None, "since_day": None}
+    for key in keys:
+        one[key] = _number(key, entry) if key in NUMBERS else _choice(key, entry, choices[key], chance)
+    hour = START + timedelta(hours=one["hour"] or 0)
+    return one | {"subject": one[keys[0]] if plant != "bad_hour" else f"{hour:%Y-%m-%dT%H:00Z}"}
 
 
-def _value(key: str, allowed: Any, given: Mapping[str, Any], chance: random.Random) -> Any:  # noqa: ANN401 - of TOML
-    if isinstance(allowed, _Number):
-        value = given.get(key, allowed.default)
-        if not isinstance(value, bool) and isinstance(value, int | float) and allowed.over < value <= allowed.most:
-            return float(value)
-        raise ValueError(f"{key} is {value!r}; allowed: over {allowed.over:g}, up to {allowed.most:g}")
+def _number(key: str, given: Mapping[str, Any]) -> float:
+    default, over, most = NUMBERS[key]
+    value = given.get(key, default)
+    if type(value) in (int, float) and over < value <= most:
+        return float(value)
+    raise ValueError(f"{key} is {value!r}; allowed: over {over:g}, up to {most:g}")
+
+
+def _choice(key: str, given: Mapping[str, Any], allowed: Sequence[Any], chance: random.Random) -> str | int:
     if not allowed:
         raise ValueError(f"{key}: what changes from one day to the next needs --days 2 or more")
-    picked = chance.choice(allowed)  # also when it is given: later choices stay the same
-    value = given.get(key, picked)
+    picked: str | int = chance.choice(allowed)  # also when it is given: later choices stay the same
+    value: str | int = given.get(key, picked)
     if type(value) is type(picked) and value in allowed:
         return value
     said = f"a whole number from {allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else ", ".join(allowed)

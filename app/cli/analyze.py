@@ -174,15 +174,15 @@ def _follow(given: dict[str, Any]) -> None:
     """Follow until interrupted (SIGINT, SIGTERM), or with `--once` until all is done."""
     with _needs_extra():
         from app.analysis.session import spark_session
-        from app.analysis.stream.options import Bands, FollowOptions
-        from app.analysis.stream.run import follow
+        from app.analysis.stream.judge import Bands
+        from app.analysis.stream.run import FollowOptions, follow
     from app.observability import configure_logging
 
     if "://" in given["out"]:
         raise ConfigurationError(f"--out {given['out']}: with --follow it must be a folder of this machine")
     values = _durations(given) | {"out": Path(given["out"])}
-    options = FollowOptions(**_of(FollowOptions, values), bands=Bands(**_of(Bands, values)))
-    options.check()
+    bands = Bands(**{name: values[name] for name in Bands._fields})
+    options = FollowOptions(**_of(FollowOptions, values), bands=bands)
     configure_logging("info", "json")
     signal.signal(signal.SIGTERM, _interrupt)
     with spark_session("homing analyze --follow", options.master, memory=given["memory"]) as spark:

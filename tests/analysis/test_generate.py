@@ -52,7 +52,7 @@ def test_a_wrong_plant_is_refused_with_key_and_what_is_allowed(tmp_path: Path, t
 
 def test_what_a_plant_leaves_open_the_seed_decides() -> None:
     options = [asked(Path(), EXAMPLE, seed=seed) for seed in (1, 1, 2, 3)]
-    assert len({tuple(one.subject for one in read_plants(each)) for each in options}) == 3
+    assert len({tuple(one["subject"] for one in read_plants(each)) for each in options}) == 3
 
 
 def test_a_change_from_one_day_to_the_next_needs_two(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_change_from_one_day_to_the_next_needs_two(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["callbacks", "days", "nodes", "devices"])
 def test_what_is_asked_for_is_bounded(tmp_path: Path, name: str) -> None:
     for value in (0, 10**11):
-        with pytest.raises(ConfigurationError, match=f"--{name} is {value}; allowed: 1 to "):
+        with pytest.raises(ConfigurationError, match=f"--{name} is {value:,}; allowed: 1 to "):
             asked(tmp_path, None, **{name: value})
 
 

@@ -1,26 +1,31 @@
-"""The streaming query: outcomes to counts per minute, method and bucket; a minute comes out once, when it is closed."""
+"""The streaming query: the rollup `latency_hourly`, by minute; each comes out once, when it is closed."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from app.analysis.buckets import bucket, middle_of
-from app.analysis.rollup import ANSWERED
+import duckdb
+import pyarrow as pa
+
+from app.analysis.buckets import QUANTILES
+from app.analysis.lake import Row
+from app.analysis.rollup import ANSWERED, LATENCY_CELLS
 from app.analysis.session import SETTINGS as COMMON
 from app.analysis.source import LATENCY, ddl
-from app.analysis.stream.judge import MINUTE, Window
-from app.analysis.stream.options import FollowOptions
-from app.latency.schema import COLUMNS, Kind
-
-READ: Final = frozenset(column.name for column in COLUMNS if column.required) | {"profile", "method", "total_us"}
-"""Columns of the log that the query reads."""
+from app.latency.schema import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from app.analysis.stream.run import FollowOptions
+
+READ: Final = frozenset(column.name for column in COLUMNS if column.required) | {"profile", "method", "total_us"}
+"""Columns of the log that the query reads."""
+FILES_AT_ONCE: Final = 1000
+"""Bounds memory when there are months to catch up with."""
 SETTINGS: Final = {
     **COMMON,
     # What is no Parquet, or another kind of it, is left out; app/analysis/stream/foreign.py counts it.
@@ -31,86 +36,59 @@ SETTINGS: Final = {
 }
 _WHOLE: Final = " AND ".join(f"{column.name} IS NOT NULL" for column in COLUMNS if column.required)
 """Also makes Spark read these columns, and so leave out files that have none or others of these names."""
-_COUNTS: Final = {
-    "commands": "count(*)",
-    "answered": f"count_if({ANSWERED})",
-    "failed": "count_if(outcome = 'failed')",
-    "timed_out": "count_if(outcome = 'timed_out')",
-    "cancelled": "count_if(outcome = 'cancelled')",
-    "unsent": "count_if(outcome = 'unsent')",
-    "max_us": f"max(IF({ANSWERED} AND total_us >= 0, total_us, NULL))",
+_COUNTS: Final = ("failed", "timed_out", "cancelled", "unsent")
+_WINDOWS: Final = f"""\
+WITH cell AS (
+  SELECT *, if(bucket < 0, 0, round(exp((bucket + 0.5) * ln(1.02::DOUBLE)))) AS middle FROM (
+    FROM minutes WHERE method IS NOT NULL
+    UNION ALL SELECT * REPLACE (NULL AS profile, NULL AS method) FROM minutes
+  )
+), ranked AS (
+  SELECT *, sum(commands) FILTER (bucket IS NOT NULL) OVER (series ORDER BY bucket) AS upto,
+    sum(commands) FILTER (bucket IS NOT NULL) OVER series AS total
+  FROM cell WINDOW series AS (PARTITION BY start, profile, method)
+)
+SELECT start, "end", profile, method, sum(commands)::BIGINT AS commands,
+  sum(if({ANSWERED}, commands, 0))::BIGINT AS answered,
+  {", ".join(f"sum(if(outcome = '{name}', commands, 0))::BIGINT AS {name}" for name in _COUNTS)},
+  max(longest_us) AS max_us,
+  {
+    ", ".join(
+        f"least(min(middle) FILTER (upto >= ceil({share} * total - 1e-6)), max_us)::BIGINT AS {name}_us"
+        for name, share in QUANTILES.items()
+    )
 }
+FROM ranked GROUP BY ALL"""
+"""Percentiles are nearest-rank, from the middle of a bucket: as in the tables of a report."""
 
 
 def start(
-    spark: SparkSession, options: FollowOptions, checkpoint: str, take: Callable[[DataFrame, int], None]
+    spark: SparkSession, options: FollowOptions, checkpoint: Path, take: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
     """Start it. `take` gets the closed minutes of each batch; after a crash it gets the last batch again, the same."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 - an extra
-
-    session = spark.newSession()
-    for key, value in SETTINGS.items():
-        session.conf.set(key, value)
-    source = session.readStream.schema(ddl(LATENCY.columns)).options(
-        maxFilesPerTrigger=options.max_files,
+    source = spark.readStream.schema(ddl(LATENCY.columns)).options(
+        maxFilesPerTrigger=FILES_AT_ONCE,
         pathGlobFilter="*.parquet",
         recursiveFileLookup=True,  # with partitions, a file in a folder of another form would end the query
     )
-    of_answered = f"IF({ANSWERED} AND total_us >= 0, {bucket('total_us')}, NULL)"
-    lateness = f"{round(options.lateness.total_seconds() * 1000)} milliseconds"
-    minute = f.window("recorded_at", f"{MINUTE} seconds").alias("minute")
-    minutes = (
-        source.parquet(options.log)
-        .where(f"kind = '{Kind.OUTCOME}' AND {_WHOLE}")
-        .withWatermark("recorded_at", lateness)
-        .groupBy(minute, "profile", "method", f.expr(of_answered).alias("bucket"))
-        .agg(*(f.expr(sql).alias(name) for name, sql in _COUNTS.items()))
-    )
-    writer = minutes.writeStream.outputMode("append").foreachBatch(take).option("checkpointLocation", checkpoint)
+    record = source.parquet(options.log).where(_WHOLE)
+    record.withWatermark("recorded_at", f"{options.lateness.total_seconds()} seconds").selectExpr(
+        "* EXCEPT (total_us)",
+        "IF(total_us >= 0, total_us, NULL) AS total_us",
+        "to_date(recorded_at) AS date",
+        "window(recorded_at, '1 minute') AS minute",
+    ).createOrReplaceTempView("record")
+    writer = spark.sql(LATENCY_CELLS.format(by="minute")).writeStream.outputMode("append")
+    writer = writer.foreachBatch(take).option("checkpointLocation", str(checkpoint))
     if options.once:
         return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{round(options.trigger.total_seconds() * 1000)} milliseconds").start()
+    return writer.trigger(processingTime=f"{options.trigger.total_seconds()} seconds").start()
 
 
-def closed_windows(minutes: DataFrame) -> list[Window]:
-    """The closed minutes of a batch, each method alone and all together. Only counts per bucket leave Spark.
-
-    A command without a method counts among all alone.
-    """
-    rows = minutes.selectExpr("unix_seconds(minute.start) AS start", "profile", "method", "bucket", *_COUNTS).collect()
-    series: dict[tuple[int, str | None, str | None], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        series[row.start, None, None].append(row.asDict())
-        if row.method is not None:
-            series[row.start, row.profile, row.method].append(row.asDict())
-    return [_window(*key, cells) for key, cells in series.items()]
-
-
-def _window(start: int, profile: str | None, method: str | None, cells: list[dict[str, Any]]) -> Window:
-    histogram: dict[int, int] = {}
-    for cell in cells:
-        if cell["bucket"] is not None:
-            histogram[cell["bucket"]] = histogram.get(cell["bucket"], 0) + cell["commands"]
-    longest = max((cell["max_us"] for cell in cells if cell["max_us"] is not None), default=0)
-    counts = {name: sum(cell[name] for cell in cells) for name in _COUNTS if name != "max_us"}
-    return Window(
-        start=start,
-        profile=profile,
-        method=method,
-        **counts,
-        p50_us=_percentile(histogram, 500, longest),
-        p90_us=_percentile(histogram, 900, longest),
-        p99_us=_percentile(histogram, 990, longest),
-        p999_us=_percentile(histogram, 999, longest),
-        max_us=longest if histogram else None,
-    )
-
-
-def _percentile(histogram: dict[int, int], per_mille: int, longest: int) -> int | None:
-    """The nearest rank, from the middle of its bucket; as in the other tables."""
-    rank = -(-sum(histogram.values()) * per_mille // 1000)
-    for number, count in sorted(histogram.items()):
-        rank -= count
-        if rank <= 0:
-            return min(middle_of(number), longest)
-    return None
+def closed_windows(minutes: pa.Table) -> list[Row]:
+    """The closed minutes of a batch, each method alone and all together; what has no method is among all alone."""
+    with duckdb.connect() as base:
+        base.execute("SET TimeZone = 'UTC'")
+        base.register("minutes", minutes)
+        rows: list[Row] = base.sql(_WINDOWS).to_arrow_table().to_pylist()
+    return rows

@@ -1,12 +1,15 @@
-"""The run: the query, what each batch leaves behind, alerts on their way, and what the stream says about itself."""
+"""`homing analyze --follow`: the query, what each batch leaves behind, and what the stream says about itself."""
 
 from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,146 +17,125 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.analysis.contracts import WINDOWS
+from app.analysis.lake import Row
 from app.analysis.places import Place, as_json, write_whole
-from app.analysis.session import first_line
+from app.analysis.session import prepared
 from app.analysis.stream import query
-from app.analysis.stream.foreign import Foreign
-from app.analysis.stream.judge import MINUTE, STATE_VERSION, Judge, Window, alert
-from app.analysis.stream.options import FOLDER, FollowOptions
-from app.analysis.stream.outbox import Outbox, Webhook, to_log
-from app.core.errors import ConfigurationError, HomingError
+from app.analysis.stream.foreign import look
+from app.analysis.stream.judge import Bands, Judge
+from app.analysis.stream.outbox import Outbox, to_log, webhook
+from app.core.errors import ConfigurationError
+from app.core.ranges import check_range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-CHECKPOINT: Final = "_checkpoint"
-STATES: Final = "_state"
-ALERTS: Final = "alerts"
-STATUS: Final = "status.json"
-FOREIGN: Final = "_foreign.json"
+FORM: Final = 3
+"""Of the checkpoint and the states: from another one the stream cannot go on."""
 STATES_KEPT: Final = 5
-TURN_SECONDS: Final = 1.0
-REPORTS_KEPT: Final = 200
-"""More than Spark keeps."""
-
-Say = Callable[[str], None]
+_ADDRESS: Final = re.compile(r"https?://(\[[\da-f:.]+\]|[^/?#:@\s]+)(:\d{1,5})?([/?]\S*)?", re.ASCII | re.IGNORECASE)
+TURN_SECONDS: Final = 1
 
 
-class StreamError(HomingError):
-    """The stream cannot go on; started again, it goes on where it was."""
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """One run. ConfigurationError names the option that is wrong and what is allowed."""
+
+    log: str
+    out: Path
+    master: str | None = None
+    lateness: timedelta = timedelta(minutes=2)
+    """The watermark: how far behind the latest record another may be and still count. Longer than nodes gather for."""
+    trigger: timedelta = timedelta(seconds=10)
+    """How often the folder is looked at."""
+    once: bool = False
+    webhook: str | None = None
+    bands: Bands = field(default_factory=Bands)
+
+    def __post_init__(self) -> None:
+        check_range("--lateness", self.lateness, timedelta(), timedelta(days=1))
+        check_range("--alert-p99", self.bands.p99, timedelta(milliseconds=1), timedelta(days=1))
+        check_range("--alert-timeout-share", self.bands.timeout_share, 0, 1)
+        check_range("--slo", self.bands.objective, 0, 0.99999)
+        if (self.master or "").startswith("sc://"):
+            raise ConfigurationError("--follow: not by Spark Connect, whose server would do what is done here")
+        if self.webhook is not None and not _ADDRESS.fullmatch(self.webhook):
+            raise ConfigurationError(f"--webhook: {self.webhook[:64]!a} is no address; allowed: http(s)://…")
+        if "://" not in self.log and not Path(self.log).is_dir():
+            raise ConfigurationError(f"{self.log}: no such folder of a latency log")
 
 
-def follow(spark: SparkSession, options: FollowOptions, say: Say = lambda _text: None) -> None:
-    """Follow the log until there is an error, or KeyboardInterrupt, or, with `once`, until all is done.
-
-    ConfigurationError when OUT is in use or belongs to another log; StreamError when it cannot go on.
-    """
-    options.check()
-    folder = options.out / FOLDER
+def follow(spark: SparkSession, options: FollowOptions, say: Callable[[str], None] = lambda _text: None) -> None:
+    """Until interrupted or, with `once`, all is done. ConfigurationError when OUT is in use, or Spark fails."""
+    folder = options.out / "stream"
     folder.mkdir(parents=True, exist_ok=True)
     with held(folder):
         _same_log(folder, options)
-        outbox = Outbox(folder / ALERTS, Webhook(options.webhook) if options.webhook else to_log)
-        status = _Status(folder, options, outbox, say)
-        batches = Batches(folder, options, outbox)
-        with _running(spark, options, folder, batches) as running:
-            while not running.awaitTermination(TURN_SECONDS):
-                status.turn(running)
-            status.turn(running)
+        stream = _Stream(folder, options, say)
+        with prepared(spark, query.SETTINGS):
+            running = query.start(spark, options, folder / "_checkpoint", stream.take)
+            try:
+                while not running.awaitTermination(TURN_SECONDS):
+                    stream.turn(running)
+                stream.turn(running)
+            finally:
+                running.stop()
 
 
-class Batches:
-    """What is done with the closed minutes of a batch: all of it the same when it is done again."""
+class _Stream:
+    """What is done with each batch, and, beside that, once a second."""
 
-    def __init__(self, folder: Path, options: FollowOptions, outbox: Outbox) -> None:
+    def __init__(self, folder: Path, options: FollowOptions, say: Callable[[str], None]) -> None:
         self._folder = folder
+        self._log = Place(options.log)
         self._bands = options.bands
-        self._outbox = outbox
+        self._outbox = Outbox(folder / "alerts", webhook(options.webhook) if options.webhook else to_log)
+        self._say = say
+        self._left_out = look(self._log, folder / "_foreign.json")
+        self._too_late = 0
+        """Cells (a minute, method and bucket of a part of a file) that came behind the watermark."""
+        self._counted = ""
+        """When the latest batch began that they are counted of."""
+        self._said: dict[str, Any] = {}
 
     def take(self, minutes: DataFrame, batch: int) -> None:
-        """Write windows, alerts and state under names that the number of the batch gives."""
-        windows = query.closed_windows(minutes)
+        """Write windows, alerts and state under names that the number of the batch gives: the same when done again."""
+        self._left_out = look(self._log, self._folder / "_foreign.json")
+        windows = query.closed_windows(minutes.selectExpr("minute.*", "* EXCEPT (minute, date)").toArrow())
         if not windows:
             return
-        judge = Judge(self._bands, self._state_before(batch))
-        breaches = judge.judge(windows)
-        write_whole(self._folder / WINDOWS.name / f"batch-{batch:09d}.parquet", _parquet(windows))
-        for number, breach in enumerate(breaches):
-            self._outbox.put(f"{batch:09d}-{number:04d}.json", alert(breach))
-        write_whole(self._folder / STATES / f"{batch:09d}.json", as_json(judge.state))
-        for old in sorted((self._folder / STATES).glob("*.json"))[:-STATES_KEPT]:
+        states = self._folder / "_state"
+        earlier = sorted(path for path in states.glob("*.parquet") if int(path.stem) < batch)
+        judge = Judge(self._bands, pq.read_table(earlier[-1]).to_pylist() if earlier else ())
+        alerts = judge.judge(windows)
+        _write(self._folder / WINDOWS.name / f"batch-{batch:09d}.parquet", windows)
+        for number, alert in enumerate(alerts):
+            self._outbox.put(f"{batch:09d}-{number:04d}.json", alert)
+        _write(states / f"{batch:09d}.parquet", chain.from_iterable(judge.past.values()))
+        for old in earlier[: 1 - STATES_KEPT]:
             old.unlink()
 
-    def _state_before(self, batch: int) -> dict[str, Any] | None:
-        earlier = [path for path in (self._folder / STATES).glob("*.json") if int(path.stem) < batch]
-        if not earlier:
-            return None
-        latest = max(earlier)
-        state: dict[str, Any] = json.loads(latest.read_bytes())
-        if state["version"] != STATE_VERSION:
-            said = f"version is {state['version']!r}; allowed: {STATE_VERSION}"
-            raise StreamError(f"{latest}: {said}. Take another --out")
-        return state
-
-
-class _Status:
-    """Sends alerts and writes status.json, beside the batches."""
-
-    def __init__(self, folder: Path, options: FollowOptions, outbox: Outbox, say: Say) -> None:
-        self._folder = folder
-        self._outbox = outbox
-        self._say = say
-        state = folder / FOREIGN
-        self._foreign = Foreign(options.log, json.loads(state.read_bytes()) if state.exists() else None)
-        self._every = options.trigger.total_seconds()
-        self._turns_to_look = 0.0
-        self._too_late = 0
-        self._dropped: dict[int, int] = {}
-        """Batch -> what came behind the watermark: cells (a minute, method and bucket of a part of a file)."""
-        self._said = ""
-
-    def turn(self, running: Any) -> None:  # noqa: ANN401 - Spark's
-        """Once a second or so."""
+    def turn(self, running: StreamingQuery) -> None:
+        """Send alerts, and write status.json when there is something new."""
         self._outbox.send_pending()
-        self._turns_to_look -= TURN_SECONDS
-        if self._turns_to_look <= 0:
-            self._turns_to_look = self._every
-            if self._foreign.look():
-                write_whole(self._folder / FOREIGN, as_json(self._foreign.state))
-        said: dict[str, Any] = {"left_out_files": self._foreign.counts, "alerts": self._outbox.counts()}
+        said: dict[str, Any] = {"left_out_files": self._left_out, "alerts": self._outbox.counts()}
         for progress in running.recentProgress:
-            self._count_dropped(int(progress["batchId"]), progress["stateOperators"])
             said |= {"batch": progress["batchId"], "watermark": dict(progress["eventTime"]).get("watermark")}
+            if progress["timestamp"] > self._counted:
+                self._counted = progress["timestamp"]
+                self._too_late += sum(int(one["numRowsDroppedByWatermark"]) for one in progress["stateOperators"])
         said["too_late_cells"] = self._too_late
-        text = as_json(said).decode()
-        if text != self._said:
-            self._said = text
-            write_whole(self._folder / STATUS, text.encode())
-            self._say(" ".join(text.split()))
-
-    def _count_dropped(self, batch: int, operators: Any) -> None:  # noqa: ANN401 - Spark's
-        """Of a report on a batch, which may come several times."""
-        before = self._dropped.pop(batch, 0)
-        now = max(before, sum(int(one["numRowsDroppedByWatermark"]) for one in operators))
-        self._too_late += now - before
-        self._dropped[batch] = now
-        while len(self._dropped) > REPORTS_KEPT:
-            del self._dropped[next(iter(self._dropped))]
+        if said != self._said:
+            self._said = said
+            write_whole(self._folder / "status.json", as_json(said))
+            self._say(json.dumps(said))
 
 
-@contextmanager
-def _running(spark: SparkSession, options: FollowOptions, folder: Path, batches: Batches) -> Iterator[Any]:
-    """The query while it runs; its failures as StreamError."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
-
-    try:
-        started = query.start(spark, options, str(folder / CHECKPOINT), batches.take)
-        try:
-            yield started
-        finally:
-            started.stop()
-    except PySparkException as error:
-        raise StreamError(f"the stream ended: {first_line(error)}") from error
+def _write(path: Path, windows: Iterable[Row]) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(list(windows), WINDOWS.arrow), sink, compression="zstd")
+    write_whole(path, bytes(sink.getvalue()))
 
 
 @contextmanager
@@ -169,20 +151,9 @@ def held(folder: Path) -> Iterator[None]:
 
 def _same_log(folder: Path, options: FollowOptions) -> None:
     """A checkpoint knows the files of one log; with another it would repeat or lose."""
-    place, file = Place(options.log).url, folder / "_log.json"
-    if not file.exists():
-        write_whole(file, as_json({"log": place}))
-    elif (before := json.loads(file.read_bytes())["log"]) != place:
-        raise ConfigurationError(f"--out: {folder} follows {before}; take another --out for {place}")
-
-
-def _parquet(windows: list[Window]) -> bytes:
-    rows = []
-    for window in sorted(windows, key=lambda one: (one.start, one.series)):
-        row = asdict(window)
-        row["start"] = window.start * 1_000_000
-        row["end"] = (window.start + MINUTE) * 1_000_000
-        rows.append(row)
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, WINDOWS.arrow), sink, compression="zstd")
-    return bytes(sink.getvalue())
+    file, known = folder / "_log.json", {"log": Place(options.log).url, "form": FORM}
+    before = json.loads(file.read_bytes()) if file.exists() else known
+    if before != known:
+        of_old, of_new = (f"{one['log']} in form {one.get('form', 2)}" for one in (before, known))
+        raise ConfigurationError(f"--out: {folder} follows {of_old}; take another --out for {of_new}")
+    write_whole(file, as_json(known))
