@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from app.analysis.buckets import RELATIVE_ERROR
-from app.analysis.contracts import TABLES
+from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, TABLES
 from app.analysis.generate import generate
 from app.analysis.plant import GenerateOptions
 from tests.analysis.odd_logs import odd_records
@@ -330,3 +331,20 @@ def test_the_summary_is_json_that_says_where_everything_comes_from(few: Analysed
     assert all(table["query"] for table in summary["tables"])
     assert summary["relative_error"] == RELATIVE_ERROR
     assert summary["log"]["records"] == few.duck("count(*)")[0][0]
+
+
+def test_the_statements_of_the_summary_make_the_tables_again(few: Analysed) -> None:
+    with duckdb.connect() as base:
+        base.execute("SET TimeZone = 'UTC'; CREATE SCHEMA rollups")
+        for rollup in (*ROLLUPS, *EVENT_ROLLUPS):
+            folder = few.out / "rollups" / rollup.name
+            base.register(
+                f"{rollup.name}_rows", pq.read_table(folder) if folder.exists() else rollup.arrow.empty_table()
+            )
+            base.execute(f"CREATE VIEW rollups.{rollup.name} AS FROM {rollup.name}_rows")
+        for table in few.summary["tables"]:
+            base.execute(table["query"])
+        counts = {table.name: base.sql(f"SELECT count(*) FROM {table.name}").fetchall()[0][0] for table in TABLES}
+        latency = base.sql("SELECT commands, p50_us, p999_us FROM latency").fetchall()
+    assert counts == {table.name: len(rows(few.out, table.name)) for table in TABLES}
+    assert latency == [tuple(one(few.out, "latency")[name] for name in ("commands", "p50_us", "p999_us"))]

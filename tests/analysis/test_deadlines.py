@@ -19,7 +19,7 @@ from app.analysis.buckets import bucket, middle_of
 from app.analysis.contracts import DEADLINES_HOURLY
 from app.analysis.deadlines import DeadlineOptions, End, cut_of
 from app.analysis.options import GROUP_PATTERN, AnalyzeOptions
-from app.analysis.report.tables import database, statements
+from app.analysis.report.make import database, statements
 from app.core.deadlines import LearnedTimeouts
 from app.core.errors import ConfigurationError
 from app.profiles.timeouts import load_timeouts

@@ -1,29 +1,38 @@
-"""The third step: tables, learned deadlines, the summary and the page, from the rollups of any period; no Spark."""
+"""The third step: tables, learned deadlines, the summary and the page, from the rollups of any period.
+
+The tables are made by DuckDB, without Spark: rollups are small. Their statements are in tables.sql.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Final
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app.analysis.buckets import RELATIVE_ERROR
+from app.analysis.buckets import QUANTILES, RELATIVE_ERROR
 from app.analysis.compact import Progress
-from app.analysis.contracts import EVENT_ROLLUPS, LATENCY_HOURLY, ROLLUPS, SUMMARY_NAME, SUMMARY_VERSION, TABLES
-from app.analysis.deadlines import TIMEOUTS_NAME, cut_of, timeouts_file
+from app.analysis.contracts import EVENT_ROLLUPS, LATENCY_HOURLY, ROLLUPS, SUMMARY_NAME, SUMMARY_VERSION, TABLES, Table
+from app.analysis.deadlines import TIMEOUTS_NAME, End, cut_of, timeouts_file
 from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Row, Rows
 from app.analysis.options import AnalyzeOptions
 from app.analysis.places import as_json
-from app.analysis.report.page import REPORT_NAME, render
-from app.analysis.report.tables import TOP, database, read_rollup, rows_of, statements
-from app.analysis.source import EVENTS, LATENCY
+from app.analysis.report.page import HOUR, REPORT_NAME, TOP, render
+from app.analysis.rollup import STAGES
+from app.analysis.source import EVENTS, LATENCY, MEANINGS, OUTCOMES
 from app.core.errors import ConfigurationError
 
-HOUR: Final = timedelta(hours=1)
-_DAY: Final = 24
+_NAME: Final = re.compile(r"^CREATE \w+ (\w+)", re.MULTILINE)
 _SHOWN: Final = 20_000
 """Rows of a table that the page may look at."""
 _TABLES: Final = {table.name: table for table in TABLES}
@@ -58,17 +67,12 @@ _ANOMALIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """What a report is about.
-
-    What is from `middle` on is compared with what is before it, from `since` on; `why_not` says why with nothing.
-    """
+class Period(NamedTuple):
+    """What is from `middle` on is compared with what is before it, from `since` on; `why_not` says why with nothing."""
 
     begin: datetime
     end: datetime
     hours: tuple[datetime, ...]
-    """Those that have records."""
     since: datetime
     middle: datetime
     why_not: str | None
@@ -77,9 +81,14 @@ class Period:
 def report(lake: Lake, options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
     """Write all tables, timeouts.toml, report.html and summary.json, which comes last. Returns the summary."""
     days = [day for date, day in lake.days(ROLLUP, LATENCY).items() if options.wants(date)]
-    if not any(day.records for day in days):
-        raise ConfigurationError(f"{options.out}: {_nothing(days, options)}")
-    progress(0.0, f"report of {len(days):,} days, {sum(day.records for day in days):,} records")
+    records, left_out = (sum(getattr(day, name) for day in days) for name in ("records", "left_out"))
+    if not days:
+        since = f" from {options.begin}" if options.begin else ""
+        raise ConfigurationError(f"{options.out}: no day{since} was rolled up; `homing rollup` does that")
+    if not records:
+        some = f"{left_out:,} records and some files are in quarantine"
+        raise ConfigurationError(f"{options.out}: no record can be used ({some})")
+    progress(0.0, f"report of {len(days):,} days, {records:,} records")
     lake.place.remove(SUMMARY_NAME)
     with database(options.memory) as base:
         _read(base, lake, options, days)
@@ -98,13 +107,6 @@ def report(lake: Lake, options: AnalyzeOptions, progress: Progress) -> dict[str,
     lake.place.write(SUMMARY_NAME, as_json(plain))
     progress(1.0, "done")
     return plain
-
-
-def _nothing(days: list[Day], options: AnalyzeOptions) -> str:
-    if not days:
-        period = f" from {options.begin}" if options.begin else ""
-        return f"no day{period} was rolled up; `homing rollup` does that"
-    return f"no record can be used ({sum(day.left_out for day in days):,} records and some files are in quarantine)"
 
 
 def _read(base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, days: list[Day]) -> None:
@@ -130,7 +132,7 @@ def period_of(base: duckdb.DuckDBPyConnection, options: AnalyzeOptions) -> Perio
     end, since, middle, why_not = hours[-1] + HOUR, hours[0], begin, f"there is nothing from before {begin:%Y-%m-%d}"
     if options.begin is None:
         length = (end - begin) // HOUR
-        part = HOUR * (_DAY if length >= 2 * _DAY else length // 2)
+        part = HOUR * min(24, length // 2)
         since, middle, why_not = end - 2 * part, end - part, "the log covers one hour only"
     own = tuple(hour for hour in hours if hour >= begin)
     return Period(begin, end, own, since, middle, None if since < middle else why_not)
@@ -171,27 +173,16 @@ def _figures(base: duckdb.DuckDBPyConnection) -> Iterator[Row]:
 def _summary(options: AnalyzeOptions, period: Period, days: list[Day]) -> Row:
     """What was read and asked for. Nothing in it depends on when or how fast it ran: twice gives the same."""
     first, last = period.hours[0], period.hours[-1]
-    between = (first + number * HOUR for number in range((last - first) // HOUR))
+    between = {first + number * HOUR for number in range((last - first) // HOUR)}
     before, after = {"from": period.since, "to": period.middle}, {"from": period.middle, "to": period.end}
+    compared = None if period.why_not else {"before": before, "after": after}
     asked = {name: getattr(options, name) for name in ("compare_to", "max_pending", "level", "device_group")}
+    found = {"hours": len(period.hours), "missing_hours": sorted(between - set(period.hours)), "days": len(days)}
+    read = {"files": sum(day.files for day in days), "records": sum(day.records + day.left_out for day in days)}
     return {
         "version": SUMMARY_VERSION,
-        "log": {
-            "location": options.log or options.out,
-            "from": first,
-            "to": last,
-            "hours": len(period.hours),
-            "missing_hours": sorted(set(between) - set(period.hours)),
-            "days": len(days),
-            "files": sum(day.files for day in days),
-            "records": sum(day.records + day.left_out for day in days),
-        },
-        "period": {
-            "from": period.begin,
-            "to": period.end,
-            "compared": None if period.why_not else {"before": before, "after": after},
-            "why_not": period.why_not,
-        },
+        "log": {"location": options.log or options.out, "from": first, "to": last, **found, **read},
+        "period": {"from": period.begin, "to": period.end, "compared": compared, "why_not": period.why_not},
         "options": {"from": options.begin, "to": options.end, **asked, "deadlines": options.deadlines.as_json()},
         "relative_error": RELATIVE_ERROR,
     }
@@ -206,3 +197,53 @@ def _sentence(row: Row) -> str:
     """An anomaly in words."""
     who = f"{row['kind'].replace('_', ' ').capitalize()} {row['subject']}"
     return f"{who}: {_ANOMALIES[row['kind'], row['measure']].format(**row)}"
+
+
+def statements(**values: float) -> list[tuple[str, str]]:
+    """Name and text of each of tables.sql, in order; `values` are what it names."""
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined)  # noqa: S701 - SQL
+    text = environment.get_template("tables.sql").render(
+        **values,
+        **{end.name.lower(): int(end) for end in End},
+        quantiles=QUANTILES.items(),
+        outcomes=OUTCOMES,
+        stage_names=list(STAGES),
+        meanings=MEANINGS,
+        keys={table.name: list(table.key) for table in TABLES},
+    )
+    return [(found[1], one.strip()) for one in text.split(";\n") if (found := _NAME.search(one))]
+
+
+@contextmanager
+def database(memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """In memory, and in a folder that goes away when that is not enough."""
+    with tempfile.TemporaryDirectory(prefix="homing-report-") as scratch, duckdb.connect() as base:
+        limit = f"{memory[:-1]}{'GiB' if memory.endswith('g') else 'MiB'}"
+        base.execute(f"SET TimeZone = 'UTC'; SET memory_limit = '{limit}'; SET temp_directory = '{scratch}'")
+        base.execute("CREATE SCHEMA rollups")
+        yield base
+
+
+def read_rollup(base: duckdb.DuckDBPyConnection, lake: Lake, rollup: Table, runs: dict[str, str]) -> None:
+    """A view of the rows that belong to these days, and to no earlier run of one of them."""
+    paths = [lake.place.path(file) for date in runs for file in lake.place.find(f"rollups/{rollup.name}/date={date}")]
+    of_day = pa.schema([pa.field("date", pa.string())])
+    schema = pa.schema([*rollup.arrow, pa.field("run", pa.string()), *of_day])
+    days, root = ds.partitioning(of_day, flavor="hive"), lake.place.path(f"rollups/{rollup.name}")
+    found = ds.dataset(paths, schema, "parquet", lake.place.files, days, partition_base_dir=root) if paths else None
+    base.register(f"{rollup.name}_files", found or schema.empty_table())
+    chosen = ", ".join(f"('{date}', '{run}')" for date, run in runs.items()) or "NULL"
+    base.execute(f"CREATE VIEW rollups.{rollup.name} AS FROM {rollup.name}_files WHERE (date, run) IN ({chosen})")
+
+
+def rows_of(base: duckdb.DuckDBPyConnection, table: Table, where: str = "true") -> pa.Table:
+    """The rows of a table, as its contract has them."""
+    columns = ", ".join(_cast(column.name, column.type) for column in table.columns)
+    order = f"ORDER BY {' NULLS FIRST, '.join(table.key)} NULLS FIRST" if table.key else ""
+    return base.sql(f"SELECT {columns} FROM {table.name} WHERE {where} {order}").to_arrow_table().cast(table.arrow)
+
+
+def _cast(name: str, type_: str) -> str:
+    if type_ == "double":  # threads add up in any order: nine digits are the same each time
+        return f'format(\'{{:.8e}}\', "{name}"::DOUBLE)::DOUBLE AS "{name}"'
+    return f'"{name}"::{"TIMESTAMPTZ" if type_ == "timestamp" else type_} AS "{name}"'

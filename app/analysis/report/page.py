@@ -1,24 +1,306 @@
-"""The page: one HTML file without scripts and without network, made of the rows of the tables and the summary alone."""
+"""The page: one HTML file without scripts and without network, made of the rows of the tables and the summary alone.
+
+Here are the numbers of its plots; all words and markup are in page.html.j2, which escapes what it shows. A plot is
+strips of marks on one axis. Marks are drawn in a square of 1000 × 1000 that the page stretches to the room there is;
+text is not in it, so that it keeps its size. Positions are from 0 to 1; those of ticks and tips in percent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Final
+from statistics import median_low
+from typing import Final, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.analysis.contracts import TABLES
 from app.analysis.lake import Row, Rows
-from app.analysis.report import plots, text
+from app.analysis.report.text import clean, count, day, duration, known, minute, ratio, share, span, with_unit
 
 REPORT_NAME: Final = "report.html"
 MOST_ROWS: Final = 24
+"""Of a table, and of the strips of a plot."""
+HOUR: Final = timedelta(hours=1)
+TOP: Final = 20
+"""Devices that are shown as slowest and as flakiest."""
+MOST_STEPS: Final = 372
+"""In a plot over time; a month has 744 hours."""
+MOST_CELLS: Final = 56
+FEW: Final = 100
+"""Of fewer answers a 99th percentile says little."""
+FULL: Final = 4.0
+"""So many times the usual has the full colour."""
+_PERCENTILES: Final = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p999"}
+Ticks = Sequence[tuple[float, str]]
+
+
+class Mark(NamedTuple):
+    """A path with a class of the style sheet; `weight` (%) is of its colour."""
+
+    css: str
+    path: str
+    title: str = ""
+    weight: int = 0
+
+
+class Strip(NamedTuple):
+    """What it is about, its marks, and its value in words."""
+
+    label: str
+    marks: Sequence[Mark]
+    value: str = ""
+    detail: str = ""
+    note: str = ""
+
+
+class Plot(NamedTuple):
+    """Strips on one axis; `tips` (left, width, head, lines) are what is shown of a column that is pointed at."""
+
+    strips: Sequence[Strip]
+    x_ticks: Ticks
+    caption: str = ""
+    y_ticks: Ticks = ()
+    tips: Sequence[tuple[float, float, str, Sequence[tuple[str, str]]]] = ()
+
+
+class Scale(NamedTuple):
+    """From values to 0 … 1; what is outside lies on the edge."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """Where the value lies."""
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(max(value, low))
+        return min(1.0, max(0.0, (value - low) / (high - low)))
+
+    def ticks(self, show: Callable[..., str]) -> Ticks:
+        """At most six round values: of a logarithmic scale 1, 2, 5 when they are few, else powers of ten of one."""
+        values = [0.0, self.high / 2, self.high]
+        if self.log:
+            found = [step * 10.0**power for power in range(-2, 15) for step in (1, 2, 5)]
+            found = [value for value in found if self.low <= value <= self.high]
+            values = next(found[::every] for every in (1, 3, 6, 9, 12) if len(found[::every]) <= 6)  # noqa: PLR2004
+        return [(round(100 * self(value), 2), show(value, trim=True)) for value in values]
+
+
+def log_scale(values: Iterable[float]) -> Scale:
+    """A logarithmic scale with a little room on both sides, and with two ticks at least."""
+    positive = [value for value in values if value > 0] or [1.0]
+    low, high = min(positive), max(positive)
+    middle = math.sqrt(low * high)
+    return Scale(min(low, middle / 2) / 1.15, max(high, middle * 2) * 1.15, log=True)
+
+
+def linear_scale(values: Iterable[float]) -> Scale:
+    """From 0 to the next round number."""
+    top = max(values, default=0.0) or 1.0
+    power = 10.0 ** math.floor(math.log10(top))
+    return Scale(0.0, next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= top * 0.9999))
+
+
+def _step(hours: float, most: int) -> int:
+    """Whole hours that divide a day, or whole days, of which there are at most so many."""
+    return next((step for step in (1, 2, 3, 4, 6, 8, 12) if hours <= step * most), 24 * math.ceil(hours / 24 / most))
+
+
+class Axis(NamedTuple):
+    """The period in bins of whole hours."""
+
+    begin: datetime
+    end: datetime
+    hours: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], most: int) -> Axis:
+        """From the first to the last hour with at most so many bins."""
+        hours = [row["hour"] for row in rows] or [datetime(1970, 1, 1, tzinfo=UTC)]
+        end = max(hours) + HOUR
+        return cls(min(hours), end, _step((end - min(hours)) / HOUR, most))
+
+    def place(self, at: datetime, bins: int = 0) -> float:
+        """Where an instant lies, or so many bins after it."""
+        return min(1.0, max(0.0, (at + bins * self.hours * HOUR - self.begin) / (self.end - self.begin)))
+
+    def bins(self, rows: Iterable[Row]) -> dict[datetime, list[Row]]:
+        """Begin of the bin -> what happened in it."""
+        found: dict[datetime, list[Row]] = {}
+        for row in sorted(rows, key=lambda row: row["hour"]):
+            number = (row["hour"] - self.begin) // HOUR // self.hours
+            found.setdefault(self.begin + number * self.hours * HOUR, []).append(row)
+        return found
+
+    def ticks(self) -> Ticks:
+        """At most five round hours and days, as a phone is narrow."""
+        first, step = self.begin.replace(hour=0), _step((self.end - self.begin) / HOUR, 5)
+        places = [first + number * HOUR for number in range(0, (self.end - first) // HOUR + 1, step)]
+        places = [at for at in places if at >= self.begin]
+        texts = [f"{at:%H:%M}" if at.hour else day(at) for at in places]
+        return [(round(100 * self.place(at), 2), text) for at, text in zip(places, texts, strict=True)]
+
+
+def _at(place: float) -> str:
+    return f"{place * 1000:.1f}".removesuffix(".0")
+
+
+def box(left: float, top: float, right: float, bottom: float) -> str:
+    """The path of a rectangle."""
+    return f"M{_at(left)} {_at(top)}H{_at(right)}V{_at(bottom)}H{_at(left)}Z"
+
+
+def _line(columns: Iterable[tuple[float, float, float]]) -> str:
+    """The path of steps, each from left to right at a height; gaps stay gaps."""
+    path, end = "", None
+    for left, right, height in columns:
+        path += f"{'V' if left == end else f'M{_at(left)} '}{_at(1 - height)}H{_at(right)}"
+        end = right
+    return path
+
+
+def _over_time(
+    axis: Axis, scale: Scale, show: Callable[..., str], levels: dict[datetime, list[float]], tips: list[list[str]]
+) -> Plot:
+    """Bands between each level of a bin and the next, from below, and a line on each; `tips` begin with their names."""
+    columns = [(axis.place(at), axis.place(at, 1), [scale(value) for value in row]) for at, row in levels.items()]
+    numbers = range(len(next(iter(levels.values()))))
+    bands = [
+        Mark(f"band-{low}", "".join(box(left, 1 - row[high], right, 1 - row[low]) for left, right, row in columns))
+        for low, high in pairwise(numbers)
+    ]
+    lines = [Mark(f"line-{n}", _line((left, right, row[n]) for left, right, row in columns)) for n in numbers]
+    shown = [
+        (
+            round(100 * left, 2),
+            round(100 * (right - left), 2),
+            f"{day(at)} {at:%H:%M}",
+            [*zip(tips[0], tip, strict=True)],
+        )
+        for at, (left, right, _), tip in zip(levels, columns, tips[1:], strict=True)
+    ]
+    return Plot([Strip("", [*bands, *lines])], axis.ticks(), f"in steps of {axis.hours} h", scale.ticks(show), shown)
+
+
+def latency(rows: Rows) -> Plot | None:
+    """Percentiles by hour; of longer steps the middle one of the percentiles of their hours."""
+    axis = Axis.of(rows["latency_by_hour"], MOST_STEPS)
+    bins = axis.bins(row for row in rows["latency_by_hour"] if all(known(row[name]) for name in _PERCENTILES))
+    if not bins:
+        return None
+    times = {at: [median_low(row[name] for row in found) for name in _PERCENTILES] for at, found in bins.items()}
+    scale = log_scale(value for row in times.values() for value in row)
+    tips = [[*_PERCENTILES.values()], *([*map(duration, row)] for row in times.values())]
+    plot = _over_time(axis, scale, duration, times, tips)
+    since = [row["since"] for row in rows["anomalies"] if row["kind"] == "hour"]
+    flagged = [Mark("flagged", box(axis.place(at), 0, axis.place(at + HOUR), 1), "flagged") for at in since]
+    several = ", each with the middle one of those of its hours" if axis.hours > 1 else ""
+    return plot._replace(strips=[Strip("", [*flagged, *plot.strips[0].marks])], caption=f"{plot.caption}{several}")
+
+
+def endings(rows: Rows) -> Plot | None:
+    """Shares of what did not succeed, one on the other."""
+    axis = Axis.of(rows["latency_by_hour"], MOST_STEPS)
+    counts = {}
+    for at, found in axis.bins(rows["latency_by_hour"]).items():
+        names = ("commands", "failed", "timed_out", "cancelled", "unsent")
+        commands, failed, timed_out, cancelled, unsent = (sum(row[name] for row in found) for name in names)
+        counts[at] = (commands, (failed, timed_out, cancelled + unsent))
+    # The share of a few timeouts after the last command would dwarf all others.
+    enough = min(FEW, 0.05 * median_low(n for n, _ in counts.values())) if counts else 0
+    counts = {at: (n, parts) for at, (n, parts) in counts.items() if n >= enough}
+    levels = {at: [*accumulate((part / n for part in parts), initial=0.0)] for at, (n, parts) in counts.items()}
+    highest = max((row[-1] for row in levels.values()), default=0)
+    if not highest:
+        return None
+    tips = [[*(share(part / n) for part in parts), count(n)] for n, parts in counts.values()]
+    plot = _over_time(axis, linear_scale([highest]), share, levels, [["failed", "timed out", "other", "of"], *tips])
+    return plot._replace(caption=f"{plot.caption}, stacked; together at most {share(highest)}")
+
+
+def heat_map(rows: Rows) -> Plot | None:
+    """One strip per method; each cell is as dark as the hour was slow or fast for the method."""
+    found = [row for row in rows["latency_by_hour_method"] if known(row["p50_us"]) and known(row["p99_us"])]
+    if not found:
+        return None
+    axis = Axis.of(found, MOST_CELLS)
+    measure, which = ("p50_us", "median")
+    if median_low(row["answered"] for row in found) >= FEW:
+        measure, which = ("p99_us", "99th percentile")
+    methods: dict[tuple[str, str], list[Row]] = {}
+    for row in found:
+        methods.setdefault((clean(row["method"]), clean(row["profile"])), []).append(row)
+    busiest = sorted(methods, key=lambda name: -sum(row["answered"] for row in methods[name]))[:MOST_ROWS]
+    strips = []
+    for name in sorted(busiest):
+        hours = {at: max(hours, key=lambda row: row[measure]) for at, hours in axis.bins(methods[name]).items()}
+        usual = median_low(row[measure] for row in hours.values()) or 1
+        marks = [_cell(axis, at, row[measure], row[measure] / usual, row["answered"]) for at, row in hours.items()]
+        strips.append(Strip(name[0], marks, duration(usual), note=name[1]))
+    left_out = f"; the {MOST_ROWS} busiest of {len(methods)} methods" if len(methods) > MOST_ROWS else ""
+    return Plot(strips, axis.ticks(), f"The {which}{left_out}")
+
+
+def _cell(axis: Axis, at: datetime, took: float, times: float, answered: int) -> Mark:
+    weight = round(100 * min(1.0, abs(math.log(max(times, 1e-9), FULL))))
+    css = "even" if weight < 8 else "hot" if times > 1 else "cool"  # noqa: PLR2004 - not to be seen
+    title = f"{day(at)} {at:%H:%M}: {duration(took)}, {ratio(times)} the usual, {count(answered)}"
+    return Mark(f"cell {css}", box(axis.place(at), 0.04, axis.place(at, 1), 0.96), title, weight)
+
+
+def stages(rows: Rows) -> Plot | None:
+    """Stacks of mean times: all commands, and each method."""
+    groups: dict[str, list[Row]] = {"all commands": rows["stages"]} if rows["stages"] else {}
+    for row in rows["stages_by_method"]:
+        groups.setdefault(f"{clean(row['method'])} ({clean(row['profile'])})", []).append(row)
+    sums = {label: sum(row["mean_us"] for row in found) for label, found in groups.items()}
+    scale, strips = linear_scale(sums.values()), []
+    for label in sorted(groups, key=lambda label: -sums[label])[:MOST_ROWS]:
+        found = sorted(groups[label], key=lambda row: row["position"])
+        ends = pairwise(accumulate((scale(row["mean_us"]) for row in found), initial=0.0))
+        marks = [
+            Mark(f"stage {row['stage']}", box(left, 0.15, right, 0.85), f"{row['stage']}: {duration(row['mean_us'])}")
+            for row, (left, right) in zip(found, ends, strict=True)
+        ]
+        strips.append(Strip(label, marks, duration(sums[label])))
+    return Plot(strips, scale.ticks(duration)) if strips else None
+
+
+def _intervals(rank: str, columns: tuple[str, ...], show: Callable[..., str], rows: Rows) -> Plot | None:
+    """A line from low to high with a dot: one without length, whose round caps stay round however it is stretched."""
+    ranked = [row for row in rows["devices"] if all(known(row[column]) for column in (rank, *columns))]
+    ranked = sorted((row for row in ranked if row[rank] <= TOP), key=lambda row: row[rank])
+    ends = [row[column] for row in ranked for column in columns]
+    scale, strips = log_scale([1.0, *ends]) if show is ratio else linear_scale(ends), []
+    for row in ranked:
+        value, low, high = (row[column] for column in columns)
+        line = Mark("interval", f"M{_at(scale(low))} 500H{_at(scale(high))}")
+        detail = f"{show(low)} to {show(high)}, n\u00a0=\u00a0{count(row['commands'])}"
+        note = f"{clean(row['profile'])}; p50 {duration(row['p50_us'])}"
+        marks = [line, Mark("dot", f"M{_at(scale(value))} 500h0")]
+        strips.append(Strip(clean(row["device_id"]), marks, show(value), detail, note))
+    return Plot(strips, scale.ticks(show)) if strips else None
+
+
+_PLOTS: Final[dict[str, Callable[[Rows], Plot | None]]] = {
+    "latency": latency,
+    "endings": endings,
+    "heat_map": heat_map,
+    "stages": stages,
+    "slowest": partial(_intervals, "slow_rank", ("slowness", "slowness_low", "slowness_high"), ratio),
+    "flakiest": partial(_intervals, "flaky_rank", ("flaky_share", "flaky_low", "flaky_high"), share),
+}
 
 
 def render(summary: Row, rows: Rows) -> str:
-    """The page as text: the same rows give the same page. All markup is in the template, which escapes all text."""
+    """The page as text: the same rows give the same page."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -26,12 +308,12 @@ def render(summary: Row, rows: Rows) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = (text.clean, text.code, text.count, text.duration, text.minute, text.share, text.with_unit, soft)
+    shown = (clean, count, duration, minute, share, with_unit, soft)
     environment.filters |= {show.__name__: show for show in shown}
     return environment.get_template("page.html.j2").render(
         summary,
-        period=text.span(summary["period"]["from"], summary["period"]["to"]),
-        plots={make.__name__: make(summary, rows) for make in plots.PLOTS},
+        period=span(summary["period"]["from"], summary["period"]["to"]),
+        plots={name: make(rows) for name, make in _PLOTS.items()},
         rows=rows | {"change": sorted(_changes(rows), key=lambda row: row["q"])},
         most=MOST_ROWS,
         units={table.name: table.units for table in TABLES},
@@ -41,7 +323,7 @@ def render(summary: Row, rows: Rows) -> str:
 def _changes(rows: Rows) -> Iterator[Row]:
     """Those to be told, with their subjects, and their values as the test has them."""
     for row in rows["change"]:
-        show = text.duration if row["test"] == "median" else text.share
+        show = duration if row["test"] == "median" else share
         sides = {"before": show(row["before"]), "after": show(row["after"])}
         if row["notable"]:
             yield {**row, **sides, "subject": row["method"] or row["node"] or "all commands"}

@@ -22,10 +22,12 @@ differ in their longest: it bounds what is taken, and not which cell. -#}
 sum(commands) OVER (PARTITION BY {{ grain }} ORDER BY bucket) AS upto, sum(commands) OVER (PARTITION BY {{ grain }}) AS total
 {%- endmacro -%}
 
-{#- Failed or timed out, with Wilson's 95 % interval, in which the share lies though doubles are rounded. -#}
-{%- macro flaky() -%}
+{#- Wilson's 95 % interval of those that failed or timed out, in which the share lies though doubles are rounded; and
+of how far times are apart, in logarithms, as `error` has it. -#}
+{%- macro judged() -%}
 flaky / commands AS flaky_share, least(flaky_share, wilson(flaky, commands, -1)) AS flaky_low,
-  greatest(flaky_share, wilson(flaky, commands, 1)) AS flaky_high, exp(apart) AS slowness
+  greatest(flaky_share, wilson(flaky, commands, 1)) AS flaky_high, exp(apart) AS slowness,
+  exp(apart - {{ z95 }} * error) AS slowness_low, exp(apart + {{ z95 }} * error) AS slowness_high
 {%- endmacro -%}
 
 {#- What is added to the tests of a family: q, their p-value after Benjamini and Hochberg. -#}
@@ -49,6 +51,7 @@ CREATE MACRO wilson(x, n, side) AS (x / n + {{ z95 }} * {{ z95 }} / (2 * n)
 CREATE MACRO upper_tail(z, t) AS exp(-z * z / 2) * 0.3989422804014327e0 * t * (0.319381530e0 + t * (
   -0.356563782e0 + t * (1.781477937e0 + t * (-1.821255978e0 + t * 1.330274429e0))));
 CREATE MACRO p_of(z) AS least(1, greatest(0, 2 * upper_tail(z, 1 / (1 + 0.2316419e0 * abs(z)))));
+CREATE MACRO name_of(hour) AS strftime(hour, '%Y-%m-%dT%H:00Z');
 -- z of the difference of two shares.
 CREATE MACRO two_shares(x1, n1, x2, n2) AS
   (x2 / n2 - x1 / n1) / sqrt((x1 + x2) / (n1 + n2) * (1 - (x1 + x2) / (n1 + n2)) * (1 / n1 + 1 / n2));
@@ -56,7 +59,7 @@ CREATE MACRO two_shares(x1, n1, x2, n2) AS
 CREATE VIEW finished AS
 SELECT *, outcome IN ('succeeded', 'failed') AS is_answer FROM rollups.latency_hourly WHERE hour >= to_timestamp({{ begin }});
 
-{% for name in latency %}{% set grain = keys[name] %}
+{% for name in ("latency", "latency_by_method", "latency_by_node", "latency_by_hour", "latency_by_hour_method") %}{% set grain = keys[name] %}
 CREATE TABLE {{ name }} AS
 WITH ranked AS (SELECT *, {{ ranked((grain + ["bucket IS NULL"]) | join(", ")) }} FROM finished)
 SELECT {{ (grain + [""]) | join(", ") }}sum(commands) AS commands, sum(if(is_answer, commands, 0)) AS answered,
@@ -71,19 +74,14 @@ FROM ranked GROUP BY ALL HAVING count(*) > 0;
 {% endfor %}
 
 CREATE TABLE histogram AS
-WITH summed AS (
-  SELECT profile, method, low(bucket) AS from_us, high(bucket) AS to_us, sum(commands) AS commands
-  FROM finished WHERE is_answer AND bucket IS NOT NULL GROUP BY ALL
-)
-SELECT *, sum(commands) OVER (PARTITION BY profile, method ORDER BY from_us)
-  / sum(commands) OVER (PARTITION BY profile, method) AS up_to_share
-FROM summed;
-
-CREATE VIEW hop AS SELECT *, receiving_node != home_node AS forwarded FROM rollups.forwarding_daily;
+SELECT profile, method, low(bucket) AS from_us, high(bucket) AS to_us, sum(commands) AS commands,
+  sum(sum(commands)) OVER (PARTITION BY profile, method ORDER BY bucket) / sum(sum(commands)) OVER (PARTITION BY profile, method)
+    AS up_to_share
+FROM finished WHERE is_answer AND bucket IS NOT NULL GROUP BY profile, method, bucket;
 
 {% for name in ("forwarding", "hops") %}{% set grain = keys[name] | join(", ") %}
 CREATE TABLE {{ name }} AS
-WITH ranked AS (SELECT *, {{ ranked(grain ~ ", measure") }} FROM hop)
+WITH ranked AS (SELECT *, receiving_node != home_node AS forwarded, {{ ranked(grain ~ ", measure") }} FROM rollups.forwarding_daily)
 SELECT {{ grain }}, any_value(forwarded) AS forwarded, sum(if(measure = 'total', commands, 0)) AS commands,
   sum(if(measure = 'total', commands, 0)) / sum(sum(if(measure = 'total', commands, 0))) OVER () AS share,
 {{- times("hop_", "measure = 'hop'") }},
@@ -112,44 +110,38 @@ WITH placed AS (
     sum(if(outcome = 'timed_out', commands, 0)) AS timed_out, failed + timed_out AS flaky, sum(measured) AS timed,
     sum(measured * coalesce(l - usual, 0)) / nullif(timed, 0) AS apart,
     if(timed > 1, (sum(measured * coalesce(l - usual, 0) ** 2) - timed * apart * apart) / (timed - 1), NULL) AS variance,
+    if(timed >= {{ least_commands }}, sqrt(variance / timed), NULL) AS error,
 {{- times(where="bucket IS NOT NULL") }}
   FROM placed GROUP BY device_id
-), judged AS (
-  SELECT *, {{ flaky() }}, commands >= {{ least_commands }} AS enough,
-    if(timed >= {{ least_commands }}, exp(apart - {{ z95 }} * sqrt(variance / timed)), NULL) AS slowness_low,
-    if(timed >= {{ least_commands }}, exp(apart + {{ z95 }} * sqrt(variance / timed)), NULL) AS slowness_high
-  FROM summed
 )
-SELECT *, if(enough AND slowness_low IS NOT NULL,
+SELECT *, {{ judged() }}, commands >= {{ least_commands }} AS enough, if(enough AND slowness_low IS NOT NULL,
     row_number() OVER (PARTITION BY enough ORDER BY slowness_low DESC NULLS LAST, device_id), NULL) AS slow_rank,
   if(enough AND flaky > 0, row_number() OVER (PARTITION BY enough ORDER BY flaky_low DESC, device_id), NULL) AS flaky_rank
-FROM judged;
+FROM summed;
 
 -- Devices of a group are alike, so it is the devices that count in the error, not their records.
 CREATE TABLE device_groups AS
 WITH summed AS (
   SELECT profile, device_group, count(*) AS devices, sum(COLUMNS('^(commands|answered|failed|timed_out|flaky|timed)$')),
     sum(apart * timed) / nullif(sum(timed), 0) AS apart,
-    sum(variance * timed) / nullif(sum(timed), 0) / sum(timed) + coalesce(var_samp(apart), 0) / count(*) AS variance
+    sqrt(sum(variance * timed) / nullif(sum(timed), 0) / sum(timed) + coalesce(var_samp(apart), 0) / count(*)) AS error
   FROM devices WHERE device_group != '' GROUP BY profile, device_group
 )
-SELECT *, {{ flaky() }}, exp(apart - {{ z95 }} * sqrt(variance)) AS slowness_low,
-  exp(apart + {{ z95 }} * sqrt(variance)) AS slowness_high
-FROM summed;
+SELECT *, {{ judged() }} FROM summed;
 
 CREATE TABLE late AS
 SELECT *, responses / (SELECT sum(commands) FROM rollups.latency_hourly AS cell WHERE cell.hour = late.hour AND node = home_node) AS share
 FROM rollups.late_hourly AS late;
 
 CREATE TABLE nodes AS
-WITH fact AS (
-  SELECT node, commands, 0 AS received, 0 AS forwarded_in, 0 AS forwarded_out, 0 AS late, 0 AS duplicates FROM latency_by_node
-  UNION ALL SELECT home_node, 0, 0, if(forwarded, commands, 0), 0, 0, 0 FROM forwarding
-  UNION ALL SELECT receiving_node, 0, commands, 0, if(forwarded, commands, 0), 0, 0 FROM forwarding
-  UNION ALL SELECT receiving_node, 0, 0, 0, 0, if(kind = 'late', responses, 0), if(kind = 'late', 0, responses)
-  FROM late WHERE receiving_node IS NOT NULL
-), summed AS (
-  SELECT node, sum(COLUMNS(* EXCLUDE node)) FROM fact GROUP BY node
+WITH summed AS (
+  SELECT node, coalesce(sum(COLUMNS(* EXCLUDE node)), 0) FROM (
+    SELECT node, commands FROM latency_by_node
+    UNION ALL BY NAME SELECT home_node AS node, if(forwarded, commands, 0) AS forwarded_in FROM forwarding
+    UNION ALL BY NAME SELECT receiving_node AS node, commands AS received, if(forwarded, commands, 0) AS forwarded_out FROM forwarding
+    UNION ALL BY NAME SELECT receiving_node AS node, if(kind = 'late', responses, 0) AS late, if(kind = 'late', 0, responses) AS duplicates
+    FROM late WHERE receiving_node IS NOT NULL
+  ) GROUP BY node
 )
 SELECT summed.*, p50_us, p99_us, summed.commands / sum(summed.commands) OVER () AS commands_share,
   commands_share * count(*) OVER () AS commands_skew,
@@ -181,160 +173,124 @@ FROM peak, (SELECT max(begin) - min(begin) + 10 AS span FROM slot);
 
 -- Shares by two proportions, medians by Mann-Whitney on the histograms with ties, tails by the old p99.
 CREATE TABLE change AS
-WITH sided AS (
-  SELECT *, if(hour >= to_timestamp({{ middle }}), 'after', 'before') AS side FROM rollups.latency_hourly
-  WHERE hour >= to_timestamp({{ since }})
-), measured AS (
-  SELECT profile, method, node, side, 'total' AS measure, bucket, commands FROM sided WHERE bucket IS NOT NULL
-  UNION ALL SELECT profile, method, node, side, 'outcome', if(outcome = 'timed_out', 1, 0), commands FROM sided
-), summed AS (
-  SELECT if(profile IS NOT NULL, 'method', if(node IS NOT NULL, 'node', 'all')) AS scope, profile, method, node, measure,
-    bucket, sum(if(side = 'before', commands, 0))::DOUBLE AS b, sum(if(side = 'after', commands, 0))::DOUBLE AS a
-  FROM measured GROUP BY GROUPING SETS ((measure, bucket), (profile, method, measure, bucket), (node, measure, bucket))
+WITH cell AS (
+  SELECT profile, method, node, bucket, sum(if(later, 0, commands))::DOUBLE AS b, sum(if(later, commands, 0))::DOUBLE AS a,
+    sum(if(outcome = 'timed_out' AND NOT later, commands, 0)) AS x1, sum(if(outcome = 'timed_out' AND later, commands, 0)) AS x2
+  FROM (SELECT *, hour >= to_timestamp({{ middle }}) AS later FROM rollups.latency_hourly WHERE hour >= to_timestamp({{ since }}))
+  GROUP BY GROUPING SETS ((bucket), (profile, method, bucket), (node, bucket))
 ), upto AS (
   SELECT *, sum(b) OVER (cells ORDER BY bucket) AS bu, sum(a) OVER (cells ORDER BY bucket) AS au,
-    sum(b) OVER cells AS bs, sum(a) OVER cells AS as_
-  FROM summed WINDOW cells AS (PARTITION BY scope, profile, method, node, measure)
+    sum(if(bucket IS NULL, 0, b)) OVER cells AS m1, sum(if(bucket IS NULL, 0, a)) OVER cells AS m2
+  FROM cell WINDOW cells AS (PARTITION BY profile, method, node)
 ), tailed AS (
-  SELECT *, min(bucket) FILTER (bu >= rank_of(0.99, bs)) OVER (PARTITION BY scope, profile, method, node, measure) AS tail
-  FROM upto
+  SELECT *, min(bucket) FILTER (bu >= rank_of(0.99, m1)) OVER (PARTITION BY profile, method, node) AS tail FROM upto
 ), fact AS (
-  SELECT scope, profile, method, node,
-    sum(if(measure = 'outcome', b, 0)) AS n1, sum(if(measure = 'outcome', a, 0)) AS n2,
-    sum(if(measure = 'outcome', b * bucket, 0)) AS x1, sum(if(measure = 'outcome', a * bucket, 0)) AS x2,
-    max(if(measure = 'total', bs, 0)) AS m1, max(if(measure = 'total', as_, 0)) AS m2,
-    sum(if(measure = 'total', a * (bu - b + b / 2), 0)) AS u,
-    sum(if(measure = 'total', power(a + b, 3) - (a + b), 0)) AS ties,
-    middle(min(bucket) FILTER (measure = 'total' AND bu >= rank_of(0.5, bs))) AS p1,
-    middle(min(bucket) FILTER (measure = 'total' AND au >= rank_of(0.5, as_))) AS p2,
-    sum(if(measure = 'total' AND bucket > tail, b, 0)) AS t1, sum(if(measure = 'total' AND bucket > tail, a, 0)) AS t2
-  FROM tailed GROUP BY scope, profile, method, node
+  SELECT if(profile IS NOT NULL, 'method', if(node IS NOT NULL, 'node', 'all')) AS scope, profile, method, node,
+    sum(b) AS n1, sum(a) AS n2, sum(x1) AS x1, sum(x2) AS x2, max(m1) AS m1, max(m2) AS m2,
+    sum(if(bucket IS NULL, 0, a * (bu - b / 2))) AS u, sum(if(bucket IS NULL, 0, power(a + b, 3) - (a + b))) AS ties,
+    middle(min(bucket) FILTER (bu >= rank_of(0.5, m1))) AS p1, middle(min(bucket) FILTER (au >= rank_of(0.5, m2))) AS p2,
+    sum(if(bucket > tail, b, 0)) AS t1, sum(if(bucket > tail, a, 0)) AS t2
+  FROM tailed GROUP BY ALL
 ), test AS (
   SELECT scope, profile, method, node, 'unanswered' AS test, n1, n2, x1 / n1 AS before, x2 / n2 AS after,
     after - before AS effect, two_shares(x1, n1, x2, n2) AS z
   FROM fact WHERE x1 + x2 > 0
-  UNION ALL
-  SELECT scope, profile, method, node, 'median', m1, m2, p1, p2, 2 * u / (m1 * m2) - 1,
+  UNION ALL SELECT scope, profile, method, node, 'median', m1, m2, p1, p2, 2 * u / (m1 * m2) - 1,
     (u - m1 * m2 / 2) / sqrt(greatest(0, m1 * m2 / 12 * (m1 + m2 + 1 - ties / ((m1 + m2) * (m1 + m2 - 1)))))
   FROM fact
-  UNION ALL
-  SELECT scope, profile, method, node, 'tail', m1, m2, t1 / m1, t2 / m2, t2 / m2 - t1 / m1, two_shares(t1, m1, t2, m2)
+  UNION ALL SELECT scope, profile, method, node, 'tail', m1, m2, t1 / m1, t2 / m2, t2 / m2 - t1 / m1, two_shares(t1, m1, t2, m2)
   FROM fact WHERE t1 + t2 > 0
-), judged AS (
-{{ corrected("(FROM test WHERE least(n1, n2) >= " ~ least_records ~ ")", "", "true") }}
 )
 SELECT *, n1 AS before_records, n2 AS after_records, if(before > 0, after / before, NULL) AS ratio,
   q < {{ level }} AS significant, significant AND CASE test WHEN 'median' THEN abs(effect) > 0.1
     WHEN 'unanswered' THEN abs(effect) >= {{ share_step }} ELSE coalesce(ratio >= 2 OR ratio <= 0.5, true) END AS notable
-FROM judged;
+FROM ({{ corrected("(FROM test WHERE least(n1, n2) >= " ~ least_records ~ ")", "", "true") }});
 
 CREATE TABLE anomalies AS
 WITH hourly AS (
-  SELECT hour, profile, method, sum(commands)::DOUBLE AS n, sum(if(outcome = 'timed_out', commands, 0)) AS timed_out,
-    sum(if(bucket IS NULL, 0, commands))::DOUBLE AS answered, coalesce(sum(commands * log_of(bucket)), 0) AS l,
-    coalesce(sum(commands * log_of(bucket) ** 2), 0) AS l2
+  SELECT hour, profile, method, sum(commands)::DOUBLE AS commands, sum(if(outcome = 'timed_out', commands, 0)) AS timed_out,
+    sum(if(bucket IS NULL, 0, commands))::DOUBLE AS answered, coalesce(sum(commands * log_of(bucket)), 0) AS logs,
+    coalesce(sum(commands * log_of(bucket) ** 2), 0) AS squares
   FROM finished GROUP BY ALL
-),
--- Nodes: their own work (register, record, deliver) against that of the others.
-node_work AS (
-  SELECT node, stage, sum(commands) AS n, sum(commands * log_of(bucket)) / n AS mean,
-    (sum(commands * log_of(bucket) ** 2) / n - mean * mean) / n AS variance
-  FROM rollups.stages_daily WHERE stage IN ('register', 'record', 'deliver') AND node IS NOT NULL
-  GROUP BY ALL HAVING n >= {{ least_records }}
 ), node_test AS (
-  SELECT *, (sum(mean) OVER peers - mean) / nullif(count(*) OVER peers - 1, 0) AS others
-  FROM node_work WINDOW peers AS (PARTITION BY stage)
-), node_latency AS (
-  SELECT 'node' AS kind, node AS subject, 'latency' AS measure, NULL AS profile, NULL::TIMESTAMPTZ AS since, n AS records,
-    exp(mean) AS value, exp(others) AS expected, (mean - others) / sqrt(variance + {{ spread }}) AS z
-  FROM node_test WHERE others IS NOT NULL
-  QUALIFY row_number() OVER (PARTITION BY node ORDER BY mean - others DESC) = 1
-),
--- Hours: each method against its own median hour; the hour has the median of its methods.
-hour_method AS (
-  SELECT hour, answered AS n, l / answered AS mean, l2 / answered - mean * mean AS variance,
+  SELECT node, stage, sum(commands) AS n, sum(commands * log_of(bucket)) / n AS mean,
+    (sum(commands * log_of(bucket) ** 2) / n - mean * mean) / n AS variance,
+    (sum(mean) OVER peers - mean) / nullif(count(*) OVER peers - 1, 0) AS others
+  FROM rollups.stages_daily WHERE stage IN ('register', 'record', 'deliver') AND node IS NOT NULL
+  GROUP BY node, stage HAVING n >= {{ least_records }} WINDOW peers AS (PARTITION BY stage)
+), hour_method AS (
+  SELECT hour, answered AS n, logs / answered AS mean, squares / answered - mean * mean AS variance,
     mean - quantile_cont(mean, 0.5) OVER (PARTITION BY profile, method) AS apart
   FROM hourly WHERE answered >= {{ least_records // 3 }}
 ), hour_shift AS (
   SELECT hour, sum(n) AS n, quantile_cont(apart, 0.5) AS apart, 1.5708e0 * avg(variance / n) / count(*) AS variance
-  FROM hour_method GROUP BY hour
-), hour_latency AS (
-  SELECT 'hour', {{ hour_name }}, 'latency', NULL, hour, n, exp(apart), 1,
-    apart / sqrt(greatest({{ spread }}, variance, (1.4826e0 * quantile_cont(abs(apart), 0.5) OVER ()) ** 2))
-  FROM hour_shift QUALIFY count(*) OVER () >= 6
+  FROM hour_method GROUP BY hour QUALIFY count(*) OVER () >= 6
 ), hour_outcome AS (
-  SELECT hour, sum(n) AS n, sum(timed_out) AS x FROM hourly GROUP BY hour HAVING sum(n) >= {{ least_records }}
-), hour_unanswered AS (
-  SELECT 'hour', {{ hour_name }}, 'unanswered', NULL, hour, n, x / n, usual,
-    (x / n - usual) / sqrt(usual * (1 - usual) / n)
-  FROM (SELECT *, (sum(x) OVER () - x + 1) / (sum(n) OVER () - n + 2) AS usual FROM hour_outcome QUALIFY count(*) OVER () >= 6)
-),
--- Methods: the days from some day on against the days before, less what all methods did.
-method_day AS (
-  SELECT date_trunc('day', hour) AS day, profile, method, sum(answered) AS n, sum(l) AS l, sum(l2) AS square
-  FROM hourly WHERE answered > 0 GROUP BY ALL
+  SELECT hour, sum(commands) AS n, sum(timed_out) AS x, (sum(x) OVER () - x + 1) / (sum(n) OVER () - n + 2) AS usual
+  FROM hourly GROUP BY hour HAVING n >= {{ least_records }} QUALIFY count(*) OVER () >= 6
 ), method_split AS (
-  SELECT day, profile, method, sum(n) OVER since AS n2, sum(n) OVER whole - n2 AS n1, sum(l) OVER since AS l2,
-    sum(l) OVER whole - l2 AS l1, sum(square) OVER whole / (n1 + n2) - power((l1 + l2) / (n1 + n2), 2) AS variance
-  FROM method_day
+  SELECT date_trunc('day', hour) AS day, profile, method, sum(sum(answered)) OVER since AS n2,
+    sum(sum(answered)) OVER whole - n2 AS n1, sum(sum(logs)) OVER since AS l2, sum(sum(logs)) OVER whole - l2 AS l1,
+    sum(sum(squares)) OVER whole / (n1 + n2) - power((l1 + l2) / (n1 + n2), 2) AS variance
+  FROM hourly WHERE answered > 0 GROUP BY day, profile, method
   WINDOW whole AS (PARTITION BY profile, method),
     since AS (PARTITION BY profile, method ORDER BY day ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)
 ), method_step AS (
-  SELECT *, l2 / n2 - l1 / n1 AS raw, raw - quantile_cont(raw, 0.5) OVER (PARTITION BY day) AS step,
-    count(*) OVER (PARTITION BY day) AS methods
-  FROM method_split WHERE n1 >= {{ least_records }} AND n2 >= {{ least_records }}
-), method_latency AS (
-  SELECT 'method', profile || '/' || method, 'latency', profile, day, n2, exp(l1 / n1 + step), exp(l1 / n1),
-    step / sqrt(variance * (1 / n1 + 1 / n2) + {{ spread }})
-  FROM method_step WHERE methods >= 3
-  QUALIFY row_number() OVER (PARTITION BY profile, method ORDER BY step * sqrt(n1 * n2 / (n1 + n2)) DESC) = 1
-),
--- Groups of devices: against the other groups of their profile.
-group_test AS (
+  SELECT *, l2 / n2 - l1 / n1 AS raw, raw - quantile_cont(raw, 0.5) OVER (PARTITION BY day) AS step
+  FROM method_split WHERE n1 >= {{ least_records }} AND n2 >= {{ least_records }} QUALIFY count(*) OVER (PARTITION BY day) >= 3
+), group_test AS (
   SELECT *, (sum(flaky) OVER peers - flaky + 1) / (sum(commands) OVER peers - commands + 2) AS usual,
     (sum(apart * timed) OVER peers - apart * timed) / nullif(sum(timed) OVER peers - timed, 0) AS others
   FROM device_groups WHERE devices >= 2 AND commands >= {{ least_records }} WINDOW peers AS (PARTITION BY profile)
   QUALIFY count(*) OVER peers > 1
-), group_latency AS (
-  SELECT 'device_group', device_group, 'latency', profile, NULL, timed, exp(apart), exp(others),
-    (apart - others) / sqrt(variance + {{ spread }})
+), test AS (
+  -- Nodes: their own work (register, record, deliver) against that of the others.
+  SELECT 'node' AS kind, node AS subject, 'latency' AS measure, NULL AS profile, NULL::TIMESTAMPTZ AS since, n AS records,
+    exp(mean) AS value, exp(others) AS expected, (mean - others) / sqrt(variance + {{ spread }}) AS z
+  FROM node_test WHERE others IS NOT NULL
+  QUALIFY row_number() OVER (PARTITION BY node ORDER BY mean - others DESC) = 1
+  -- Hours: each method against its own median hour, of which the hour has the median; and against all other hours.
+  UNION ALL SELECT 'hour', name_of(hour), 'latency', NULL, hour, n, exp(apart), 1,
+    apart / sqrt(greatest({{ spread }}, variance, (1.4826e0 * quantile_cont(abs(apart), 0.5) OVER ()) ** 2))
+  FROM hour_shift
+  UNION ALL SELECT 'hour', name_of(hour), 'unanswered', NULL, hour, n, x / n, usual, (x / n - usual) / sqrt(usual * (1 - usual) / n)
+  FROM hour_outcome
+  -- Methods: the days from some day on against the days before, less what all methods did.
+  UNION ALL SELECT 'method', profile || '/' || method, 'latency', profile, day, n2, exp(l1 / n1 + step), exp(l1 / n1),
+    step / sqrt(variance * (1 / n1 + 1 / n2) + {{ spread }})
+  FROM method_step QUALIFY row_number() OVER (PARTITION BY profile, method ORDER BY step * sqrt(n1 * n2 / (n1 + n2)) DESC) = 1
+  -- Groups of devices: against the other groups of their profile.
+  UNION ALL SELECT 'device_group', device_group, 'latency', profile, NULL, timed, exp(apart), exp(others),
+    (apart - others) / sqrt(error * error + {{ spread }})
   FROM group_test
-), group_flaky AS (
-  SELECT 'device_group', device_group, 'unanswered', profile, NULL, commands, flaky / commands, usual,
+  UNION ALL SELECT 'device_group', device_group, 'unanswered', profile, NULL, commands, flaky / commands, usual,
     (flaky / commands - usual) / sqrt(usual * (1 - usual) / commands)
   FROM group_test
-), test AS (
-  FROM node_latency UNION ALL FROM hour_latency UNION ALL FROM hour_unanswered
-  UNION ALL FROM method_latency UNION ALL FROM group_latency UNION ALL FROM group_flaky
-), judged AS (
-{{ corrected("test", "PARTITION BY kind", "z > 0") }}
 )
-SELECT *, value / expected AS ratio FROM judged
+SELECT *, value / expected AS ratio FROM ({{ corrected("test", "PARTITION BY kind", "z > 0") }})
 WHERE q < {{ level }} AND CASE WHEN measure = 'unanswered' THEN value - expected >= {{ share_step }} AND ratio >= 2
   WHEN kind IN ('node', 'hour') THEN ratio >= 1.5 ELSE ratio >= 1.3 END;
 
--- By device, with the gaps over the ends of hours.
+-- By device, with the gaps over the ends of hours. Of fewer than ten events no gap is usual.
 CREATE TABLE said AS
-SELECT db, kind, device_id, sum(events) AS events, sum(bytes) AS bytes, max(largest) AS largest,
-  min(first_at) AS first_at, max(last_at) AS last_at, max(greatest(longest_gap_us, before_us)) AS longest_gap_us,
-  min(min(first_at)) OVER (PARTITION BY db) AS db_begin, max(max(last_at)) OVER (PARTITION BY db) AS db_end
+SELECT *, epoch_us(max(last_at) OVER here) - epoch_us(last_at) AS silent_us,
+  epoch(max(last_at) OVER here - min(first_at) OVER here) AS seconds, device_id IS NOT NULL AND events >= 10
+    AND silent_us >= 10 * longest_gap_us AND silent_us >= 60e6 AS fell_silent
 FROM (
-  SELECT *, epoch_us(first_at) - epoch_us(lag(last_at) OVER (PARTITION BY db, kind, device_id ORDER BY hour)) AS before_us
-  FROM rollups.event_hourly
-) GROUP BY db, kind, device_id;
-
--- Of fewer events no gap is usual.
-CREATE TABLE silent_devices AS
-SELECT *, epoch_us(db_end) - epoch_us(last_at) AS silent_us FROM said
-WHERE device_id IS NOT NULL AND events >= 10 AND silent_us >= 10 * longest_gap_us AND silent_us >= 60e6;
+  SELECT db, kind, device_id, sum(events) AS events, sum(bytes) AS bytes, max(largest) AS largest,
+    min(first_at) AS first_at, max(last_at) AS last_at, max(greatest(longest_gap_us, before_us)) AS longest_gap_us
+  FROM (SELECT *, epoch_us(first_at) - epoch_us(lag(last_at) OVER (PARTITION BY db, kind, device_id ORDER BY hour)) AS before_us
+    FROM rollups.event_hourly)
+  GROUP BY db, kind, device_id
+) WINDOW here AS (PARTITION BY db);
 
 CREATE TABLE events AS
-SELECT db, kind, count(device_id) AS devices, (SELECT count(*) FROM silent_devices AS one
-    WHERE one.db = said.db AND one.kind IS NOT DISTINCT FROM said.kind) AS silent,
-  sum(events) AS events, sum(events) / nullif(epoch(any_value(db_end) - any_value(db_begin)), 0) AS per_second,
-  sum(bytes) AS bytes, sum(bytes) / sum(events) AS mean_bytes, max(largest) AS largest,
-  max(longest_gap_us) AS longest_gap_us
+SELECT db, kind, count(device_id) AS devices, count(*) FILTER (fell_silent) AS silent, sum(events) AS events,
+  sum(events) / nullif(any_value(seconds), 0) AS per_second, sum(bytes) AS bytes, sum(bytes) / sum(events) AS mean_bytes,
+  max(largest) AS largest, max(longest_gap_us) AS longest_gap_us
 FROM said GROUP BY db, kind;
+
+CREATE TABLE silent_devices AS FROM said WHERE fell_silent;
 
 -- A timeout with the margin, rounded up to three digits and whole milliseconds, within the bounds.
 CREATE MACRO digits_of(ms) AS power(10, greatest(0, length(ms::BIGINT::VARCHAR) - 3));
@@ -368,18 +324,15 @@ WITH known AS (
     coalesce(never_answered / nullif(sum(if(ending = {{ cancelled }}, 0, commands)), 0), 0) AS never_answered_share,
     min(greatest(1, high(bucket) - 1)) FILTER (timed AND upto >= rank_of({{ quantile }}, total)) AS quantile_us,
     round(sum(if(ending = {{ cancelled }}, 0, timeout_us)) / nullif(late + never_answered, 0)) AS logged_timeout_us,
-    responses >= {{ least_responses }} AS enough
-  FROM ranked GROUP BY ALL
-), weighed AS (
-  SELECT *, if(enough AND device_group != '', responses / (responses + {{ half }}), 1) AS weight,
+    responses >= {{ least_responses }} AS enough, if(enough AND device_group != '', responses / (responses + {{ half }}), 1) AS weight,
     max(quantile_us) FILTER (device_group = '') OVER (PARTITION BY earlier, profile, method) AS whole_us
-  FROM learned
+  FROM ranked GROUP BY earlier, profile, method, device_group
 )
 SELECT * REPLACE (nullif(device_group, '') AS device_group),
   if(weight = 1, quantile_us, round(exp(weight * ln(quantile_us) + (1 - weight) * ln(whole_us)))) AS shrunk_us,
   if(enough, timeout_of(shrunk_us), NULL) AS timeout_us,
   if(enough, NULL, responses || ' responses; at least {{ least_responses }} are needed') AS why_not
-FROM weighed;
+FROM learned;
 
 CREATE TABLE deadlines AS FROM deadlines_learned WHERE NOT earlier;
 
@@ -392,20 +345,17 @@ WITH earlier AS (FROM deadlines_learned WHERE earlier), tried AS (
   LEFT JOIN earlier AS own ON (own.profile, own.method, own.device_group) = (cell.profile, cell.method, cell.device_group)
   LEFT JOIN earlier AS whole ON (whole.profile, whole.method) = (cell.profile, cell.method) AND whole.device_group IS NULL
   WHERE held_out AND ending != {{ cancelled }}
-), counted AS (
-  SELECT profile, method, sum(if(learned IS NULL, commands, 0)) AS without, sum(if(learned IS NULL, 0, commands)) AS used,
-    sum(if(learned IS NOT NULL AND timed, commands, 0)) AS responses,
-    sum(if(timed AND learned < high(bucket), commands, 0)) AS wrong,
-    sum(if(learned IS NOT NULL AND ending = {{ late }}, commands, 0)) AS wrong_logged,
-    sum(if(learned IS NULL, 0, if(timed, least(learned * commands, sum_us), learned * commands))) / 1e6 AS waited_s,
-    sum(if(learned IS NULL, 0, if(ending = {{ answered }}, sum_us, timeout_us))) / 1e6 AS waited_logged_s
-  FROM tried GROUP BY GROUPING SETS ((profile, method), ()) HAVING count(*) > 0
 )
-SELECT *, used AS commands, coalesce(wrong / nullif(responses, 0), 0) AS wrong_share,
+SELECT profile, method, sum(if(learned IS NULL, commands, 0)) AS without, sum(if(learned IS NULL, 0, commands)) AS commands,
+  sum(if(learned IS NOT NULL AND timed, commands, 0)) AS responses,
+  sum(if(timed AND learned < high(bucket), commands, 0)) AS wrong, coalesce(wrong / nullif(responses, 0), 0) AS wrong_share,
+  sum(if(learned IS NOT NULL AND ending = {{ late }}, commands, 0)) AS wrong_logged,
   coalesce(wrong_logged / nullif(responses, 0), 0) AS wrong_logged_share,
+  sum(if(learned IS NULL, 0, if(timed, least(learned * commands, sum_us), learned * commands))) / 1e6 AS waited_s,
+  sum(if(learned IS NULL, 0, if(ending = {{ answered }}, sum_us, timeout_us))) / 1e6 AS waited_logged_s,
   waited_logged_s - waited_s AS saved_s, coalesce(saved_s / nullif(waited_logged_s, 0), 0) AS saved_share
-FROM counted;
+FROM tried GROUP BY GROUPING SETS ((profile, method), ()) HAVING count(*) > 0;
 
 CREATE TABLE quarantine AS
 SELECT reason, (MAP {{ meanings }})[reason] AS meaning, sum(files) AS files, sum(records) AS records, min(example) AS example
-FROM (FROM rollups.quarantine UNION ALL FROM rollups.quarantine_events) GROUP BY ALL;
+FROM (FROM rollups.quarantine UNION ALL BY NAME FROM rollups.quarantine_events) GROUP BY ALL;

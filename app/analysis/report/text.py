@@ -9,7 +9,6 @@ from functools import wraps
 from typing import Final, TypeGuard
 
 NOTHING: Final = "–"
-"""Stands where there is no value."""
 THIN: Final = "\u202f"
 """Between a number and its unit; does not break."""
 LONGEST: Final = 80
@@ -98,20 +97,15 @@ def with_unit(value: object, unit: str) -> str:
     return count(value) if value == int(value) else digits(value)
 
 
-def clean(value: object, most: int = LONGEST) -> str:
+def clean(value: object, most: int = LONGEST, kept: str = THIN) -> str:
     """Text from the data, with what is not printable (controls, marks that turn the direction) written as an escape."""
     if value is None:
         return NOTHING
     text = f"{minute(value)} UTC" if isinstance(value, datetime) else str(value)
     return "".join(
-        letter if letter.isprintable() or letter == THIN else letter.encode("unicode_escape", "replace").decode()
+        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape", "replace").decode()
         for letter in (text if len(text) <= most else f"{text[: most - 1]}…")
     )
-
-
-def code(text: str) -> str:
-    """Lines of a query, as above, but whole."""
-    return "\n".join(clean(line, len(line)) for line in text.strip().split("\n"))
 
 
 def minute(at: datetime | str) -> str:
