@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from app.analysis.compact import Listing, Progress, compact, list_log
@@ -11,7 +12,7 @@ from app.analysis.lake import COMPACT, ROLLUP, Lake
 from app.analysis.options import DAY, AnalyzeOptions
 from app.analysis.report.make import report
 from app.analysis.rollup import rollup, runs_of
-from app.analysis.session import prepared, spark_session
+from app.analysis.session import mebibytes, prepared, spark_session
 from app.analysis.source import EVENTS, LATENCY, Source
 from app.core.errors import ConfigurationError
 
@@ -76,8 +77,11 @@ def _count(start: Session, options: AnalyzeOptions, progress: Progress) -> None:
 def _report(options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
     if "report" not in options.steps:
         return {}
-    begin = 0.9 if len(options.steps) > 1 else 0.0
-    return report(Lake(options.out), options, _part(progress, begin, 1 - begin))
+    if options.steps == ("report",):
+        return report(Lake(options.out), options, progress)
+    # The JVM keeps its heap as long as this process lasts: beside it, less has to do.
+    beside = replace(options, memory=f"{mebibytes(options.memory) // 3}m")
+    return report(Lake(options.out), beside, _part(progress, 0.9, 0.1))
 
 
 def _part(progress: Progress, begin: float, size: float) -> Progress:
@@ -121,8 +125,6 @@ def _asked(options: AnalyzeOptions) -> list[str] | None:
 
 def _nothing(options: AnalyzeOptions, listing: Listing) -> str:
     span = "".join(f" {word} {day}" for word, day in (("from", options.begin), ("to", options.end)) if day)
-    further = ""
-    if listing.strays:
-        name = listing.strays[0].rsplit("/", 1)[-1]
-        further = f"; {len(listing.strays)} Parquet files lie elsewhere, such as {name}"
-    return f"{options.log}: no file of a latency log (date=YYYY-MM-DD/hour=HH/*.parquet){span}{further}"
+    if strays := listing.strays:
+        span += f"; {len(strays)} Parquet files lie elsewhere, such as {strays[0].rsplit('/', 1)[-1]}"
+    return f"{options.log}: no file of a latency log (date=YYYY-MM-DD/hour=HH/*.parquet){span}"

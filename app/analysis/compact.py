@@ -112,7 +112,7 @@ def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
         f"CASE {' '.join(f'WHEN {sql} THEN {reason!r}' for reason, sql in cases.items())} END" if cases else "NULL"
         for cases in (source.checks, source.remarks)
     )
-    frame = frame.selectExpr("* EXCEPT (date)", "CAST(date AS STRING) AS date", f"{checks} AS reason")
+    frame = frame.selectExpr("*", f"{checks} AS reason")
     odd = f"coalesce(reason, {remarks})"
     seen = Observation()
     observed = frame.observe(seen, expr(f"count_if({odd} IS NOT NULL)").alias("odd"))
@@ -127,7 +127,10 @@ def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
         expr("count(*) AS records"),
         expr(f"coalesce(min({source.example}), min(file)) AS example"),
     )
-    return [{**row.asDict(), "example": _inside(source, row.example)} for row in found.drop("odd").collect()]
+    return [
+        {**row.asDict(), "date": str(row.date), "example": _inside(source, row.example)}
+        for row in found.drop("odd").collect()
+    ]
 
 
 def _write_careful(

@@ -43,11 +43,6 @@ class Table:
         return {column.name: column.unit for column in self.columns}
 
     @property
-    def ddl(self) -> str:
-        """Its columns as Spark SQL has them."""
-        return ", ".join(f"{column.name} {column.type}" for column in self.columns)
-
-    @property
     def arrow(self) -> pa.Schema:
         """Its columns in files that Arrow reads and writes."""
         return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in self.columns])

@@ -70,7 +70,7 @@ class Lake:
     def clean(self, spark: SparkSession, source: Source, dates: Collection[str]) -> DataFrame:
         """The clean records of these days."""
         frame = spark.read.schema(ddl(source.kept)).parquet(f"{self.place.url}/clean/{source.name}")
-        return frame.where(one_of("date", dates))
+        return frame.where(_of_days(dates))
 
     def count(self, source: Source, dates: Iterable[str]) -> dict[str, int]:
         """Date -> how many clean records there are, by the footers of their files."""
@@ -89,18 +89,10 @@ class Lake:
 
     def put_rollup(self, rollup: Table, frame: DataFrame, runs: Mapping[str, str]) -> None:
         """Write a rollup of these days; each row carries the run of its day."""
-        of_day = " ".join(f"WHEN '{date}' THEN '{run}'" for date, run in runs.items())
+        of_day = " ".join(f"WHEN DATE'{date}' THEN '{run}'" for date, run in runs.items())
         columns = [f"CAST({one.name} AS {one.type}) AS {one.name}" for one in rollup.columns]
-        frame = frame.where(one_of("date", runs)).selectExpr(*columns, "date", f"CASE date {of_day} END AS run")
+        frame = frame.where(_of_days(runs)).selectExpr(*columns, "date", f"CASE date {of_day} END AS run")
         self.write(f"rollups/{rollup.name}", frame.coalesce(4), "date")
-
-    def rollup(self, spark: SparkSession, rollup: Table, runs: Mapping[str, str]) -> DataFrame:
-        """The rows of a rollup that belong to these days, and to no earlier run of one of them."""
-        frame = spark.read.schema(f"{rollup.ddl}, run string, date string").parquet(
-            f"{self.place.url}/rollups/{rollup.name}"
-        )
-        chosen = one_of("concat(date, ' ', run)", [f"{date} {run}" for date, run in runs.items()])
-        return frame.where(f"{one_of('date', runs)} AND {chosen}").drop("run")
 
     def put_rows(self, folder: str, table: pa.Table) -> None:
         """Write rows that this process has as the one file of a folder."""
@@ -115,6 +107,11 @@ class Lake:
 
 def _manifest(step: str, source: Source, date: str) -> str:
     return f"manifest/step={step}/source={source.name}/date={date}/day.json"
+
+
+def _of_days(dates: Iterable[str]) -> str:
+    days = ", ".join(f"DATE'{date}'" for date in dates)
+    return f"date IN ({days})"
 
 
 def one_of(what: str, values: Iterable[str]) -> str:

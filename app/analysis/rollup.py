@@ -1,17 +1,18 @@
 """The second step: clean records become counts that can be added up, by day.
 
 It is SQL over the views `record` (clean records of some days), `around` (with the days beside them), `further` (those
-of `around` that are no outcomes) and `device_of`.
+of `around` that are no outcomes) and `device_of` (devices with their group).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import date as day_of
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.analysis import contracts
@@ -42,25 +43,23 @@ SELECT date, {{by}}, profile, method, outcome, {bucket("answered_us")} AS bucket
 FROM (SELECT *, IF({ANSWERED}, total_us, NULL) AS answered_us FROM record WHERE {_OUTCOME})
 GROUP BY ALL"""
 LATENCY_HOURLY: Final = LATENCY_CELLS.format(by="date_trunc('HOUR', recorded_at) AS hour, home_node AS node")
+DEVICES_DAILY: Final = f"""\
+WITH cell AS ({LATENCY_CELLS.format(by="device_id")})
+SELECT cell.*, device_group FROM cell JOIN device_of USING (date, device_id)"""
 
 
-def devices_daily(pattern: str) -> str:
-    """Devices with their group."""
-    group = f"nullif(regexp_extract(device_id, {quoted(pattern)}, 1), device_id)"
+def device_of(pattern: str) -> str:
+    """Devices of a day with their group. Spark would not know again what is kept of a query with common tables."""
     return f"""\
-WITH cell AS (
-{LATENCY_CELLS.format(by="device_id")}
-), device AS (
-  SELECT date, {group} AS found, commands
-  FROM (SELECT date, device_id, count(*) AS commands FROM record WHERE {_OUTCOME} GROUP BY date, device_id)
-), ranked AS (
-  SELECT date, found, row_number() OVER (PARTITION BY date ORDER BY sum(commands) DESC, found) AS place
-  FROM device WHERE found != '' GROUP BY date, found
-), kept AS (
-  SELECT date, found FROM ranked WHERE place <= {MOST_GROUPS}
-)
-SELECT /*+ BROADCAST(kept) */ cell.*, coalesce(kept.found, '') AS device_group
-FROM cell LEFT JOIN kept ON cell.date = kept.date AND kept.found = {group}"""
+SELECT date, device_id, IF(dense_rank() OVER (PARTITION BY date ORDER BY found IS NULL, of_group DESC, found)
+  <= {MOST_GROUPS}, coalesce(found, ''), '') AS device_group
+FROM (
+  SELECT *, sum(commands) OVER (PARTITION BY date, found) AS of_group FROM (
+    SELECT date, device_id, count(*) AS commands,
+      nullif(nullif(regexp_extract(device_id, {quoted(pattern)}, 1), device_id), '') AS found
+    FROM record WHERE {_OUTCOME} GROUP BY date, device_id
+  )
+)"""
 
 
 def _between(micros: str) -> str:
@@ -171,18 +170,23 @@ FROM (
 ) GROUP BY ALL"""
 
 
-def _queries(source: Source, pattern: str) -> tuple[tuple[Table, str], ...]:
-    """The rollups that are made of the records of a day alone."""
+def _queries(source: Source) -> tuple[tuple[Table, str], ...]:
+    """Those that take longest first."""
     if source is EVENTS:
         return ((contracts.EVENT_HOURLY, EVENT_HOURLY),)
     return (
-        (contracts.DEVICES_DAILY, devices_daily(pattern)),
-        (contracts.LATENCY_HOURLY, LATENCY_HOURLY),
+        (contracts.DEVICES_DAILY, DEVICES_DAILY),
+        (contracts.DEADLINES_HOURLY, DEADLINES_HOURLY),
         (contracts.STAGES_DAILY, STAGES_DAILY),
+        (contracts.LATENCY_HOURLY, LATENCY_HOURLY),
         (contracts.FORWARDING_DAILY, FORWARDING_DAILY),
         (contracts.LOAD_10S, LOAD_10S),
         (contracts.LATE_HOURLY, LATE_HOURLY),
     )
+
+
+def _views(source: Source, pattern: str) -> dict[str, str]:
+    return {"further": FURTHER, "device_of": device_of(pattern)} if source is LATENCY else {}
 
 
 def runs_of(compacted: dict[str, Day], pattern: str) -> dict[str, str]:
@@ -198,36 +202,36 @@ def rollup(
 ) -> None:
     """Make the rollups of these days anew, and commit them. Late answers to the day before are told to that."""
     compacted, there = lake.days(COMPACT, source), lake.days(ROLLUP, source)
-    runs = runs_of(compacted, pattern)
     with_records = {date for date, day in compacted.items() if day.records}
     for first in range(0, len(dates), BATCH):
         asked = dates[first : first + BATCH]
-        batch = [date for date in asked if date in with_records]
+        new = {date: run for date, run in runs_of(compacted, pattern).items() if date in asked}
+        batch = with_records.intersection(new)
         earlier = {_beside(date, -1) for date in batch if source is LATENCY}.difference(dates)
         repaired = {date: there[date] for date in sorted(earlier) if date in there}
         lake.open(ROLLUP, source, [*asked, *repaired])
         if batch:
-            around = with_records & {_beside(date, days) for date in batch for days in (-1, 0, 1)}
-            lake.clean(spark, source, batch).createOrReplaceTempView("record")
-            lake.clean(spark, source, around).createOrReplaceTempView("around")
-            whole = {date: runs[date] for date in batch}
-
-            def write(job: tuple[Table, str], runs: dict[str, str] = whole, first: int = first) -> None:
-                progress(first / len(dates), f"rollup {' to '.join(sorted({min(runs), max(runs)}))}: {job[0].name}")
-                lake.put_rollup(job[0], spark.sql(job[1]), runs)
-
-            with _kept(spark.sql(FURTHER), "further") if source is LATENCY else nullcontext():
-                with ThreadPoolExecutor(_AT_ONCE) as pool:
-                    list(pool.map(write, _queries(source, pattern)))
-                if source is LATENCY:
-                    # With the late answers of the day after, as far as they are there.
-                    whole |= {date: day.run for date, day in repaired.items() if day.records}
-                    devices = lake.rollup(spark, contracts.DEVICES_DAILY, whole)
-                    lake.clean(spark, source, tuple(whole)).createOrReplaceTempView("record")
-                    with _kept(devices.select("date", "device_id", "device_group").distinct(), "device_of"):
-                        write((contracts.DEADLINES_HOURLY, DEADLINES_HOURLY))
-        days = [replace(compacted[date], run=runs[date]) for date in asked]
+            # With the late answers of the day after, as far as they are there.
+            runs = new | {date: day.run for date, day in repaired.items()}
+            lake.clean(spark, source, with_records.intersection(runs)).createOrReplaceTempView("record")
+            around = {_beside(date, days) for date in batch for days in (-1, 0, 1)}
+            lake.clean(spark, source, with_records & around).createOrReplaceTempView("around")
+            write = partial(_write, spark, lake, partial(progress, first / len(dates)))
+            with ExitStack() as kept, ThreadPoolExecutor(_AT_ONCE) as pool:
+                for view, sql in _views(source, pattern).items():
+                    kept.enter_context(_kept(spark.sql(sql), view))
+                jobs = [(*one, runs if one[0] is contracts.DEADLINES_HOURLY else new) for one in _queries(source)]
+                list(pool.map(write, jobs))
+        days = [replace(compacted[date], run=new[date]) for date in asked]
         lake.commit(ROLLUP, source, [*days, *repaired.values()])
+
+
+def _write(
+    spark: SparkSession, lake: Lake, say: Callable[[str], None], job: tuple[Table, str, Mapping[str, str]]
+) -> None:
+    table, sql, runs = job
+    say(f"rollup {' to '.join(sorted({min(runs), max(runs)}))}: {table.name}")
+    lake.put_rollup(table, spark.sql(sql), runs)
 
 
 @contextmanager

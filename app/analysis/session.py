@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 JAVA_NEEDED: Final = 17
 MEMORY: Final = "1536m"
-"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python up to 2.7 GiB were seen."""
+"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python up to 2.9 GiB were seen."""
 _MEMORY: Final = re.compile(r"[1-9]\d*[mg]", re.ASCII)
 _JAVA_VERSION: Final = re.compile(r'version "(\d+)')
 _ANSWERS_SECONDS: Final = 5.0
@@ -38,9 +38,10 @@ SETTINGS: Final = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.files.maxPartitionBytes": "128m",
+    "spark.sql.maxConcurrentOutputFileWriters": "4",  # so few days are written side by side, more are sorted first
     "spark.sql.files.openCostInBytes": "262144",  # so that compaction puts some hundred small files into one
 }
-"""What results depend on; set in whatever session a job is given, and taken back after it."""
+"""What results and their cost depend on; set in whatever session a job is given, and taken back after it."""
 
 
 @contextmanager
@@ -120,6 +121,13 @@ def _text(error: Exception) -> str:
         return ""
 
 
+def mebibytes(memory: str) -> int:
+    """What a heap such as 4g is; ConfigurationError when it is no size."""
+    if not _MEMORY.fullmatch(memory):
+        raise ConfigurationError(f"--memory {memory[:32]!a}; allowed: a number with m or g behind it, such as 4g")
+    return int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
+
+
 def java_problem() -> str | None:
     """Say in a sentence why Spark cannot start for want of Java; None when it can."""
     home = os.environ.get("JAVA_HOME")
@@ -175,8 +183,7 @@ def spark_session(
     except ModuleNotFoundError as error:
         raise ConfigurationError("this needs Spark: pip install 'homing[analysis]'") from error
 
-    if not _MEMORY.fullmatch(memory):
-        raise ConfigurationError(f"--memory {memory[:32]!a}; allowed: a number with m or g behind it, such as 4g")
+    mebibytes(memory)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     remote = master is not None and master.startswith("sc://")
     if not submitted and not remote and (problem := java_problem()):

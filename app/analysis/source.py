@@ -27,7 +27,8 @@ class Source:
     """`columns` have their types in Spark SQL; `layout` are the folders, of which `date` and `hour` are of `time`, UTC.
 
     `checks` say of a record why it is left out (reason -> SQL), `remarks` what is odd about one that is kept.
-    `example` is a column that tells a record, `quarantine` the rollup of what is left out.
+    `example` is a column that tells a record, `quarantine` the rollup of what is left out. Columns that are `left` are
+    checked, and not copied.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Source:
     remarks: Mapping[str, str] = field(default_factory=dict)
     layout: tuple[str, ...] = ("date", "hour")
     quarantine: str = "quarantine"
+    left: str = ""
 
     @property
     def checks(self) -> dict[str, str]:
@@ -58,7 +60,8 @@ class Source:
     @property
     def kept(self) -> dict[str, str]:
         """The columns of what was compacted: by date alone."""
-        return {**self.columns, **{name: "string" for name in self.layout if name != "hour"}}
+        folders = {name: type_ for name, type_ in self.folders.items() if name != "hour"}
+        return {name: type_ for name, type_ in self.columns.items() if name not in self.left.split()} | folders
 
 
 def ddl(columns: Mapping[str, str]) -> str:
@@ -69,6 +72,8 @@ def ddl(columns: Mapping[str, str]) -> str:
 DEVICE_US: Final = "(unix_micros(received_at) - unix_micros(published_at))"
 WAKE_US: Final = "(unix_micros(woken_at) - unix_micros(recorded_at))"
 _OUTCOME: Final = f"kind = '{Kind.OUTCOME}'"
+_LEFT: Final = """
+writing_node forwarded correlation attempt request_bytes response_bytes acknowledged_at delivered_at respond_us"""
 
 LATENCY: Final = Source(
     "latency",
@@ -87,6 +92,7 @@ LATENCY: Final = Source(
         "clock_jump": f"{_OUTCOME} AND "
         f"(coalesce({DEVICE_US} < -{CLOCK_TOLERANCE_US}, false) OR coalesce({WAKE_US} < -{CLOCK_TOLERANCE_US}, false))"
     },
+    left=_LEFT,
 )
 EVENTS: Final = Source(
     "events",

@@ -11,8 +11,9 @@ import pytest
 from app.analysis import compact as compaction
 from app.analysis import rollup as rolling
 from app.analysis.lake import Lake
+from app.analysis.source import LATENCY
 from app.core.errors import ConfigurationError
-from tests.analysis.results import analysis, one, rolled, rows
+from tests.analysis.results import analysis, one, queried, rolled, rows
 from tests.analysis.small_logs import BEGIN, late, outcome, timed_out, write
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ def test_only_new_days_are_done_and_a_day_that_is_done_again_is_the_same(spark: 
     assert {path for path in now if now[path] == first.get(path)} == {
         path for path in first if "2026-01-05" in path.parts[-2]
     }
+
+    clean = f"read_parquet('{out}/clean/latency/*/*.parquet', hive_partitioning=true)"
+    columns = {row[0] for row in queried(f"DESCRIBE SELECT * FROM {clean}").fetchall()}
+    assert {"date", "command_id", "error_code"} < columns == set(LATENCY.kept)
+    assert "writing_node" not in columns
 
     before = sorted(map(str, rolled(out, "*", "latency_hourly")))
     analysis(spark, log, out, steps=STEPS, again=True)
