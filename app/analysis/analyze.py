@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from app.analysis.compact import Listing, Progress, compact, list_log
+from app.analysis.compact import Progress, compact, list_log
 from app.analysis.lake import COMPACT, ROLLUP, Lake
 from app.analysis.options import DAY, AnalyzeOptions
 from app.analysis.report.make import report
@@ -23,23 +23,16 @@ if TYPE_CHECKING:
     """Of so many bytes to be counted, which matters to the first who asks."""
 
 _SMALL: Final = 32 * 2**20
-_FEW: Final = "-XX:TieredStopAtLevel=1"
-"""For so few bytes: optimising code, which two fifths of the processor time go into, would not pay."""
-_RECORD_BYTES: Final = 64
-"""What a record takes on disk, about."""
+"""Of so few bytes optimising code, which two fifths of the processor time go into, would not pay."""
 
 
-def quiet(_fraction: float, _text: str) -> None:
-    """Progress that nobody looks at."""
-
-
-def analyze(options: AnalyzeOptions, progress: Progress = quiet) -> dict[str, Any]:
+def analyze(options: AnalyzeOptions, progress: Progress = lambda _fraction, _text: None) -> dict[str, Any]:
     """In a session of its own, which is started when there is something to count. ConfigurationError says why not."""
     with ExitStack() as stack:
 
         def start(size: int) -> SparkSession:
             progress(0.0, "starting Spark")
-            java = _FEW if size <= _SMALL else ""
+            java = "-XX:TieredStopAtLevel=1" if size <= _SMALL else ""
             name = f"homing {' '.join(options.steps)}"
             return stack.enter_context(spark_session(name, options.master, memory=options.memory, java=java))
 
@@ -47,7 +40,9 @@ def analyze(options: AnalyzeOptions, progress: Progress = quiet) -> dict[str, An
     return _report(options, progress)
 
 
-def run(spark: SparkSession, options: AnalyzeOptions, progress: Progress = quiet) -> dict[str, Any]:
+def run(
+    spark: SparkSession, options: AnalyzeOptions, progress: Progress = lambda _fraction, _text: None
+) -> dict[str, Any]:
     """In a session that is there already: of spark-submit, of a notebook, of Spark Connect. Returns the summary.
 
     The step report alone has one; it is empty without that.
@@ -91,12 +86,20 @@ def _part(progress: Progress, begin: float, size: float) -> Progress:
 def _compact(
     session: Session, lake: Lake, source: Source, root: str, options: AnalyzeOptions, progress: Progress
 ) -> None:
-    listing = list_log(source, root, _asked(options))
+    dates = None
+    if options.first is not None and options.end is not None:
+        days = (options.end - options.first) // DAY
+        dates = [(options.first + DAY * number).isoformat() for number in range(days)]
+    listing = list_log(source, root, dates)
     runs = {date: listing.run(date) for date in sorted(listing.by_date) if options.wants(date)}
     if not runs and source is LATENCY:
-        raise ConfigurationError(_nothing(options, listing))
+        span = "".join(f" {word} {day}" for word, day in (("from", options.begin), ("to", options.end)) if day)
+        if strays := listing.strays:
+            span += f"; {len(strays)} Parquet files lie elsewhere, such as {strays[0].rsplit('/', 1)[-1]}"
+        raise ConfigurationError(f"{root}: no file of a latency log (date=YYYY-MM-DD/hour=HH/*.parquet){span}")
     if new := _new(lake, COMPACT, source, runs, options):
-        compact(session(listing.size(new)), lake, source, root, listing, new, progress)
+        size = sum(sum(listing.by_date[date].values()) for date in new)
+        compact(session(size), lake, listing, new, progress)
 
 
 def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOptions, progress: Progress) -> None:
@@ -106,7 +109,7 @@ def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOption
     if not runs and source is LATENCY:
         raise ConfigurationError(f"{options.out}: no compacted day to roll up; `homing compact` makes them")
     if new := _new(lake, ROLLUP, source, runs, options):
-        size = _RECORD_BYTES * sum(compacted[date].records for date in new)
+        size = 64 * sum(compacted[date].records for date in new)  # a record takes about 64 bytes on disk
         rollup(session(size), lake, source, new, options.device_group, progress)
 
 
@@ -114,17 +117,3 @@ def _new(lake: Lake, step: str, source: Source, runs: dict[str, str], options: A
     """The dates that this step has not done yet, or of something else."""
     there = {} if options.again else lake.days(step, source)
     return [date for date, run in runs.items() if date not in there or there[date].run != run]
-
-
-def _asked(options: AnalyzeOptions) -> list[str] | None:
-    """The days that are listed; None is all that there are."""
-    if options.first is None or options.end is None:
-        return None
-    return [(options.first + DAY * number).isoformat() for number in range((options.end - options.first) // DAY)]
-
-
-def _nothing(options: AnalyzeOptions, listing: Listing) -> str:
-    span = "".join(f" {word} {day}" for word, day in (("from", options.begin), ("to", options.end)) if day)
-    if strays := listing.strays:
-        span += f"; {len(strays)} Parquet files lie elsewhere, such as {strays[0].rsplit('/', 1)[-1]}"
-    return f"{options.log}: no file of a latency log (date=YYYY-MM-DD/hour=HH/*.parquet){span}"

@@ -10,15 +10,9 @@ from typing import Final
 
 RELATIVE_ERROR: Final = 0.01
 """Of every percentile, at most, and half a microsecond: a value is taken as the middle of its bucket."""
-_LN: Final = math.log(1.02)
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 def bucket(value: str) -> str:
     """The bucket of a whole number of 0 or more, in SQL: -1 of 0, null of null."""
-    return f"CAST(IF({value} < 1, -1, floor(ln({value}) / {_LN!r}D)) AS INT)"
-
-
-def middle_of(number: int) -> int:
-    """What every number of a bucket is taken as."""
-    return 0 if number < 0 else round(math.exp((number + 0.5) * _LN))
+    return f"CAST(IF({value} < 1, -1, floor(ln({value}) / {math.log(1.02)!r}D)) AS INT)"

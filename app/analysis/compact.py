@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from app.analysis.contracts import QUARANTINE_DAILY
+from app.analysis.contracts import ROLLUPS
 from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, Row, one_of
 from app.analysis.places import Place
 from app.analysis.session import is_hopeless
@@ -34,15 +34,17 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of a log by date, and those that lie elsewhere; paths are inside the log."""
+    """The files of a log by date, and those that lie elsewhere; paths are inside the log, which is at `url`."""
 
+    source: Source
+    url: str
     by_date: dict[str, dict[str, int]]
     """Date -> path -> size in bytes."""
     strays: list[str]
 
-    def size(self, dates: Iterable[str]) -> int:
-        """Bytes of all files of these days."""
-        return sum(sum(self.by_date[date].values()) for date in dates)
+    def folders(self, dates: Iterable[str]) -> str:
+        """Of these days, as far as they are there, as a pattern."""
+        return f"{self.url}{'/*' * (len(self.source.layout) - 2)}/date={{{','.join(dates)}}}"
 
     def run(self, date: str) -> str:
         """What a day is made of. Nodes never change a file that they have written, so names will do."""
@@ -66,19 +68,14 @@ def list_log(source: Source, root: str, dates: Sequence[str] | None = None) -> L
             by_date[parts["date"]][path] = file.size
         else:
             strays.append(path)
-    return Listing(dict(by_date), strays)
+    return Listing(source, log.url, dict(by_date), strays)
 
 
-def compact(
-    spark: SparkSession,
-    lake: Lake,
-    source: Source,
-    root: str,
-    listing: Listing,
-    dates: Sequence[str],
-    progress: Progress,
-) -> None:
+def compact(spark: SparkSession, lake: Lake, listing: Listing, dates: Sequence[str], progress: Progress) -> None:
     """Make these days anew, and commit them."""
+    source = listing.source
+    reader = spark.read.schema(ddl({**source.columns, **source.folders}))
+    reader = reader.options(basePath=listing.url, pathGlobFilter="*.parquet")
     for first in range(0, len(dates), BATCH):
         batch = dates[first : first + BATCH]
         files = sum(len(listing.by_date[date]) for date in batch)
@@ -86,21 +83,16 @@ def compact(
         progress(first / len(dates), f"compact {span}: {files:,} files")
         lake.open(COMPACT, source, batch)
         try:
-            quarantine = _write(lake, source, _all_at_once(spark, source, root, batch))
+            frame = reader.parquet(listing.folders(batch)).selectExpr("*", "_metadata.file_path AS file")
+            quarantine = _write(lake, source, frame)
         except Exception as error:
             if is_hopeless(error):
                 raise
             progress(first / len(dates), f"compact {span}: a file cannot be read; looking at each by itself")
-            quarantine = _write_careful(spark, lake, source, root, listing, batch)
+            quarantine = _write_careful(spark, lake, listing, batch)
         if not first:
             quarantine += [_left_out_file(batch[0], "outside_layout", path) for path in listing.strays]
-        _commit(lake, source, listing, batch, quarantine)
-
-
-def _all_at_once(spark: SparkSession, source: Source, root: str, dates: Sequence[str]) -> DataFrame:
-    reader = spark.read.schema(ddl({**source.columns, **source.folders})).option("basePath", Place(root).url)
-    frame = reader.option("pathGlobFilter", "*.parquet").parquet(_folders(source, root, dates))
-    return frame.selectExpr("*", "_metadata.file_path AS file")
+        _commit(lake, listing, batch, quarantine)
 
 
 def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
@@ -133,21 +125,22 @@ def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
     ]
 
 
-def _write_careful(
-    spark: SparkSession, lake: Lake, source: Source, root: str, listing: Listing, dates: Sequence[str]
-) -> list[Row]:
+def _write_careful(spark: SparkSession, lake: Lake, listing: Listing, dates: Sequence[str]) -> list[Row]:
     """Leave out files that cannot be read in full, each with its reason."""
+    from pyspark.sql.functions import expr  # noqa: PLC0415 - an extra
+
+    source = listing.source
     vectorized = "spark.sql.parquet.enableVectorizedReader"
     before = str(spark.conf.get(vectorized))
     # The vectorized reader ends the job when a foreign file has a list where we have a text; this one does not.
     spark.conf.set(vectorized, "false")
     try:
         listed = {path: date for date in dates for path in listing.by_date[date]}
-        reader = spark.read.schema(ddl(source.columns)).option("recursiveFileLookup", True)
-        reader = reader.option("pathGlobFilter", "*.parquet").option("ignoreCorruptFiles", True)
-        frame = reader.option("ignoreMissingFiles", True).parquet(_folders(source, root, dates))
-        frame = frame.selectExpr("*", "_metadata.file_path AS file")
-        promised, whole = (_by_file(frame, count) for count in ("count(*)", "count(*) + 0 * bit_xor(xxhash64(*))"))
+        whatever = {"recursiveFileLookup": True, "ignoreCorruptFiles": True, "ignoreMissingFiles": True}
+        reader = spark.read.schema(ddl(source.columns)).options(pathGlobFilter="*.parquet", **whatever)
+        frame = reader.parquet(listing.folders(dates)).selectExpr("*", "_metadata.file_path AS file")
+        counts = (expr("count(*)"), expr("count(*) + 0 * bit_xor(xxhash64(*))"))
+        promised, whole = ({row[0]: row[1] for row in frame.groupBy("file").agg(one).collect()} for one in counts)
         names = {_inside(source, file): file for file in promised}
         torn = {path: promised[file] for path, file in names.items() if whole.get(file) != promised[file]}
         without = [file for path, file in names.items() if path in torn or path not in listed]
@@ -163,19 +156,13 @@ def _write_careful(
         spark.conf.set(vectorized, before)
 
 
-def _by_file(frame: DataFrame, count: str) -> dict[str, int]:
-    from pyspark.sql.functions import expr  # noqa: PLC0415 - an extra
-
-    return {row[0]: row[1] for row in frame.groupBy("file").agg(expr(f"{count} AS n")).collect()}
-
-
 def _left_out_file(date: str, reason: str, path: str, records: int = 0) -> Row:
     """`records` are those that it promises."""
     return {"date": date, "reason": reason, "files": 1, "records": records, "example": path}
 
 
-def _commit(lake: Lake, source: Source, listing: Listing, dates: Sequence[str], quarantine: list[Row]) -> None:
-    counts = lake.count(source, dates)
+def _commit(lake: Lake, listing: Listing, dates: Sequence[str], quarantine: list[Row]) -> None:
+    source, counts = listing.source, lake.count(listing.source, dates)
     for date in dates:
         rows: dict[str, Row] = {}
         for row in sorted((row for row in quarantine if row["date"] == date), key=lambda row: str(row["example"])):
@@ -183,18 +170,12 @@ def _commit(lake: Lake, source: Source, listing: Listing, dates: Sequence[str], 
             known["files"] += row["files"]
             known["records"] += row["records"]
         lake.put_rows(f"rollups/{source.quarantine}/date={date}", pa.Table.from_pylist(
-            list(rows.values()), QUARANTINE_DAILY.arrow.append(pa.field("run", pa.string()))
+            list(rows.values()), ROLLUPS[-1].arrow.append(pa.field("run", pa.string()))
         ))  # fmt: skip
         left_out = sum(row["records"] for row in rows.values() if row["reason"] not in source.remarks)
         files = len(listing.by_date[date])
         day = Day(date, listing.run(date), SCHEMA_VERSION, files, counts[date], left_out)
         lake.commit(COMPACT, source, [day])
-
-
-def _folders(source: Source, root: str, dates: Iterable[str]) -> str:
-    """Of these days, as far as they are there, as a pattern."""
-    above = "/*" * (len(source.layout) - 2)
-    return f"{Place(root).url}{above}/date={{{','.join(dates)}}}"
 
 
 def _inside(source: Source, path: str) -> str:

@@ -38,39 +38,22 @@ class Table:
     columns: tuple[Column, ...]
 
     @property
-    def units(self) -> dict[str, str]:
-        """Column -> what it counts."""
-        return {column.name: column.unit for column in self.columns}
-
-    @property
     def arrow(self) -> pa.Schema:
         """Its columns in files that Arrow reads and writes."""
-        return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in self.columns])
+        return pa.schema([pa.field(column.name, _TYPES[column.type][0]) for column in self.columns])
 
 
-_ARROW: Final = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
+_TYPES: Final = {
+    "string": (pa.string(), "text"),
+    "boolean": (pa.bool_(), "flag"),
+    "timestamp": (pa.timestamp("us", "UTC"), "instant"),
+    "int": (pa.int32(), "bucket"),
+    "bigint": (pa.int64(), "number records us"),
+    "double": (pa.float64(), "value share ratio 1/s s"),
 }
-_KINDS: Final = {
-    "text": ("string", ""),
-    "flag": ("boolean", ""),
-    "instant": ("timestamp", ""),
-    "bucket": ("int", ""),
-    "number": ("bigint", ""),
-    "records": ("bigint", "records"),
-    "us": ("bigint", "us"),
-    "value": ("double", ""),
-    "share": ("double", "share"),
-    "ratio": ("double", "ratio"),
-    "rate": ("double", "1/s"),
-    "seconds": ("double", "s"),
-}
-"""Kind of a column -> its type and its unit."""
+"""Type in Spark SQL -> Arrow's, and the kinds of columns that have it: units, and what has none."""
+_KINDS: Final = {kind: name for name, (_, kinds) in _TYPES.items() for kind in kinds.split()}
+_UNITS: Final = ("records", "us", "share", "ratio", "1/s", "s")
 _COMMON: Final = """
     hour | instant | begin of the hour in which it was recorded
     profile method | text | of the command
@@ -104,6 +87,8 @@ _COMMON: Final = """
     db | text | database of the event log
     events | records | what devices said unasked
     bytes largest | number | bytes of all of them, and of the largest
+    event.kind | text | what their profile calls them, profile:name; null where none does
+    first_at | instant | when the first one was logged
     last_at | instant | when the last one was logged
     longest_gap_us | us | longest time between two of one device
     p | value | two-sided p-value
@@ -116,12 +101,16 @@ _COMMON: Final = """
 
 
 def _columns(lines: str, known: Mapping[str, Column]) -> dict[str, Column]:
-    """A line is `names | kind | meaning`, or the names of columns that are known."""
+    """A line is `names | kind | meaning`, or names of columns that are known; before a dot is what tells two apart."""
     found = {}
     for line in filter(None, map(str.strip, lines.splitlines())):
         names, *said = (part.strip() for part in line.split("|"))
         for name in names.split():
-            found[name] = Column(name, *_KINDS[said[0]], said[1]) if said else known[name]
+            if said:
+                unit = said[0] if said[0] in _UNITS else ""
+                found[name] = Column(name.rpartition(".")[2], _KINDS[said[0]], unit, said[1])
+            else:
+                found[name] = known[name]
     return found
 
 
@@ -136,11 +125,9 @@ def _tables(text: str) -> tuple[Table, ...]:
 
 _CELL: Final = "bucket commands sum_us longest_us"
 _TIMES: Final = "p50_us p90_us p99_us p999_us max_us mean_us"
-_OUTCOMES: Final = "commands answered succeeded failed timed_out cancelled unsent"
-_LATENCY: Final = f"{_OUTCOMES} succeeded_share failed_share timed_out_share {_TIMES} p99_low_us p99_high_us"
-_FLAKY: Final = (
-    "commands answered failed timed_out flaky_share flaky_low flaky_high slowness slowness_low slowness_high"
-)
+_LATENCY: Final = f"""commands answered succeeded failed timed_out cancelled unsent
+  succeeded_share failed_share timed_out_share {_TIMES} p99_low_us p99_high_us"""
+_JUDGED: Final = "flaky_share flaky_low flaky_high slowness slowness_low slowness_high"
 _STAGE: Final = f"""stage
   position | number | 1 for register to 6 for deliver
   commands
@@ -149,21 +136,10 @@ _STAGE: Final = f"""stage
 _HOPS: Final = f"""forwarded commands share
   {" ".join(f"hop_{name}" for name in _TIMES.split())} {" ".join(f"total_{name}" for name in _TIMES.split())}"""
 _LATE: Final = "hour kind profile method receiving_node home_node"
-_EVENT_KIND: Final = "kind | text | what their profile calls them, profile:name; null where none does"
 
 _OF_DAYS: Final = _tables(f"""
-latency_hourly: Latency and outcomes by hour (hour profile method node outcome bucket)
-  hour profile method node outcome {_CELL}
 devices_daily: Latency and outcomes by device (device_id profile method outcome bucket)
   device_id device_group profile method outcome {_CELL}
-stages_daily: Where the time of answered commands goes (stage profile method node bucket)
-  stage profile method
-  node | text | node whose work it is: the receiving node for record, the home node else
-  {_CELL}
-forwarding_daily: What it takes to bring an answer home (receiving_node home_node measure bucket)
-  receiving_node home_node
-  measure | text | hop (from the outcome on record to home knowing it, store time) or total (total_us)
-  {_CELL}
 deadlines_hourly: True times of commands, late answers included (hour profile method device_group end late_hour bucket)
   hour profile method device_group
   end | number | 0 answered, 1 timed out and answered late, 2 never answered, 3 cancelled and answered late
@@ -171,6 +147,16 @@ deadlines_hourly: True times of commands, late answers included (hour profile me
   bucket | bucket | of the time from registration to the response on record (store time); null: never answered
   commands sum_us
   timeout_us | us | sum of the timeouts that they had; 0 for answered ones
+stages_daily: Where the time of answered commands goes (stage profile method node bucket)
+  stage profile method
+  node | text | node whose work it is: the receiving node for record, the home node else
+  {_CELL}
+latency_hourly: Latency and outcomes by hour (hour profile method node outcome bucket)
+  hour profile method node outcome {_CELL}
+forwarding_daily: What it takes to bring an answer home (receiving_node home_node measure bucket)
+  receiving_node home_node
+  measure | text | hop (from the outcome on record to home knowing it, store time) or total (total_us)
+  {_CELL}
 load_10s: Commands in flight (at node)
   at | instant | begin of the ten seconds
   node
@@ -182,19 +168,12 @@ late_hourly: Late and duplicate responses ({_LATE})
 quarantine: What was left out (reason)
   reason files records example
 event_hourly: Events by hour (hour db kind device_id)
-  hour db
-  {_EVENT_KIND}
-  device_id events bytes largest
-  first_at | instant | when the first one was logged
-  last_at longest_gap_us
+  hour db event.kind device_id events bytes largest first_at last_at longest_gap_us
 quarantine_events: What was left out (reason)
   reason files records example
 """)
-LATENCY_HOURLY, DEVICES_DAILY, STAGES_DAILY, FORWARDING_DAILY, DEADLINES_HOURLY, LOAD_10S, LATE_HOURLY = _OF_DAYS[:7]
-QUARANTINE_DAILY, EVENT_HOURLY, QUARANTINE_EVENTS = _OF_DAYS[7:]
-ROLLUPS: Final = _OF_DAYS[:8]
-EVENT_ROLLUPS: Final = _OF_DAYS[8:]
-"""Those of the event log."""
+ROLLUPS, EVENT_ROLLUPS = _OF_DAYS[:8], _OF_DAYS[8:]
+"""Of the latency log and of the event log: those that take longest first, what was left out last."""
 TABLES: Final = _tables(f"""
 latency: Latency and outcomes ()
   {_LATENCY}
@@ -222,10 +201,10 @@ stages_by_method: Where the time goes, by method (profile method stage)
 stages_by_node: Where the time goes, by node (node stage)
   node {_STAGE}
 devices: Devices (device_id)
-  device_id device_group profile {_FLAKY} p50_us p99_us max_us
+  device_id device_group profile commands answered failed timed_out {_JUDGED} p50_us p99_us max_us
   slow_rank flaky_rank | number | place by slowness_low, flaky_low; 1 is worst; null under 20 commands
 device_groups: Groups of devices (profile device_group)
-  profile device_group devices {_FLAKY}
+  profile device_group devices commands answered failed timed_out {_JUDGED}
 late: Late and duplicate responses ({_LATE})
   {_LATE} responses
   share | share | of the callbacks of the same home node that finished in the same hour
@@ -240,14 +219,14 @@ nodes: Load and skew (node)
   p50_us p99_us
 capacity: Load and capacity (node)
   node | text | home node; `all` is the cluster
-  arrivals_mean arrivals_peak | rate | registrations, and those in the busiest 10 s
+  arrivals_mean arrivals_peak | 1/s | registrations, and those in the busiest 10 s
   arrivals_peak_at | instant | begin of these 10 s
   in_flight_mean in_flight_peak | value | open callbacks on average, and in the 10 s in which they were most
   in_flight_peak_at | instant | begin of these 10 s
   max_pending | number | the limit it is measured against (per node; × nodes for `all`)
   used_peak | share | in_flight_peak of max_pending
   headroom | ratio | max_pending over in_flight_peak
-  sustainable | rate | arrivals per second at which max_pending would be reached at the mean time
+  sustainable | 1/s | arrivals per second at which max_pending would be reached at the mean time
 change: Change against the period before (scope profile method node test)
   scope | text | all, method (profile × method) or node (home node)
   profile method node
@@ -270,19 +249,15 @@ anomalies: Anomalies (kind subject measure)
   ratio | ratio | value / expected
   p q
 events: What devices said unasked (db kind)
-  db
-  {_EVENT_KIND}
-  devices
+  db event.kind devices
   silent | number | of these, those in the table silent_devices
   events
-  per_second | rate | over the time from the first to the last event of the database
+  per_second | 1/s | over the time from the first to the last event of the database
   bytes
   mean_bytes | value | mean size
   largest longest_gap_us
 silent_devices: Devices that fell silent (db kind device_id)
-  db
-  {_EVENT_KIND}
-  device_id events last_at
+  db event.kind device_id events last_at
   silent_us | us | from then to the last event of the database
   longest_gap_us
 deadlines: Learned deadlines (profile method device_group)
@@ -306,13 +281,12 @@ deadlines_test: Back-test of the learned deadlines (profile method)
   wrong_share | share | of the responses; an upper bound, within a bucket of the timeout
   wrong_logged | records | of the responses, those that came after the timeout that the command had
   wrong_logged_share | share | of the responses
-  waited_s waited_logged_s | seconds | time that callers would have waited, and did with the timeouts that they had
-  saved_s | seconds | the difference; negative when the learned timeouts are longer
+  waited_s waited_logged_s | s | time that callers would have waited, and did with the timeouts that they had
+  saved_s | s | the difference; negative when the learned timeouts are longer
   saved_share | share | of waited_logged_s
 quarantine: What was not used (reason)
   reason meaning files records example
 """)
-LATENCY_TABLES: Final = TABLES[:5]
 
 (WINDOWS,) = _tables("""
 windows: Minutes of a log that is followed (start profile method)

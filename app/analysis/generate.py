@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from app.analysis.places import as_json
 from app.analysis.plant import FIRMWARES, METHODS, START, Anomaly, GenerateOptions, named, read_plants
 from app.latency.arrow import DICTIONARY, SCHEMA
 
@@ -49,7 +50,7 @@ def generate(options: GenerateOptions, progress: Progress = lambda _fraction, _t
         "anomalies": anomalies,
     }
     # Beside the folders of the log, whose readers skip names that begin with `_`.
-    (options.out / "_truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
+    (options.out / "_truth.json").write_bytes(as_json(truth))
     return truth
 
 
@@ -59,23 +60,22 @@ def records(
     """The records of the commands numbered first to last (exclusive), by node and time."""
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined)  # noqa: S701 - SQL
     environment.filters["salt"] = lambda word: int.from_bytes(blake2b(f"{options.seed} {word}".encode()).digest()[:8])
-    found = base.sql(
-        environment.get_template("log.sql").render(
-            firmwares=FIRMWARES,
-            callbacks=options.callbacks,
-            days=options.days,
-            devices=options.devices,
-            anomalies=anomalies,
-            first=first,
-            last=last,
-            methods=METHODS,
-            nodes=options.node_ids,
-            homes=_homes(options.node_ids),
-            start_us=int(START.timestamp()) * 1_000_000,
-            hour_us=3_600_000_000,
-        )
+    nodes = options.node_ids
+    # The first node is home to 12 % of an equal share more than the last.
+    weights = [1 + 0.12 * (0.5 - (index + 0.5) / len(nodes)) for index in range(len(nodes))]
+    ends = [end / sum(weights) for end in accumulate(weights)]
+    sql = environment.get_template("log.sql").render(
+        asdict(options) | {"nodes": nodes},
+        homes=list(zip(nodes, [*ends[:-1], 1.0], strict=True)),
+        firmwares=FIRMWARES,
+        methods=METHODS,
+        anomalies=anomalies,
+        first=first,
+        last=last,
+        start_us=int(START.timestamp()) * 1_000_000,
+        hour_us=3_600_000_000,
     )
-    table: pa.Table = found.order("writing_node, recorded_at, command_id, kind").to_arrow_table()
+    table: pa.Table = base.sql(sql).order("writing_node, recorded_at, command_id, kind").to_arrow_table()
     return table.select(SCHEMA.names).cast(SCHEMA)
 
 
@@ -87,10 +87,3 @@ def _by_file(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     for place, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield place, rows.slice(begin, end - begin)
         begin = end
-
-
-def _homes(nodes: Sequence[str]) -> list[tuple[str, float]]:
-    """Upper ends of the nodes' shares as home: the first is home to 12 % of an equal share more than the last."""
-    weights = [1 + 0.12 * (0.5 - (index + 0.5) / len(nodes)) for index in range(len(nodes))]
-    ends = [end / sum(weights) for end in accumulate(weights)]
-    return list(zip(nodes, [*ends[:-1], 1.0], strict=True))

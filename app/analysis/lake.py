@@ -28,8 +28,6 @@ SCHEMA_VERSION: Final = 1
 """Of the rollups: a day with another one is made anew."""
 COMPACT: Final = "compact"
 ROLLUP: Final = "rollup"
-_AT_ONCE: Final = 16
-"""Manifests that are read at the same time: an object store takes its time for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Lake:
     def days(self, step: str, source: Source) -> dict[str, Day]:
         """The committed days of a step, by date."""
         found = self.place.find(f"manifest/step={step}/source={source.name}", ".json")
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(16) as pool:  # an object store takes its time for each
             days = [Day(**json.loads(text)) for text in pool.map(self.place.read, found)]
         return {day.date: day for day in days}
 
@@ -83,9 +81,8 @@ class Lake:
 
     def write(self, folder: str, frame: DataFrame, *partitions: str) -> None:
         """Replace the partitions that the frame has rows of."""
-        writer = frame.write.mode("overwrite").option("compression", "zstd")
-        writer = writer.partitionBy(*partitions).option("partitionOverwriteMode", "dynamic")
-        writer.parquet(f"{self.place.url}/{folder}")
+        writer = frame.write.mode("overwrite").partitionBy(*partitions)
+        writer.options(compression="zstd", partitionOverwriteMode="dynamic").parquet(f"{self.place.url}/{folder}")
 
     def put_rollup(self, rollup: Table, frame: DataFrame, runs: Mapping[str, str]) -> None:
         """Write a rollup of these days; each row carries the run of its day."""

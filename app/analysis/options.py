@@ -11,13 +11,9 @@ from app.analysis.session import MEMORY
 from app.core.deadlines import group_rule
 from app.core.errors import ConfigurationError
 
-LEVEL: Final = 0.001
-MAX_PENDING: Final = 20_000
-"""As HOMING_COMMAND_MAX_PENDING is unless set."""
 GROUP_PATTERN: Final = r"^(.*?)[-_.:/]?[0-9]*$"
 """A device's group is its id without the number at its end: dock-fw2-00017 is of dock-fw2."""
 DAY: Final = timedelta(days=1)
-STEPS: Final = ("compact", "rollup", "report")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +27,13 @@ class AnalyzeOptions:
     out: str
     log: str = ""
     events: str = ""
-    steps: tuple[str, ...] = STEPS
+    steps: tuple[str, ...] = ("compact", "rollup", "report")
     begin: date | None = None
     end: date | None = None
     compare_to: date | None = None
     again: bool = False
-    max_pending: int = MAX_PENDING
-    level: float = LEVEL
+    max_pending: int = 20_000  # as HOMING_COMMAND_MAX_PENDING is unless set
+    level: float = 0.001
     device_group: str = GROUP_PATTERN
     master: str | None = None
     memory: str = MEMORY
@@ -61,13 +57,9 @@ class AnalyzeOptions:
     @property
     def first(self) -> date | None:
         """The first day that is needed: for a report with the period before, when there is one to compare to."""
-        if "report" not in self.steps:
+        if self.begin is None or "report" not in self.steps:
             return self.begin
-        if self.compare_to is not None:
-            return self.compare_to
-        if self.begin is None or self.end is None:
-            return self.begin
-        return self.begin - (self.end - self.begin)
+        return self.compare_to or (self.begin - (self.end - self.begin) if self.end else self.begin)
 
     def wants(self, day: str) -> bool:
         """Whether the period, or the one before, has this day."""

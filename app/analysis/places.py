@@ -10,18 +10,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
 from app.core.errors import ConfigurationError
-
-_ALIASES: Final = {"s3a": "s3", "abfss": "abfs"}
-"""What Hadoop calls it -> what Arrow calls it."""
-_HIDDEN: Final = re.compile(r"(^|/)[._]")
 
 
 class Place:
@@ -29,38 +24,29 @@ class Place:
 
     def __init__(self, name: str) -> None:
         self.name = name.rstrip("/") or name
-
-    @property
-    def local(self) -> Path | None:
+        scheme, there, rest = self.name.partition("://")
+        self.local: Path | None = None
         """The folder of this machine that it is."""
         if self.name.startswith("file:"):
-            return Path(unquote(urlsplit(self.name).path)).absolute()
-        return None if "://" in self.name else Path(self.name).absolute()
+            self.local = Path(unquote(urlsplit(self.name).path)).absolute()
+        elif not there:
+            self.local = Path(self.name).absolute()
+        if self.local is not None:
+            self.files, root = LocalFileSystem(), str(self.local)
+        else:
+            scheme = {"s3a": "s3", "abfss": "abfs"}.get(scheme, scheme)  # Hadoop's name -> Arrow's
+            with self._sentence():
+                self.files, root = FileSystem.from_uri(f"{scheme}://{rest}")
+        self._root = root.rstrip("/")
 
     @property
     def url(self) -> str:
         """As Hadoop names it: `s3://` is s3a, and a path of this machine has a scheme, whatever the default one is."""
-        if self.local is not None:
-            return f"file://{self.local}"
-        return self.name.replace("s3://", "s3a://", 1) if self.name.startswith("s3://") else self.name
-
-    @cached_property
-    def _opened(self) -> tuple[FileSystem, str]:
-        if self.local is not None:
-            return LocalFileSystem(), str(self.local)
-        scheme, _, rest = self.name.partition("://")
-        with self._sentence():
-            files, root = FileSystem.from_uri(f"{_ALIASES.get(scheme, scheme)}://{rest}")
-        return files, root.rstrip("/")
-
-    @property
-    def files(self) -> FileSystem:
-        """Arrow's."""
-        return self._opened[0]
+        return f"file://{self.local}" if self.local else re.sub("^s3://", "s3a://", self.name)
 
     def path(self, inside: str) -> str:
         """Of a file in it, as `files` has it."""
-        return f"{self._opened[1]}/{inside}"
+        return f"{self._root}/{inside}"
 
     def find(self, folder: str = "", ending: str = "") -> dict[str, FileInfo]:
         """The files in a folder of it and below: their paths in it; those whose names are hidden (`.`, `_`) are not."""
@@ -70,7 +56,7 @@ class Place:
             found = self.files.get_file_info(selected)
         files = [one for one in found if one.type is FileType.File and one.path.endswith(ending)]
         inside = {one.path[len(root) :]: one for one in sorted(files, key=lambda one: one.path)}
-        return {path: one for path, one in inside.items() if not _HIDDEN.search(path)}
+        return {path: one for path, one in inside.items() if not re.search(r"(^|/)[._]", path)}
 
     def read(self, inside: str) -> bytes:
         """The content of a file."""

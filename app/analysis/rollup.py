@@ -7,59 +7,53 @@ of `around` that are no outcomes) and `device_of` (devices with their group).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date as day_of
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from app.analysis import contracts
 from app.analysis.buckets import bucket
 from app.analysis.compact import BATCH, Progress
-from app.analysis.contracts import Table
+from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, Table
 from app.analysis.deadlines import End
 from app.analysis.lake import COMPACT, ROLLUP, SCHEMA_VERSION, Day, Lake, quoted
 from app.analysis.options import DAY
-from app.analysis.source import CLOCK_TOLERANCE_US, DEVICE_US, EVENTS, LATENCY, WAKE_US, Source
+from app.analysis.source import CLOCK_TOLERANCE_US, DEVICE_US, LATENCY, OUTCOME, WAKE_US, Source
 from app.latency.schema import Kind
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_AT_ONCE: Final = 2
-"""Queries that wait for each other's planning; more would share the memory of one."""
 MOST_GROUPS: Final = 1000
 """Of devices in a day, those with the most commands; people could not read more."""
 WINDOW_US: Final = 10_000_000
 ANSWERED: Final = "outcome IN ('succeeded', 'failed')"
 _CELL: Final = "count(*) AS commands, coalesce(sum({0}), 0) AS sum_us, max({0}) AS longest_us"
-_OUTCOME: Final = f"kind = '{Kind.OUTCOME}'"
 
 LATENCY_CELLS: Final = f"""\
 SELECT date, {{by}}, profile, method, outcome, {bucket("answered_us")} AS bucket, count(*) AS commands,
   coalesce(sum(total_us), 0) AS sum_us, max(answered_us) AS longest_us
-FROM (SELECT *, IF({ANSWERED}, total_us, NULL) AS answered_us FROM record WHERE {_OUTCOME})
+FROM (SELECT *, IF({ANSWERED}, total_us, NULL) AS answered_us FROM record WHERE {OUTCOME})
 GROUP BY ALL"""
-LATENCY_HOURLY: Final = LATENCY_CELLS.format(by="date_trunc('HOUR', recorded_at) AS hour, home_node AS node")
-DEVICES_DAILY: Final = f"""\
-WITH cell AS ({LATENCY_CELLS.format(by="device_id")})
-SELECT cell.*, device_group FROM cell JOIN device_of USING (date, device_id)"""
-
-
-def device_of(pattern: str) -> str:
-    """Devices of a day with their group. Spark would not know again what is kept of a query with common tables."""
-    return f"""\
+VIEWS: Final = {
+    "further": f"""\
+SELECT date, kind, command_id, recorded_at, receiving_node, home_node FROM around WHERE kind != '{Kind.OUTCOME}'""",
+    # Without common tables: Spark would not know again what is kept of a query that has some.
+    "device_of": f"""\
 SELECT date, device_id, IF(dense_rank() OVER (PARTITION BY date ORDER BY found IS NULL, of_group DESC, found)
   <= {MOST_GROUPS}, coalesce(found, ''), '') AS device_group
 FROM (
   SELECT *, sum(commands) OVER (PARTITION BY date, found) AS of_group FROM (
     SELECT date, device_id, count(*) AS commands,
-      nullif(nullif(regexp_extract(device_id, {quoted(pattern)}, 1), device_id), '') AS found
-    FROM record WHERE {_OUTCOME} GROUP BY date, device_id
+      nullif(nullif(regexp_extract(device_id, {{pattern}}, 1), device_id), '') AS found
+    FROM record WHERE {OUTCOME} GROUP BY date, device_id
   )
-)"""
+)""",
+}
+"""Of the latency log; computed once for all queries of some days."""
 
 
 def _between(micros: str) -> str:
@@ -67,81 +61,29 @@ def _between(micros: str) -> str:
     return f"CASE WHEN {micros} < -{CLOCK_TOLERANCE_US} THEN NULL WHEN {micros} < 0 THEN 0 ELSE {micros} END"
 
 
-_RECORD_US: Final = "(unix_micros(recorded_at) - unix_micros(received_at))"
 STAGES: Final = {
     "register": "register_us",
     "publish": "publish_us",
     "device": _between(DEVICE_US),
     # Home cannot know how long another node took to record: the instants tell it.
-    "record": f"coalesce(record_us, {_between(_RECORD_US)})",
+    "record": f"coalesce(record_us, {_between('(unix_micros(recorded_at) - unix_micros(received_at))')})",
     "wake": _between(WAKE_US),
     "deliver": "deliver_us",
 }
 _STAGE_COLUMNS: Final = ", ".join(f"{sql} AS {name}_stage" for name, sql in STAGES.items())
 _STAGE_NAMES: Final = ", ".join(f"{name}_stage AS {name}" for name in STAGES)
-STAGES_DAILY: Final = f"""\
-WITH answered AS (
-  SELECT date, profile, method, home_node, receiving_node, {_STAGE_COLUMNS} FROM record WHERE {_OUTCOME} AND {ANSWERED}
-), staged AS (
-  SELECT * FROM answered UNPIVOT (us FOR stage IN ({_STAGE_NAMES}))
-)
-SELECT date, stage, profile, method, IF(stage = 'record', receiving_node, home_node) AS node,
-  {bucket("us")} AS bucket, {_CELL.format("us")}
-FROM staged GROUP BY ALL"""
-
-FORWARDING_DAILY: Final = f"""\
-WITH answered AS (
-  SELECT date, receiving_node, home_node, {_between(WAKE_US)} AS hop_us, total_us
-  FROM record WHERE {_OUTCOME} AND {ANSWERED} AND receiving_node IS NOT NULL
-), measured AS (
-  SELECT * FROM answered UNPIVOT (us FOR measure IN (hop_us AS hop, total_us AS total))
-)
-SELECT date, receiving_node, home_node, measure, {bucket("us")} AS bucket, {_CELL.format("us")}
-FROM measured GROUP BY ALL"""
-
-LOAD_10S: Final = f"""\
-WITH counted AS (
-  SELECT date, home_node, first, last, count(*) AS n, sum(IF(first = last, until - since, 0)) AS within_us,
-    sum(IF(first = last, 0, (first + 1) * {WINDOW_US}L - since)) AS first_us,
-    sum(IF(first = last, 0, until - last * {WINDOW_US}L)) AS last_us
-  FROM (
-    SELECT *, since DIV {WINDOW_US} AS first, until DIV {WINDOW_US} AS last FROM (
-      SELECT date, home_node, unix_micros(registered_at) AS since,
-        unix_micros(registered_at) + coalesce(total_us, 0) AS until
-      FROM record WHERE {_OUTCOME} AND registered_at IS NOT NULL
-    )
-  ) GROUP BY ALL
-), ends AS (
-  SELECT date, home_node, stack(2,
-    first, n, IF(first = last, n, 0), 0L, IF(first = last, 0L, n), within_us + first_us,
-    last, 0L, IF(first = last, 0L, n), IF(first = last, 0L, n), 0L, last_us
-  ) AS (window, arrived, ended, carried_in, carried_out, busy_us) FROM counted
-)
-SELECT date, timestamp_seconds(window * 10) AS at, home_node AS node, sum(arrived) AS arrived, sum(ended) AS ended,
-  sum(carried_in) AS carried_in, sum(carried_out) AS carried_out, sum(busy_us) AS busy_us
-FROM ends GROUP BY ALL HAVING sum(arrived + ended + busy_us) > 0"""
-
-FURTHER: Final = f"""\
-SELECT date, kind, command_id, recorded_at, receiving_node, home_node FROM around WHERE kind != '{Kind.OUTCOME}'"""
-
-LATE_HOURLY: Final = f"""\
-WITH named AS (
-  SELECT command_id, max(profile) AS profile, max(method) AS method
-  FROM around LEFT SEMI JOIN further USING (command_id) WHERE {_OUTCOME} GROUP BY command_id
-)
-SELECT date, date_trunc('HOUR', recorded_at) AS hour, kind, profile, method, receiving_node, home_node,
-  count(*) AS responses
-FROM further LEFT JOIN named USING (command_id) GROUP BY ALL"""
-"""A command may have ended on the day before its late response. Of days that are not asked for, nothing is written."""
-
-_TOOK: Final = "unix_micros(recorded_at) - unix_micros(registered_at)"
-DEADLINES_HOURLY: Final = f"""\
+QUERIES: Final = {
+    "devices_daily": f"""\
+WITH cell AS ({LATENCY_CELLS.format(by="device_id")})
+SELECT cell.*, device_group FROM cell JOIN device_of USING (date, device_id)""",
+    # `further` has those of the day after, too: a late response may come on the day after the timeout.
+    "deadlines_hourly": f"""\
 WITH command AS (
   SELECT record.date, date_trunc('HOUR', recorded_at) AS hour, profile, method, device_group, command_id, outcome,
-    unix_micros(registered_at) AS registered, {_TOOK} AS took,
+    unix_micros(registered_at) AS registered, unix_micros(recorded_at) - unix_micros(registered_at) AS took,
     unix_micros(deadline_at) - unix_micros(registered_at) AS allowed
   FROM record JOIN device_of USING (date, device_id)
-  WHERE {_OUTCOME} AND profile IS NOT NULL AND method IS NOT NULL
+  WHERE {OUTCOME} AND profile IS NOT NULL AND method IS NOT NULL
 ), late AS (
   SELECT command_id, min(recorded_at) AS late_at FROM further WHERE kind = '{Kind.LATE}' GROUP BY command_id
 ), unanswered AS (
@@ -157,36 +99,64 @@ UNION ALL
 SELECT date, hour, profile, method, device_group,
   CASE WHEN outcome = 'cancelled' THEN {End.CANCELLED:d} WHEN took IS NULL THEN {End.NEVER:d} ELSE {End.LATE:d} END,
   late_hour, {bucket("took")}, count(*), coalesce(sum(took), 0), sum(allowed)
-FROM unanswered WHERE took IS NULL OR took >= 0 GROUP BY ALL"""
-"""`further` has those of the day after, too: a late response may come on the day after the timeout."""
-
-
-EVENT_HOURLY: Final = """\
+FROM unanswered WHERE took IS NULL OR took >= 0 GROUP BY ALL""",
+    "stages_daily": f"""\
+WITH answered AS (
+  SELECT date, profile, method, home_node, receiving_node, {_STAGE_COLUMNS} FROM record WHERE {OUTCOME} AND {ANSWERED}
+), staged AS (
+  SELECT * FROM answered UNPIVOT (us FOR stage IN ({_STAGE_NAMES}))
+)
+SELECT date, stage, profile, method, IF(stage = 'record', receiving_node, home_node) AS node,
+  {bucket("us")} AS bucket, {_CELL.format("us")}
+FROM staged GROUP BY ALL""",
+    "latency_hourly": LATENCY_CELLS.format(by="date_trunc('HOUR', recorded_at) AS hour, home_node AS node"),
+    "forwarding_daily": f"""\
+WITH answered AS (
+  SELECT date, receiving_node, home_node, {_between(WAKE_US)} AS hop_us, total_us
+  FROM record WHERE {OUTCOME} AND {ANSWERED} AND receiving_node IS NOT NULL
+), measured AS (
+  SELECT * FROM answered UNPIVOT (us FOR measure IN (hop_us AS hop, total_us AS total))
+)
+SELECT date, receiving_node, home_node, measure, {bucket("us")} AS bucket, {_CELL.format("us")}
+FROM measured GROUP BY ALL""",
+    "load_10s": f"""\
+WITH counted AS (
+  SELECT date, home_node, first, last, count(*) AS n, sum(IF(first = last, until - since, 0)) AS within_us,
+    sum(IF(first = last, 0, (first + 1) * {WINDOW_US}L - since)) AS first_us,
+    sum(IF(first = last, 0, until - last * {WINDOW_US}L)) AS last_us
+  FROM (
+    SELECT *, since DIV {WINDOW_US} AS first, until DIV {WINDOW_US} AS last FROM (
+      SELECT date, home_node, unix_micros(registered_at) AS since,
+        unix_micros(registered_at) + coalesce(total_us, 0) AS until
+      FROM record WHERE {OUTCOME} AND registered_at IS NOT NULL
+    )
+  ) GROUP BY ALL
+), ends AS (
+  SELECT date, home_node, stack(2,
+    first, n, IF(first = last, n, 0), 0L, IF(first = last, 0L, n), within_us + first_us,
+    last, 0L, IF(first = last, 0L, n), IF(first = last, 0L, n), 0L, last_us
+  ) AS (window, arrived, ended, carried_in, carried_out, busy_us) FROM counted
+)
+SELECT date, timestamp_seconds(window * 10) AS at, home_node AS node, sum(arrived) AS arrived, sum(ended) AS ended,
+  sum(carried_in) AS carried_in, sum(carried_out) AS carried_out, sum(busy_us) AS busy_us
+FROM ends GROUP BY ALL HAVING sum(arrived + ended + busy_us) > 0""",
+    # A command may have ended on the day before its late response. Of days that are not asked for, nothing is written.
+    "late_hourly": f"""\
+WITH named AS (
+  SELECT command_id, max(profile) AS profile, max(method) AS method
+  FROM around LEFT SEMI JOIN further USING (command_id) WHERE {OUTCOME} GROUP BY command_id
+)
+SELECT date, date_trunc('HOUR', recorded_at) AS hour, kind, profile, method, receiving_node, home_node,
+  count(*) AS responses
+FROM further LEFT JOIN named USING (command_id) GROUP BY ALL""",
+    "event_hourly": """\
 SELECT date, hour, db, kind, device_id, count(*) AS events, sum(bytes) AS bytes, max(bytes) AS largest,
   min(logged_at) AS first_at, max(logged_at) AS last_at, max(gap) AS longest_gap_us
 FROM (
   SELECT *, at - lag(at) OVER (PARTITION BY db, kind, device_id, hour ORDER BY at) AS gap
   FROM (SELECT *, date_trunc('HOUR', logged_at) AS hour, unix_micros(logged_at) AS at FROM record)
-) GROUP BY ALL"""
-
-
-def _queries(source: Source) -> tuple[tuple[Table, str], ...]:
-    """Those that take longest first."""
-    if source is EVENTS:
-        return ((contracts.EVENT_HOURLY, EVENT_HOURLY),)
-    return (
-        (contracts.DEVICES_DAILY, DEVICES_DAILY),
-        (contracts.DEADLINES_HOURLY, DEADLINES_HOURLY),
-        (contracts.STAGES_DAILY, STAGES_DAILY),
-        (contracts.LATENCY_HOURLY, LATENCY_HOURLY),
-        (contracts.FORWARDING_DAILY, FORWARDING_DAILY),
-        (contracts.LOAD_10S, LOAD_10S),
-        (contracts.LATE_HOURLY, LATE_HOURLY),
-    )
-
-
-def _views(source: Source, pattern: str) -> dict[str, str]:
-    return {"further": FURTHER, "device_of": device_of(pattern)} if source is LATENCY else {}
+) GROUP BY ALL""",
+}
 
 
 def runs_of(compacted: dict[str, Day], pattern: str) -> dict[str, str]:
@@ -217,32 +187,22 @@ def rollup(
             around = {_beside(date, days) for date in batch for days in (-1, 0, 1)}
             lake.clean(spark, source, with_records & around).createOrReplaceTempView("around")
             write = partial(_write, spark, lake, partial(progress, first / len(dates)))
-            with ExitStack() as kept, ThreadPoolExecutor(_AT_ONCE) as pool:
-                for view, sql in _views(source, pattern).items():
-                    kept.enter_context(_kept(spark.sql(sql), view))
-                jobs = [(*one, runs if one[0] is contracts.DEADLINES_HOURLY else new) for one in _queries(source)]
-                list(pool.map(write, jobs))
+            # Two queries wait for each other's planning; more would share the memory of one.
+            with ExitStack() as kept, ThreadPoolExecutor(2) as pool:
+                for view, sql in VIEWS.items() if source is LATENCY else ():
+                    frame = spark.sql(sql.format(pattern=quoted(pattern))).persist()
+                    kept.callback(frame.unpersist)
+                    frame.createOrReplaceTempView(view)
+                    frame.count()  # Spark knows its size then, and joins a small one without moving the large one
+                tables = (ROLLUPS if source is LATENCY else EVENT_ROLLUPS)[:-1]
+                list(pool.map(write, tables, (runs if one.name == "deadlines_hourly" else new for one in tables)))
         days = [replace(compacted[date], run=new[date]) for date in asked]
         lake.commit(ROLLUP, source, [*days, *repaired.values()])
 
 
-def _write(
-    spark: SparkSession, lake: Lake, say: Callable[[str], None], job: tuple[Table, str, Mapping[str, str]]
-) -> None:
-    table, sql, runs = job
+def _write(spark: SparkSession, lake: Lake, say: Callable[[str], None], table: Table, runs: Mapping[str, str]) -> None:
     say(f"rollup {' to '.join(sorted({min(runs), max(runs)}))}: {table.name}")
-    lake.put_rollup(table, spark.sql(sql), runs)
-
-
-@contextmanager
-def _kept(frame: DataFrame, view: str) -> Iterator[None]:
-    """A view that is computed once: Spark knows its size then, and joins a small one without moving the large one."""
-    frame.persist().createOrReplaceTempView(view)
-    try:
-        frame.count()
-        yield
-    finally:
-        frame.unpersist()
+    lake.put_rollup(table, spark.sql(QUERIES[table.name]), runs)
 
 
 def _beside(date: str, days: int) -> str:

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 JAVA_NEEDED: Final = 17
 MEMORY: Final = "1536m"
 """Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python up to 2.9 GiB were seen."""
-_MEMORY: Final = re.compile(r"[1-9]\d*[mg]", re.ASCII)
-_JAVA_VERSION: Final = re.compile(r'version "(\d+)')
-_ANSWERS_SECONDS: Final = 5.0
 _HEAP: Final = "spark.driver.memory"
 _SAID: Final = "spark.homing.said"
+_NO_MEMORY: Final = re.compile("OutOfMemory|Java heap space|GC overhead|Unable to acquire")
 _WORDS: Final = re.compile(
     r"java\.lang\.OutOfMemoryError.*|SIG[A-Z]+ \(.*|Internal Error.*|.*insufficient memory.*|# [CJVj] +\[?.*"
 )
@@ -63,34 +61,31 @@ def prepared(spark: SparkSession, settings: Mapping[str, str] = SETTINGS) -> Ite
 
 
 @contextmanager
-def failures_as_sentences(spark: SparkSession | None = None) -> Iterator[None]:
+def failures_as_sentences(spark: SparkSession) -> Iterator[None]:
     """ConfigurationError instead of what Spark raises."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
     from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
 
-    keys = (_HEAP, _SAID)
-    known = {} if spark is None else {key: spark.conf.get(key, None) for key in keys}  # afterwards it may be gone
+    heap, said = (spark.conf.get(key, None) for key in (_HEAP, _SAID))  # afterwards it may be gone
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        words = _last_words(known.get(_SAID))
-        if _wants_memory(_text(error) + words):
-            heap = known.get(_HEAP) or MEMORY
-            sentence = f"Spark ran out of its memory of {heap}: give it more with --memory 4g, or fewer days at once"
+        words = ""
+        with suppress(OSError):  # the JVM writes why it ended where it wrote its greeting
+            words = " ".join(_WORDS.findall(Path(said or "").read_text(errors="replace")))
+        if _NO_MEMORY.search(_text(error) + words):
+            of = f"its memory of {heap or MEMORY}"
+            sentence = f"Spark ran out of {of}: give it more with --memory 4g, or fewer days at once"
         elif _is_gone(error):
             sentence = f"Spark's JVM ended in the middle: {words or 'it said nothing, so something killed it'}"
         else:
-            sentence = f"Spark failed: {first_line(error)}"
+            sentence = f"Spark failed: {_first_line(error)}"
         raise ConfigurationError(sentence) from error
 
 
 def is_hopeless(error: Exception) -> bool:
     """Whether another try with less at once is of no use: there is no memory, or the JVM is gone."""
-    return _wants_memory(_text(error)) or _is_gone(error)
-
-
-def _wants_memory(text: str) -> bool:
-    return any(sign in text for sign in ("OutOfMemory", "Java heap space", "GC overhead", "Unable to acquire"))
+    return _NO_MEMORY.search(_text(error)) is not None or _is_gone(error)
 
 
 def _is_gone(error: Exception) -> bool:
@@ -101,15 +96,8 @@ def _is_gone(error: Exception) -> bool:
     return signs or isinstance(error, (Py4JNetworkError, ConnectionError))
 
 
-def _last_words(said: str | None) -> str:
-    """Why a JVM of ours ended, in its own words: it writes them where it wrote its greeting."""
-    with suppress(OSError):
-        return " ".join(_WORDS.findall(Path(said or "").read_text(errors="replace")))
-    return ""
-
-
-def first_line(error: Exception) -> str:
-    """What an error of the JVM says, if the JVM is still there to ask; what py4j called is nobody's business."""
+def _first_line(error: Exception) -> str:
+    """If the JVM is still there to ask; what py4j called is nobody's business."""
     lines = (line.strip(": ") for line in _text(error).splitlines())
     return next((line for line in lines if line and "occurred while calling" not in line), type(error).__name__)
 
@@ -123,7 +111,7 @@ def _text(error: Exception) -> str:
 
 def mebibytes(memory: str) -> int:
     """What a heap such as 4g is; ConfigurationError when it is no size."""
-    if not _MEMORY.fullmatch(memory):
+    if not re.fullmatch(r"[1-9]\d*[mg]", memory, re.ASCII):
         raise ConfigurationError(f"--memory {memory[:32]!a}; allowed: a number with m or g behind it, such as 4g")
     return int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
 
@@ -135,7 +123,7 @@ def java_problem() -> str | None:
     problem = f"there is no java in JAVA_HOME, {home}" if home else "there is no java on the PATH"
     if found is not None:
         said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
-        version = _JAVA_VERSION.search(said.stderr + said.stdout)
+        version = re.search(r'version "(\d+)', said.stderr + said.stdout)
         if version is not None and int(version[1]) >= JAVA_NEEDED:
             return None
         problem = f"`{found}` is Java {version[1]}" if version else f"`{found} -version` says no version"
@@ -158,7 +146,7 @@ def check_master(master: str) -> None:
         if not host or not port.isdigit():
             raise ConfigurationError(f"--master {master[:64]!a}: needs a port, such as spark://host:7077")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_SECONDS).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
             return
         except OSError as error:
             problem = error.strerror or str(error)
@@ -196,18 +184,17 @@ def spark_session(
     elif not submitted or master is not None:
         builder = builder.master(master or "local[*]")
     with tempfile.TemporaryDirectory(prefix="homing-spark-", ignore_cleanup_errors=True) as scratch:
-        local = not submitted and (master or "local").startswith("local")
         said = Path(scratch) / "said"
-        started = {} if submitted or remote else {_SAID: str(said), **_started_here(Path(scratch), memory, java)}
-        for key, value in {**started, **(_local(Path(scratch)) if local else {}), **(settings or {})}.items():
+        here = {} if submitted or remote else _started_here(said, master or "local[*]", memory, java)
+        for key, value in {**here, **(settings or {})}.items():
             builder = builder.config(key, value)
         try:
-            with nullcontext() if submitted or remote else _output_to(said):
+            with _output_to(said) if here else nullcontext():
                 spark = builder.getOrCreate()
         except Exception as error:  # py4j raises whatever the JVM did, Connect whatever gRPC did
-            raise ConfigurationError(
-                f"Spark did not start with master {master or 'local[*]'}: {_reason(error, said)}"
-            ) from error
+            words = said.read_text(errors="replace").strip().splitlines() if said.exists() else []
+            reason = "; ".join([_first_line(error), *words[-1:]])
+            raise ConfigurationError(f"Spark did not start with master {master or 'local[*]'}: {reason}") from error
         try:
             yield spark
         finally:
@@ -215,25 +202,25 @@ def spark_session(
                 spark.stop()
 
 
-def _started_here(scratch: Path, memory: str, java: str) -> dict[str, str]:
+def _started_here(said: Path, master: str, memory: str, java: str) -> dict[str, str]:
     """The JVM that this process starts: it ends with this process, and says nothing that a person has not asked for."""
+    scratch = said.parent
     quiet = scratch / "log4j2.properties"
     quiet.write_text("rootLogger.level = off\n", encoding="utf-8")
     flags = "-XX:+UseParallelGC -Xss4m -XX:MaxDirectMemorySize=256m -XX:+ExitOnOutOfMemoryError"
     files = f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={scratch} -XX:ErrorFile={scratch}/crash.log"
-    return {
+    settings = {
         _HEAP: memory,
+        _SAID: str(said),
         "spark.driver.extraJavaOptions": f"{files} {flags} {java}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.codegen.cache.maxEntries": "2000",  # the default, 100, forgets them all between two days
     }
-
-
-def _local(scratch: Path) -> dict[str, str]:
-    """What suits one machine: few partitions, all files in one folder that goes away."""
-    return {
+    if not master.startswith("local"):
+        return settings
+    return settings | {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch),
@@ -255,11 +242,3 @@ def _output_to(file: Path) -> Iterator[None]:
         for stream, kept in before.items():
             os.dup2(kept, stream)
             os.close(kept)
-
-
-def _reason(error: Exception, said: Path) -> str:
-    """The first line of what went wrong, and what the JVM said last."""
-    lines = [first_line(error)]
-    if said.exists():
-        lines += [line for line in said.read_text(errors="replace").splitlines() if line.strip()][-1:]
-    return "; ".join(lines)

@@ -19,7 +19,6 @@ _TYPES: Final = {
     ColumnType.INSTANT: "timestamp",
     ColumnType.MICROSECONDS: "bigint",
 }
-_FOLDERS: Final = {"date": "date", "hour": "int"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Source:
     @property
     def folders(self) -> dict[str, str]:
         """The columns of the layout."""
-        return {name: _FOLDERS.get(name, "string") for name in self.layout}
+        return {name: {"date": "date", "hour": "int"}.get(name, "string") for name in self.layout}
 
     @property
     def kept(self) -> dict[str, str]:
@@ -71,9 +70,7 @@ def ddl(columns: Mapping[str, str]) -> str:
 
 DEVICE_US: Final = "(unix_micros(received_at) - unix_micros(published_at))"
 WAKE_US: Final = "(unix_micros(woken_at) - unix_micros(recorded_at))"
-_OUTCOME: Final = f"kind = '{Kind.OUTCOME}'"
-_LEFT: Final = """
-writing_node forwarded correlation attempt request_bytes response_bytes acknowledged_at delivered_at respond_us"""
+OUTCOME: Final = f"kind = '{Kind.OUTCOME}'"
 
 LATENCY: Final = Source(
     "latency",
@@ -86,13 +83,14 @@ LATENCY: Final = Source(
             f"{column.name} < 0" for column in COLUMNS if column.type is ColumnType.MICROSECONDS
         ),
         "unknown_kind": f"kind NOT IN {tuple(map(str, Kind))}",
-        "unknown_outcome": f"{_OUTCOME} AND outcome NOT IN {OUTCOMES}",
+        "unknown_outcome": f"{OUTCOME} AND outcome NOT IN {OUTCOMES}",
     },
     {
-        "clock_jump": f"{_OUTCOME} AND "
+        "clock_jump": f"{OUTCOME} AND "
         f"(coalesce({DEVICE_US} < -{CLOCK_TOLERANCE_US}, false) OR coalesce({WAKE_US} < -{CLOCK_TOLERANCE_US}, false))"
     },
-    left=_LEFT,
+    left="writing_node forwarded correlation attempt request_bytes response_bytes acknowledged_at delivered_at"
+    " respond_us",
 )
 EVENTS: Final = Source(
     "events",
@@ -103,7 +101,6 @@ EVENTS: Final = Source(
     layout=("db", "date", "hour"),
     quarantine="quarantine_events",
 )
-"""The cold tier of the event log."""
 
 MEANINGS: Final = {
     "not_parquet": "a file that is truncated, empty or no Parquet",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.analysis.contracts import TABLES
+from app.analysis.report.page import UNITS
 
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
 METHODS = {
@@ -336,8 +337,8 @@ def all_rows(sample: Sample | None) -> dict[str, list[dict[str, Any]]]:
             found[_SPLIT[name][grain] if grain else name].append(row)
     for table in TABLES:
         for row in found[table.name]:
-            assert set(row) <= set(table.units), f"{table.name} has no {set(row) - set(table.units)}"
-        found[table.name] = [{name: row.get(name) for name in table.units} for row in found[table.name]]
+            assert set(row) <= set(UNITS[table.name]), f"{table.name} has no {set(row) - set(UNITS[table.name])}"
+        found[table.name] = [{name: row.get(name) for name in UNITS[table.name]} for row in found[table.name]]
     return found
 
 

@@ -22,12 +22,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.analysis.buckets import QUANTILES, RELATIVE_ERROR
 from app.analysis.compact import Progress
-from app.analysis.contracts import EVENT_ROLLUPS, LATENCY_HOURLY, ROLLUPS, SUMMARY_NAME, SUMMARY_VERSION, TABLES, Table
+from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, SUMMARY_NAME, SUMMARY_VERSION, TABLES, Table
 from app.analysis.deadlines import TIMEOUTS_NAME, End, cut_of, timeouts_file
 from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Row, Rows
 from app.analysis.options import AnalyzeOptions
 from app.analysis.places import as_json
-from app.analysis.report.page import HOUR, REPORT_NAME, TOP, render
+from app.analysis.report.page import HOUR, REPORT_NAME, TOP, UNITS, render
 from app.analysis.rollup import STAGES
 from app.analysis.source import EVENTS, LATENCY, MEANINGS, OUTCOMES
 from app.core.errors import ConfigurationError
@@ -116,7 +116,7 @@ def _read(base: duckdb.DuckDBPyConnection, lake: Lake, options: AnalyzeOptions, 
     for source, found, rollups in ((LATENCY, days, ROLLUPS), (EVENTS, of_events, EVENT_ROLLUPS)):
         compacted = lake.days(COMPACT, source)
         for one in rollups:
-            runs = {day.date: day.run for day in found if one is LATENCY_HOURLY or day.date >= begin}
+            runs = {day.date: day.run for day in found if one.name == "latency_hourly" or day.date >= begin}
             if one.name == source.quarantine:
                 runs = {date: compacted[date].run for date in runs if date in compacted}
             read_rollup(base, lake, one, runs)
@@ -166,7 +166,7 @@ def _tables(
 def _figures(base: duckdb.DuckDBPyConnection) -> Iterator[Row]:
     for name, title, table, column, where in _FIGURES:
         for row in rows_of(base, _TABLES[table], where or "true").to_pylist():
-            value = {"name": name, "title": title, "value": row[column], "unit": _TABLES[table].units[column]}
+            value = {"name": name, "title": title, "value": row[column], "unit": UNITS[table][column]}
             yield {**value, "table": table, "column": column, "where": where}
 
 

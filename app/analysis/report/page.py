@@ -8,7 +8,7 @@ text is not in it, so that it keeps its size. Positions are from 0 to 1; those o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate, pairwise
@@ -31,11 +31,9 @@ TOP: Final = 20
 """Devices that are shown as slowest and as flakiest."""
 MOST_STEPS: Final = 372
 """In a plot over time; a month has 744 hours."""
-MOST_CELLS: Final = 56
 FEW: Final = 100
 """Of fewer answers a 99th percentile says little."""
-FULL: Final = 4.0
-"""So many times the usual has the full colour."""
+UNITS: Final = {table.name: {column.name: column.unit for column in table.columns} for table in TABLES}
 _PERCENTILES: Final = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p999"}
 Ticks = Sequence[tuple[float, str]]
 
@@ -177,15 +175,10 @@ def _over_time(
         for low, high in pairwise(numbers)
     ]
     lines = [Mark(f"line-{n}", _line((left, right, row[n]) for left, right, row in columns)) for n in numbers]
-    shown = [
-        (
-            round(100 * left, 2),
-            round(100 * (right - left), 2),
-            f"{day(at)} {at:%H:%M}",
-            [*zip(tips[0], tip, strict=True)],
-        )
-        for at, (left, right, _), tip in zip(levels, columns, tips[1:], strict=True)
-    ]
+    shown = []
+    for at, (left, right, _), tip in zip(levels, columns, tips[1:], strict=True):
+        place = round(100 * left, 2), round(100 * (right - left), 2)
+        shown.append((*place, f"{day(at)} {at:%H:%M}", [*zip(tips[0], tip, strict=True)]))
     return Plot([Strip("", [*bands, *lines])], axis.ticks(), f"in steps of {axis.hours} h", scale.ticks(show), shown)
 
 
@@ -230,7 +223,7 @@ def heat_map(rows: Rows) -> Plot | None:
     found = [row for row in rows["latency_by_hour_method"] if known(row["p50_us"]) and known(row["p99_us"])]
     if not found:
         return None
-    axis = Axis.of(found, MOST_CELLS)
+    axis = Axis.of(found, most=56)
     measure, which = ("p50_us", "median")
     if median_low(row["answered"] for row in found) >= FEW:
         measure, which = ("p99_us", "99th percentile")
@@ -249,7 +242,7 @@ def heat_map(rows: Rows) -> Plot | None:
 
 
 def _cell(axis: Axis, at: datetime, took: float, times: float, answered: int) -> Mark:
-    weight = round(100 * min(1.0, abs(math.log(max(times, 1e-9), FULL))))
+    weight = round(100 * min(1.0, abs(math.log(max(times, 1e-9), 4))))  # 4 × the usual has the full colour
     css = "even" if weight < 8 else "hot" if times > 1 else "cool"  # noqa: PLR2004 - not to be seen
     title = f"{day(at)} {at:%H:%M}: {duration(took)}, {ratio(times)} the usual, {count(answered)}"
     return Mark(f"cell {css}", box(axis.place(at), 0.04, axis.place(at, 1), 0.96), title, weight)
@@ -314,19 +307,18 @@ def render(summary: Row, rows: Rows) -> str:
         summary,
         period=span(summary["period"]["from"], summary["period"]["to"]),
         plots={name: make(rows) for name, make in _PLOTS.items()},
-        rows=rows | {"change": sorted(_changes(rows), key=lambda row: row["q"])},
+        rows=rows
+        | {"change": [_told(row) for row in sorted(rows["change"], key=lambda row: row["q"]) if row["notable"]]},
         most=MOST_ROWS,
-        units={table.name: table.units for table in TABLES},
+        units=UNITS,
     )
 
 
-def _changes(rows: Rows) -> Iterator[Row]:
-    """Those to be told, with their subjects, and their values as the test has them."""
-    for row in rows["change"]:
-        show = duration if row["test"] == "median" else share
-        sides = {"before": show(row["before"]), "after": show(row["after"])}
-        if row["notable"]:
-            yield {**row, **sides, "subject": row["method"] or row["node"] or "all commands"}
+def _told(change: Row) -> Row:
+    """With its subject, and its values as the test has them."""
+    show = duration if change["test"] == "median" else share
+    sides = {name: show(change[name]) for name in ("before", "after")}
+    return {**change, **sides, "subject": change["method"] or change["node"] or "all commands"}
 
 
 def soft(name: str) -> Markup:

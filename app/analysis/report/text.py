@@ -11,8 +11,6 @@ from typing import Final, TypeGuard
 NOTHING: Final = "–"
 THIN: Final = "\u202f"
 """Between a number and its unit; does not break."""
-LONGEST: Final = 80
-"""Characters shown of any text from the data."""
 _DURATIONS: Final = (
     (999.5, 1.0, "µs"),
     (999_500, 1e3, "ms"),
@@ -97,7 +95,7 @@ def with_unit(value: object, unit: str) -> str:
     return count(value) if value == int(value) else digits(value)
 
 
-def clean(value: object, most: int = LONGEST, kept: str = THIN) -> str:
+def clean(value: object, most: int = 80, kept: str = THIN) -> str:
     """Text from the data, with what is not printable (controls, marks that turn the direction) written as an escape."""
     if value is None:
         return NOTHING
