@@ -129,7 +129,7 @@ class Administration:
             tenant=self.tenant_of(caller),
             key=key,
             address=asking.address,
-            agent=asking.agent,
+            agent=asking.shown_agent,
             at_us=self.now_us,
         )
 

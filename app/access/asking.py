@@ -7,13 +7,21 @@ from typing import Final, NamedTuple
 
 from app.core.access.callers import Caller
 
+_LONGEST: Final = 256
+
 
 class Asking(NamedTuple):
     """A caller, and where their request came from."""
 
     caller: Caller | None
     address: str | None
-    agent: str | None
+    agent: bytes | None
+    """As it came."""
+
+    @property
+    def shown_agent(self) -> str | None:
+        """The agent, as it is shown: not longer than 256 characters."""
+        return None if self.agent is None else self.agent.decode("latin-1")[:_LONGEST]
 
 
 ASKING: Final[ContextVar[Asking | None]] = ContextVar("asking", default=None)

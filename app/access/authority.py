@@ -7,6 +7,7 @@ heard from it for `stale` seconds goes on reading, and sends nothing more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Final, Protocol
 
 from app.access.following import Following, View
@@ -58,7 +59,8 @@ class Authority:
         tokens: TokenCheck | None = None,
     ) -> None:
         self.following: Final = following
-        self._clock = clock
+        self._wall = clock.wall
+        self._monotonic = clock.monotonic
         self._stale = stale
         self._counters = counters
         self._tokens = tokens
@@ -71,18 +73,28 @@ class Authority:
 
     def caller(self, authorization: bytes | None) -> Caller:
         """Whoever the key belongs to, or the token is about."""
-        scheme, _, text = (authorization or b"").decode("latin-1").partition(" ")
+        if authorization is None:
+            raise UnauthenticatedError(NOT_ON_RECORD)
+        shown, now_us = sha256(authorization).digest(), self._now_us()
+        known = self._current().known.get(shown)
+        if known is None or known[1] <= now_us:
+            return self._look(authorization, shown, now_us)
+        self.following.use(known[0], now_us)
+        return known[0]
+
+    def _look(self, authorization: bytes, shown: bytes, now_us: int) -> Caller:
+        """Look who it is; keys that count are remembered by the digest of what was shown."""
+        scheme, _, text = authorization.decode("latin-1").partition(" ")
         if scheme.lower() != "bearer":
             raise UnauthenticatedError(NOT_ON_RECORD)
-        text = text.strip()
+        text, snapshot = text.strip(), self._current()
         if self._tokens is not None and not text.startswith(PREFIX):
             return self._of_token(text, self._tokens)
-        now_us = self._now_us()
-        found = identify_key(self._current(), text, now_us)
+        found = identify_key(snapshot, text, now_us)
         if isinstance(found, Refusal):
             raise UnauthenticatedError(f"the API key {WORTHLESS[found]}")
-        if found.credential_id is not None:
-            self.following.use(found.credential_id, now_us)
+        snapshot.known.put(shown, (found, self._standing(found, now_us).expires_us))
+        self.following.use(found, now_us)
         return found
 
     def _of_token(self, text: str, tokens: TokenCheck) -> Caller:
@@ -114,9 +126,7 @@ class Authority:
         """By the rules of this moment, of whose limits this node has its share."""
         now_us = self._now_us()
         decision = self._judge(caller, action, device, profile, method, now_us=now_us)
-        if not decision.limits or caller is None:
-            return None
-        return self.limiting.spend(self._standing(caller, now_us), caller, action, device, decision.limits, now_us)
+        return self.limiting.spend(decision, action, now_us) if decision.limits else None
 
     def limits(self, caller: Caller | None) -> Sequence[LimitState]:
         """By the rules of this moment."""
@@ -216,7 +226,7 @@ class Authority:
         return self.following.view.snapshot
 
     def _is_stale(self) -> bool:
-        return self.following.age > self._stale
+        return self._monotonic() - self.following.heard_at > self._stale
 
     def _now_us(self) -> int:
-        return int(self._clock.wall() * 1_000_000)
+        return int(self._wall() * 1_000_000)

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from app.access.copying import AGAIN_SECONDS, Copying
+from app.core.access.callers import Caller
 from app.core.access.model import Document
 from app.core.access.snapshot import Snapshot
 from app.core.clock import Clock
@@ -79,7 +80,8 @@ class Following:
         self._agreed_at = clock.monotonic()
         self._view: View | None = None
         self._refreshing: Final = asyncio.Lock()
-        self._heard_at = clock.monotonic()
+        self.heard_at = clock.monotonic()
+        """When the directory was, on the monotonic clock."""
         self._trouble = "the access directory was not read yet"
         self._away: str | None = None
         self._used: dict[str, int] = {}
@@ -106,11 +108,12 @@ class Following:
     @property
     def age(self) -> float:
         """How many seconds ago the directory was heard."""
-        return self._clock.monotonic() - self._heard_at
+        return self._clock.monotonic() - self.heard_at
 
-    def use(self, credential_id: str, now_us: int) -> None:
-        """Note that a key was used now, in microseconds."""
-        self._used[credential_id] = now_us
+    def use(self, caller: Caller, now_us: int) -> None:
+        """Note that the caller's key was used now, in microseconds."""
+        if caller.credential_id is not None:
+            self._used[caller.credential_id] = now_us
 
     async def run(self) -> None:
         """Follow the directory until cancelled."""
@@ -166,7 +169,7 @@ class Following:
                 raise
             fresh, self._view = view is not self._view, view
             self._trouble, self._away = "", None
-            self._heard_at = self._clock.monotonic()
+            self.heard_at = self._clock.monotonic()
         if fresh:  # only now, as nobody may act by rules that are too old
             self._changed()
         return view
@@ -218,7 +221,7 @@ class Following:
         async with self._refreshing:
             if self._view is None:
                 self._view = View(copy.document, snapshot, copied=True)
-                self._heard_at = self._clock.monotonic() - age
+                self.heard_at = self._clock.monotonic() - age
         self._log.warning("access_rules_borrowed", version=copy.document.version, age=round(age))
         self._changed()
         return ""

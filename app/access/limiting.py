@@ -7,8 +7,9 @@ from typing import Final
 
 from app.access.ports import LimitState
 from app.core.access.callers import Caller, Standing
-from app.core.access.limits import Buckets, Shares
+from app.core.access.limits import Buckets, Shares, bucket_of
 from app.core.access.places import Place, Places
+from app.core.access.questions import Decision
 from app.core.access.rules import Action, Concurrency, Limit, Per, Rule
 from app.core.access.snapshot import Snapshot
 from app.core.errors import RateLimitError, TooManyOpenError
@@ -23,26 +24,23 @@ class Limiting:
         self.shares: Final = Shares(nodes, self._places.taken)
         """This node's parts of limits."""
 
-    def spend(
-        self, standing: Standing, caller: Caller, action: Action, device: str, rules: tuple[Rule, ...], now_us: int
-    ) -> Place | None:
-        """Spend a token of each rule with a rate, and give a place of each that limits what is open.
+    def spend(self, decision: Decision, action: Action, now_us: int) -> Place | None:
+        """Spend a token of each limit with a rate, and give a place of each that limits what is open.
 
         RateLimitError, TooManyOpenError: then nothing is spent.
         """
         tokens: list[tuple[str, Limit, float]] = []
         places: list[str] = []
-        for rule in rules:
-            key = _key(standing, caller, rule, device)
-            share = self.shares.ask(key)
-            if isinstance(rule.limit, Limit):
-                tokens.append((key, rule.limit, share))
-            elif isinstance(rule.limit, Concurrency):
-                self._check_room(key, rule, rule.limit, share)
+        for key, rule in decision.counted:
+            share, limit = self.shares.ask(key), rule.limit
+            if isinstance(limit, Limit):
+                tokens.append((key, limit, share))
+            elif limit is not None:
+                self._check_room(key, rule, limit, share)
                 places.append(key)
         wait = self._buckets.take(tokens, now_us)
         if wait:
-            told = ", ".join(rule.text for rule in rules if isinstance(rule.limit, Limit))
+            told = ", ".join(rule.text for rule in decision.limits if isinstance(rule.limit, Limit))
             raise RateLimitError(f"limited by {told}", wait, str(action), _policies(limit for _, limit, _ in tokens))
         return self._places.place(places) if places else None
 
@@ -58,7 +56,7 @@ class Limiting:
         """All limits that hold for the caller somewhere, and what is left of each on this node."""
         for rule in _rules(snapshot, standing, now_us):
             if rule.limit is not None:
-                yield self._state(rule, rule.limit, _key(standing, caller, rule, ""), now_us)
+                yield self._state(rule, rule.limit, bucket_of(standing, caller, rule, ""), now_us)
 
     def _state(self, rule: Rule, limit: Limit | Concurrency, key: str, now_us: int) -> LimitState:
         share = self.shares.of(key)
@@ -68,18 +66,6 @@ class Limiting:
             return LimitState(rule, share, int(self._buckets.left(key, limit, share, now_us)))
         left = self._places.free(key, limit.most, share, self.shares.taken_elsewhere(key))
         return LimitState(rule, share, left, self._places.taken().get(key, 0))
-
-
-def _key(standing: Standing, caller: Caller, rule: Rule, device: str) -> str:
-    """The name of what is emptied: who shares the limit, and the rule."""
-    per = Per.PRINCIPAL if rule.limit is None else rule.limit.per
-    if per is Per.DEVICE:
-        return f"device\n{device}\n{rule.name}"
-    if per is Per.TENANT:
-        return f"tenant\n{standing.tenant_id or ''}\n{rule.name}"
-    if standing.principal is None:
-        return f"subject\n{caller.issuer}\n{caller.subject}\n{rule.name}"
-    return f"principal\n{standing.principal.id}\n{rule.name}"
 
 
 def _rules(snapshot: Snapshot, standing: Standing, now_us: int) -> Iterable[Rule]:

@@ -60,8 +60,8 @@ def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
 
 def asking(caller: Caller | None, scope: Scope, headers: Mapping[bytes, bytes]) -> Asking:
     """Who sends the request, and from where."""
-    client, agent = scope.get("client"), headers.get(b"user-agent")
-    return Asking(caller, client[0] if client else None, None if agent is None else agent.decode("latin-1"))
+    client = scope.get("client")
+    return Asking(caller, client[0] if client else None, headers.get(b"user-agent"))
 
 
 async def read_body(receive: Receive, headers: Mapping[bytes, bytes], most: int = MAX_BYTES) -> bytes:

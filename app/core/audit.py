@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from app.core.access.changes import Change, Put, named
 from app.core.access.model import Binding, Credential, Device, Principal, Role, Tenant
+from app.core.told import things_of
 
 DIRECTORY: Final = "directory"
 """The writer of changes of the access directory: its numbers are the versions that they made."""
@@ -35,7 +36,7 @@ class Line(NamedTuple):
     writer: str
     seq: int
     body: bytes
-    """JSON: an object that tells of one thing, or an array of such objects, in the order of their times."""
+    """JSON, which tells of one thing or of many: `app.core.told` has its form."""
     hash: bytes
 
 
@@ -68,8 +69,8 @@ def columns_of(body: bytes) -> Columns:
     """What a line says of itself; nothing, when it cannot be read."""
     try:
         told = json.loads(body)
-        if isinstance(told, list):
-            return Columns(int(told[-1]["at"]), MANY, MANY, MANY)
+        if "told" in told:
+            return Columns(int(things_of(told)[-1]["at"]), MANY, MANY, MANY)
         texts = [None if told.get(name) is None else str(told[name]) for name in ("who", "device", "tenant")]
         return Columns(int(told["at"]), *texts)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
@@ -169,8 +170,7 @@ def listed(heads: Iterable[Head]) -> list[tuple[str, int, str]]:
 
 def _listed(body: bytes, kind: str) -> Iterator[Head]:
     try:
-        told = json.loads(body)
-        for part in told if isinstance(told, list) else (told,):
+        for part in things_of(json.loads(body)):
             for one in part[kind] if part["kind"] == kind else ():
                 yield Head(str(one[0]), int(one[1]), bytes.fromhex(one[2]))
     except (ValueError, KeyError, TypeError, IndexError):

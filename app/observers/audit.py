@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
-from app.access.asking import ASKING
+from app.access.asking import ASKING, Asking
 from app.callbacks.observer import Observer
 from app.callbacks.pending import Pending
 from app.core.access.callers import Caller
@@ -19,8 +19,9 @@ from app.core.callback import Answer, Registration
 from app.core.clock import Clock
 from app.core.errors import DirectoryError, UnavailableError
 from app.core.routing import Outcome, Recorded, Verdict
+from app.core.told import Block, Row, Thing
 from app.observability import Counters, Fill
-from app.observers.audit_writer import MOST_LINES, AuditWriter, Told
+from app.observers.audit_writer import MANY_IN_LINE, MOST_LINES, AuditWriter
 
 GAP_SECONDS: Final = 0.5
 """What was told is on record so long afterwards, where a write takes less than half of that.
@@ -65,10 +66,16 @@ class Audit(Observer):
         self._sleep = sleep
         self._who: Who = lambda _: (None, None)
         self._tenant_of: Callable[[str], str | None] = lambda _: None
-        self._told: list[Told] = []
-        """What is not in the chain yet."""
-        self._running: dict[str, Told] = {}
-        """Of that, the commands without outcome."""
+        self._blocks: list[Block] = []
+        """What is not in the chain yet, but for the last part of it."""
+        self._block = Block()
+        """That."""
+        self._askers: dict[tuple[Asking | None, str | None], int] = {}
+        """Who has asked in that part, for devices of a tenant."""
+        self._running: dict[str, Row] = {}
+        """Of what is not in the chain yet, the commands without outcome."""
+        self._room = MOST_LINES
+        """How many more things may wait."""
         self._facts = 0
         self._dropped = 0
         self._refusals = 0
@@ -80,7 +87,8 @@ class Audit(Observer):
 
     def queues(self) -> dict[str, Fill]:
         """How much waits for the database."""
-        return {"audit": Fill(len(self._told) + self._writer.waiting, MOST_LINES)}
+        told = len(self._blocks) * MANY_IN_LINE + len(self._block.told)
+        return {"audit": Fill(told + self._writer.waiting, MOST_LINES)}
 
     @property
     def health(self) -> str:
@@ -89,18 +97,23 @@ class Audit(Observer):
 
     def check(self) -> None:
         """UnavailableError when commands must be on record, and nothing can be written."""
-        if self._required and (self._is_full() or (self._writer.trouble and not self._writer.spools)):
+        if self._required and (self._room <= 0 or (self._writer.trouble and not self._writer.spools)):
             raise UnavailableError(
                 f"commands must be on record, and the audit cannot be written: {self._writer.trouble}"
             )
 
     def registered(self, registration: Registration, opened_at: float) -> None:
-        told = self._asked("command", registration)
-        if told is not None:
-            self._running[registration.command_id] = told
+        if self._commands and self._has_room():
+            device_id, command_id = registration.device_id, registration.command_id
+            now_us, asker = self._now_us(), self._asker(device_id)
+            row = [now_us, asker, command_id, device_id, registration.profile, registration.method]
+            self._put(row, now_us)
+            self._running[command_id] = row
 
     def joined(self, registration: Registration, opened_at: float) -> None:
-        self._asked("joined", registration)
+        if self._commands:
+            told = {"command": registration.command_id, "profile": registration.profile, "method": registration.method}
+            self._tell("joined", told, registration.device_id)
 
     def closed(self, pending: Pending) -> None:
         if self._commands and pending.registered:
@@ -119,15 +132,15 @@ class Audit(Observer):
 
     def cancelled(self, command_id: str, device_id: str) -> None:
         """A caller has cancelled a command."""
-        self._tell("cancel", self._asker(device_id) | {"command": command_id, "device": device_id})
+        self._tell("cancel", {"command": command_id}, device_id)
 
     def followed(self, what: Mapping[str, str | None]) -> None:
         """A caller has begun to follow a command or events."""
-        self._tell("stream", {**self._asker(what.get("device") or ""), **what})
+        self._tell("stream", what, what.get("device"))
 
     def webhook(self, webhook_id: str, tenant: str | None, done: str, parts: Sequence[str] = ()) -> None:
         """A caller has done something with a webhook, or with these parts of it. Its URL may hold secrets."""
-        told = self._asker("") | {"tenant": tenant or None, "webhook": webhook_id, "do": done}
+        told = {"tenant": tenant or None, "webhook": webhook_id, "do": done}
         self._tell("webhook", told | ({"parts": list(parts)} if parts else {}))
 
     def denied(self, why: str, device_id: str) -> None:
@@ -136,66 +149,71 @@ class Audit(Observer):
         if self._refusals > REFUSALS:
             self._counters["audit.refusals_not_kept"] += 1
             return
-        self._tell("refused", self._asker(device_id) | {"device": device_id, "why": why})
-
-    def _asked(self, kind: str, registration: Registration) -> Told | None:
-        """What is told of it, while that is not in the chain."""
-        if not self._commands:
-            return None
-        told = self._asker(registration.device_id)
-        told["command"] = registration.command_id
-        told["device"] = registration.device_id
-        told["profile"] = registration.profile
-        told["method"] = registration.method
-        return told if self._tell(kind, told) else None
+        self._tell("refused", {"why": why}, device_id)
 
     def _ended(self, command_id: str, state: str, device_id: str | None) -> None:
-        """In the line of the command, while that is not in the chain; else in one of its own."""
-        asked = self._running.pop(command_id, None)
-        if asked is not None:
-            asked["state"] = state
-            asked["ended"] = self._now_us()
+        """In the row of the command, while that is not in the chain; else by itself."""
+        row = self._running.pop(command_id, None)
+        if row is not None:
+            row += (state, self._now_us())
             return
         tenant = None if device_id is None else self._tenant_of(device_id) or None
-        self._tell("outcome", {"command": command_id, "device": device_id, "tenant": tenant, "state": state})
+        self._note({"kind": "outcome", "command": command_id, "device": device_id, "tenant": tenant, "state": state})
 
-    def _asker(self, device_id: str) -> Told:
-        asking = ASKING.get()
+    def _asker(self, device_id: str) -> int:
+        """Who asks for something of this device, and whose that is."""
+        key = ASKING.get(), self._tenant_of(device_id) or None
+        found = self._askers.get(key)
+        if found is None:
+            found = self._askers[key] = self._block.asker(self._facts_of(*key))
+        return found
+
+    def _facts_of(self, asking: Asking | None, tenant: str | None) -> Thing:
         if asking is None:
-            return {"tenant": self._tenant_of(device_id) or None}
-        caller, address, agent = asking
-        who, key = self._who(caller)
-        return {
-            "who": who,
-            "key": key,
-            "tenant": self._tenant_of(device_id) or None,
-            "from": address,
-            "agent": None if agent is None else agent[:256],
-        }
+            return {"tenant": tenant}
+        who, key = self._who(asking.caller)
+        return {"who": who, "key": key, "tenant": tenant, "from": asking.address, "agent": asking.shown_agent}
 
-    def _tell(self, kind: str, facts: Told, *, fact: bool = True) -> bool:
-        """Whether there was room for it."""
-        if self._is_full():
-            self._dropped += 1
-            self._counters["audit.dropped"] += 1
-            return False
+    def _tell(self, kind: str, what: Mapping[str, Any], device_id: str | None = None) -> None:
+        """Of what somebody asks for."""
+        asker = self._facts_of(ASKING.get(), self._tenant_of(device_id or "") or None)
+        about = {} if device_id is None else {"device": device_id}
+        self._note({"kind": kind, **about, **asker, **what})
+
+    def _note(self, what: Thing, *, fact: bool = True) -> None:
+        if self._has_room():
+            now_us = self._now_us()
+            self._put({"at": now_us, **what}, now_us, fact=fact)
+
+    def _has_room(self) -> bool:
+        """Whether there is some for one thing more; else it is counted."""
+        if self._room > 0:
+            return True
+        self._dropped += 1
+        self._counters["audit.dropped"] += 1
+        return False
+
+    def _put(self, told: Thing | Row, now_us: int, *, fact: bool = True) -> None:
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
-            self._told.append({"at": self._now_us(), "kind": "dropped", "count": dropped})
-        facts["kind"] = kind
-        facts["at"] = self._now_us()
-        self._told.append(facts)
+            self._block.told.append({"at": now_us, "kind": "dropped", "count": dropped})
+        self._block.told.append(told)
+        self._room -= 1
         self._facts += fact
-        return True
+        if len(self._block.told) >= MANY_IN_LINE:
+            self._next_block()
+
+    def _next_block(self) -> None:
+        self._blocks.append(self._block)
+        self._block, self._askers = Block(), {}
 
     def _bind(self) -> None:
         """Put what was told into the chain: from now on it is what it is."""
-        told, self._told, self._running = self._told, [], {}
+        self._next_block()
+        blocks, self._blocks, self._running = self._blocks, [], {}
         facts, self._facts = self._facts, 0
-        self._writer.bind(told, facts)
-
-    def _is_full(self) -> bool:
-        return self._writer.is_full(len(self._told))
+        self._writer.bind(blocks, facts)
+        self._room = self._writer.room
 
     def _now_us(self) -> int:
         return int(self._wall() * 1_000_000)
@@ -236,9 +254,10 @@ class Audit(Observer):
         """Put the heads of the others into this chain, and this head into the log."""
         seen = await self._writer.heads()
         if seen:
-            self._tell("seen", {"seen": seen}, fact=False)
+            self._note({"kind": "seen", "seen": seen}, fact=False)
         self._writer.tell_log()
 
     async def _write(self) -> None:
         self._bind()
         await self._writer.write(self._bind)
+        self._room = self._writer.room

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import structlog
 
 from app.core.audit import DIRECTORY, MANY, REMOVALS, Chain, Columns, Head, listed
 from app.core.errors import DirectoryError, UnavailableError
+from app.core.told import Block, things_of
 from app.observability import Counters
 from app.store.audit import SPAN_US, AuditStore, Kept
 from app.store.audit_spool import Spool, Spooled, left_behind, open_spool
@@ -23,9 +24,9 @@ BATCH: Final = 20
 """Lines of one call."""
 BATCH_BYTES: Final = 500_000
 MANY_IN_LINE: Final = 250
-"""Most of what one line tells of."""
+"""Most of what one line tells of, so that it has some 30 KB."""
 FEW: Final = 16
-"""What is told in one go that does not fill a line of its own each: a line that tells of one thing is found sooner."""
+"""Less than that has a line of its own each: a line that tells of one thing is found sooner."""
 MOST_LINES: Final = 200_000
 """Things told that wait in memory."""
 MOST_BYTES: Final = 64 * 2**20
@@ -35,7 +36,6 @@ MOST_HEADS: Final = 100
 SLOW_SECONDS: Final = 0.25
 """How long the database may take for lines before they are put on the disk as well, where there is one."""
 
-Told = dict[str, Any]
 Bind = Callable[[], None]
 """Puts what was told meanwhile into the chain."""
 
@@ -88,34 +88,29 @@ class AuditWriter:
         """Whether what cannot be written waits on the disk."""
         return self._spool is not None and self._spools and self._spool.has_room()
 
-    def is_full(self, told: int) -> bool:
-        """Whether there is no more room in memory, where so many things wait that are not bound."""
-        return told + self._waiting >= MOST_LINES or self._bytes >= MOST_BYTES
+    @property
+    def room(self) -> int:
+        """How many more things may wait in memory."""
+        return max(0, MOST_LINES - self._waiting) if self._bytes < MOST_BYTES else 0
 
-    def bind(self, told: Sequence[Told], facts: int) -> None:
+    def bind(self, blocks: Sequence[Block], facts: int) -> None:
         """Put what was told into the chain: from now on it is what it is. `facts` of it are no heads of others."""
         self._facts += facts
-        many = len(told) >= FEW
-        for start in range(0, len(told), MANY_IN_LINE if many else 1):
-            part = told[start : start + MANY_IN_LINE] if many else [told[start]]
-            times = [one["at"] for one in part]
-            if times == sorted(times) and times[-1] - times[0] <= SPAN_US:
-                self._append(part)
-            else:  # a clock was set, or the loop stood still
-                for one in part:
-                    self._append([one])
+        for block in blocks:
+            times = block.times()
+            if len(times) >= FEW and times == sorted(times) and times[-1] - times[0] <= SPAN_US:
+                body = orjson.dumps({"askers": block.askers, "told": block.told})
+                self._append(body, Columns(times[-1], MANY, MANY, MANY), len(times))
+            else:  # it is not much, a clock was set, or the loop stood still
+                for one in block.things():
+                    columns = Columns(one["at"], one.get("who"), one.get("device"), one.get("tenant"))
+                    self._append(orjson.dumps(one), columns, 1)
 
-    def _append(self, part: Sequence[Told]) -> None:
-        last = part[-1]
-        if len(part) == 1:
-            columns = Columns(last["at"], last.get("who"), last.get("device"), last.get("tenant"))
-            line = self._chain.append(orjson.dumps(last))
-        else:
-            columns = Columns(last["at"], MANY, MANY, MANY)
-            line = self._chain.append(orjson.dumps(part))
-        self._lines.append((Spooled(Kept(line, columns), self._facts), len(part)))
-        self._waiting += len(part)
-        self._bytes += len(line.body)
+    def _append(self, body: bytes, columns: Columns, things: int) -> None:
+        line = self._chain.append(body)
+        self._lines.append((Spooled(Kept(line, columns), self._facts), things))
+        self._waiting += things
+        self._bytes += len(body)
 
     async def write(self, bind: Bind) -> None:
         """Write what waits, in order. UnavailableError, DirectoryError: it goes on waiting, on the disk if possible."""
@@ -247,5 +242,4 @@ class AuditWriter:
 
 def _things(one: Spooled) -> int:
     """Of how many a line tells that comes from the disk."""
-    body = one.kept.line.body
-    return len(orjson.loads(body)) if body.startswith(b"[") else 1
+    return len(things_of(orjson.loads(one.kept.line.body)))

@@ -219,6 +219,8 @@ async def test_what_there_is_no_room_for_is_counted_and_told(site: Site, monkeyp
     database.away = True
     with monkeypatch.context() as full:
         full.setattr(audit_writer, "MOST_LINES", 2)
+        audit: Any = site.rig.application.ports.audit
+        audit._room = audit._writer.room
         for _ in range(8):
             await site.send("viewer")
     assert site.rig.counters["audit.dropped"] == 6

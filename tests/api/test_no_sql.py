@@ -23,15 +23,16 @@ async def test_ten_thousand_commands_make_no_statement(tmp_path: Path, audit: st
         await site.add("busy", "operator", "many")
         authority: Any = site.rig.application.ports.access
         following = authority.following
-        following._interval, before = 3_600.0, following._heard_at
-        await until(lambda: bool(following._heard_at > before))  # the last look for an hour
+        following._interval, before = 3_600.0, following.heard_at
+        await until(lambda: bool(following.heard_at > before))  # the last look for an hour
         directory: Any = site.directory
         statements: list[str] = []
 
         def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
             statements.append(statement)
 
-        event.listen(directory._engine.sync_engine, "before_cursor_execute", note)
+        for engine in (directory._engine.sync_engine, directory._calls._visits._engine):
+            event.listen(engine, "before_cursor_execute", note)
         answers = [
             (await site.send(who, f"drone-{number}", "ok", one_way=True)).status_code
             for number in range(commands // 4)

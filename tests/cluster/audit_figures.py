@@ -20,6 +20,7 @@ import pytest
 
 from app.access.verification import all_lines, verify
 from app.core.access.keys import Key
+from app.core.told import things_of
 from app.store.audit import AuditStore
 from app.store.engine import open_directory
 from app.system import new_secret
@@ -86,8 +87,8 @@ async def on_record(audit: AuditStore) -> Counter[str]:
     """How often each command is."""
     found: Counter[str] = Counter()
     async for kept in all_lines(audit):
-        told = json.loads(kept.line.body)
-        found.update(one["command"] for one in (told if isinstance(told, list) else [told]) if one["kind"] == "command")
+        things = things_of(json.loads(kept.line.body))
+        found.update(one["command"] for one in things if one["kind"] == "command")
     return found
 
 

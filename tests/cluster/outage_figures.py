@@ -16,6 +16,7 @@ import aiohttp
 
 from app.access.verification import all_lines, verify
 from app.core.access.keys import Key
+from app.core.told import things_of
 from app.store.audit import AuditStore
 from app.store.engine import open_directory
 from app.system import new_secret
@@ -200,12 +201,12 @@ class Record:
 async def read_record(audit: AuditStore) -> Record:
     found, latest = Record(), defaultdict[str, int](int)
     async for kept in all_lines(audit):
-        told = json.loads(kept.line.body)
-        for one in told if isinstance(told, list) else [told]:
+        for one in things_of(json.loads(kept.line.body)):
             found.unordered += one["at"] < latest[kept.line.writer]
             latest[kept.line.writer] = one["at"]
-            found.commands[one.get("command")] += one["kind"] == "command"
-            found.ended[one.get("command")] += "state" in one
+            command = one.get("command", "")
+            found.commands[command] += one["kind"] == "command"
+            found.ended[command] += "state" in one
             found.dropped += one["kind"] == "dropped"
     return found
 

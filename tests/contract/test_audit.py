@@ -15,6 +15,7 @@ from app.access.verification import verify
 from app.core.access.changes import Put
 from app.core.audit import DIRECTORY, REMOVALS, Author, Chain, Head, Line, body_of, columns_of
 from app.core.errors import EntryConflictError
+from app.core.told import Block
 from app.store.audit import SPAN_US, AuditQuery, AuditStore, Entry, Kept
 from app.store.directory import AccessDirectory
 from app.store.sql import audit as sql_audit
@@ -95,12 +96,14 @@ async def test_pages_are_in_order_of_time_though_lines_tell_of_many_things_and_o
         at += rng.randrange(SPAN_US // 2)
         chain = rng.choice(list(chains.values()))
         times = sorted(at - rng.randrange(SPAN_US + 1) for _ in range(rng.choice((1, 1, 2, 9))))
-        part: list[dict[str, Any]] = [
-            {"at": one, "kind": "command", "who": f"p{rng.randrange(3)}", "device": f"d{number % 4}", "tenant": "t"}
-            for one in times
-        ]
-        body = json.dumps(part[0] if len(part) == 1 else part, separators=(",", ":")).encode()
-        await audit.append(kept(chain.append(body)), number)
+        block = Block()
+        for one in times:
+            who = {"who": f"p{rng.randrange(3)}", "tenant": "t"}
+            row = [one, block.asker(who), f"c{len(told)}", f"d{number % 4}", "dji", "open", "succeeded", one + 5]
+            block.told.append(row if rng.random() < 0.7 else {"at": one, "kind": "cancel", "device": row[3], **who})
+        part = block.things()
+        body = part[0] if len(part) == 1 else {"askers": block.askers, "told": block.told}
+        await audit.append(kept(chain.append(json.dumps(body, separators=(",", ":")).encode())), number)
         told += part
     newest = sorted((one["at"] for one in told), reverse=True)
     assert [json.loads(one.body)["at"] for one in await all_pages(audit, AuditQuery(limit=limit))] == newest

@@ -7,9 +7,11 @@ narrows the key; then requirements and limits are collected. All that is not all
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from app.core.access.callers import EVER, Caller, Refusal, Standing
 from app.core.access.identify import standing_at, standing_of
+from app.core.access.limits import bucket_of
 from app.core.access.model import Device
 from app.core.access.questions import Answer, Decision, Question, Reason
 from app.core.access.rules import OF_METHODS, Action
@@ -31,12 +33,16 @@ def decide(
 
     `profile` is the one that the command will really have, so where the caller names none, the default.
     """
-    key = (caller, Question(action, device, profile, method, tenant_id))
+    key = (caller, action, device, profile, method, tenant_id)
     found = snapshot.answers.get(key)
-    if found is not None and found.since_us <= now_us < found.until_us:
-        return found.decision
+    if found is not None and found[1] <= now_us < found[2]:
+        return found[0]
     standing = standing_of(snapshot, caller)
-    decision = _judge(snapshot, standing_at(now_us, standing), key[1], now_us)
+    question = Question(action, device, profile, method, tenant_id)
+    decision = _judge(snapshot, standing_at(now_us, standing), question, now_us)
+    if decision.limits and isinstance(standing, Standing):
+        counted = [(bucket_of(standing, caller, rule, device), rule) for rule in decision.limits]
+        decision = replace(decision, counted=tuple(counted))
     snapshot.answers.put(key, Answer(decision, *_span(standing, now_us)))
     return decision
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from hmac import compare_digest
 
 from app.core.access.callers import EVER, GROUP, Caller, Refusal, Standing
@@ -13,10 +12,6 @@ from app.core.access.snapshot import Snapshot
 
 def identify_key(snapshot: Snapshot, text: str, now_us: int) -> Caller | Refusal:
     """Who has shown this key, or why it counts for nothing. Only keys whose checksum is right are looked for."""
-    seen = hashlib.sha256(text.encode("utf-8", "replace")).digest()
-    known = snapshot.known.get(seen)
-    if known is not None:
-        return known[0] if now_us < known[1] else Refusal.EXPIRED
     key = parse_key(text)
     if isinstance(key, KeyFault):
         return Refusal(key.value)
@@ -24,11 +19,8 @@ def identify_key(snapshot: Snapshot, text: str, now_us: int) -> Caller | Refusal
     if credential_id is None or not compare_digest(credential_id.encode(), key.id.encode()):
         return Refusal.UNKNOWN
     caller = Caller.of_key(credential_id)
-    standing = stand(snapshot, caller)
-    if isinstance(standing, Refusal):
-        return standing
-    snapshot.known.put(seen, (caller, standing.expires_us))
-    return caller if now_us < standing.expires_us else Refusal.EXPIRED
+    standing = standing_at(now_us, standing_of(snapshot, caller))
+    return standing if isinstance(standing, Refusal) else caller
 
 
 def standing_of(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:

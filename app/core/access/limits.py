@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest, nsmallest
 from typing import Final
 
-from app.core.access.rules import Limit
+from app.core.access.callers import Caller, Standing
+from app.core.access.rules import Limit, Per, Rule
 
 MOST_BUCKETS: Final = 10_000
 MOST_TOLD: Final = 200
@@ -22,6 +23,18 @@ _LEAST: Final = 0.05
 """A demand (requests in a second) that counts for none any more."""
 _OPEN: Final = "open\n"
 """What the key begins with under which nodes tell how many places of a limit are taken."""
+
+
+def bucket_of(standing: Standing, caller: Caller, rule: Rule, device: str) -> str:
+    """The name of what is emptied: who shares the limit, and the rule."""
+    per = Per.PRINCIPAL if rule.limit is None else rule.limit.per
+    if per is Per.DEVICE:
+        return f"device\n{device}\n{rule.name}"
+    if per is Per.TENANT:
+        return f"tenant\n{standing.tenant_id or ''}\n{rule.name}"
+    if standing.principal is None:
+        return f"subject\n{caller.issuer}\n{caller.subject}\n{rule.name}"
+    return f"principal\n{standing.principal.id}\n{rule.name}"
 
 
 class Buckets:
@@ -48,7 +61,9 @@ class Buckets:
             taken.append((key, held - 1))
         if not wait:
             for key, held in taken:
-                self._put(key, held, now_us)
+                if len(self._filled) >= self._most and key not in self._filled:
+                    self._forget()
+                self._filled[key] = held, now_us
         return wait
 
     def left(self, key: str, limit: Limit, share: float, now_us: int) -> float:
@@ -61,14 +76,12 @@ class Buckets:
             return full
         held, since_us = found
         if now_us > since_us:
-            held += (now_us - since_us) * _rate(limit, share)
-        return min(full, held)
+            held += (now_us - since_us) * limit.count / limit.per_us * share
+        return full if held > full else held  # noqa: FURB136 - `min` takes as long as all before
 
-    def _put(self, key: str, tokens: float, now_us: int) -> None:
-        if len(self._filled) >= self._most and key not in self._filled:
-            for one in nsmallest((self._most + 1) // 2, self._filled, key=lambda one: self._filled[one][1]):
-                del self._filled[one]
-        self._filled[key] = tokens, now_us
+    def _forget(self) -> None:
+        for one in nsmallest((self._most + 1) // 2, self._filled, key=lambda one: self._filled[one][1]):
+            del self._filled[one]
 
 
 class Shares:
@@ -82,16 +95,24 @@ class Shares:
         self._taken = taken
         self._asked: dict[str, int] = {}
         """How often since `tell` was called last."""
+        self._current: dict[str, float] = {}
+        """The shares of these, which are the same until somebody tells or hears something."""
         self._own: dict[str, float] = {}
         self._others: Mapping[str, float] | None = None
         """None: they were not heard yet, or cannot be."""
 
     def ask(self, key: str) -> float:
         """The share of a bucket, of which a token is asked for now."""
+        share = self._current.get(key)
+        if share is not None:
+            self._asked[key] += 1
+            return share
+        share = self.of(key)
         asked = self._asked.get(key, 0)
         if asked or len(self._asked) < MOST_BUCKETS:
             self._asked[key] = asked + 1
-        return self.of(key)
+            self._current[key] = share
+        return share
 
     def of(self, key: str) -> float:
         """The share of a bucket. Over all nodes that know of each other it is 1."""
@@ -110,7 +131,7 @@ class Shares:
 
     def tell(self) -> dict[str, float]:
         """What this node was asked for in a second, lately, for the others to hear. To be called once a second."""
-        asked, self._asked = self._asked, {}
+        asked, self._asked, self._current = self._asked, {}, {}
         taken = self._taken()
         keys = self._own.keys() | asked.keys() | taken.keys()
         demand = {key: _demand(self._own.get(key), asked.get(key, 0) + taken.get(key, 0)) for key in keys}
@@ -122,6 +143,7 @@ class Shares:
 
     def hear(self, told: Iterable[Mapping[str, float]] | None) -> None:
         """What the others told last; None, when they cannot be heard."""
+        self._current = {}
         if told is None:
             self._others = None
             return

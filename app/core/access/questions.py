@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from app.core.access.callers import Refusal
+from app.core.access.callers import Caller, Refusal
 from app.core.access.rules import Action, Rule
 
 
@@ -49,8 +49,14 @@ class Decision:
     """How many people must want it."""
     limits: tuple[Rule, ...] = ()
     """All rules whose limit the caller must keep."""
+    counted: tuple[tuple[str, Rule], ...] = ()
+    """These, each with the name under which it is counted: all who share it have the same."""
     nearest: tuple[str, ...] = ()
     """Sentences about rules that nearly fit; only `explain` looks for them."""
+
+
+Asked = tuple[Caller, Action, str, str, str, str | None]
+"""By whom, and the parts of a `Question`."""
 
 
 class Answer(NamedTuple):

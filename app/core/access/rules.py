@@ -28,6 +28,8 @@ from app.core.errors import InvalidInputError
 class Action(StrEnum):
     """What may be asked. Each operation of the API names one."""
 
+    __hash__ = str.__hash__  # an enumeration's own is a call in Python, several times for each command
+
     READ = "read"
     SEND = "send"
     CANCEL = "cancel"

@@ -18,7 +18,7 @@ from app.core.access.callers import GROUP, Caller, Refusal, Standing
 from app.core.access.memo import Memo
 from app.core.access.model import Binding, Credential, Device, Document, Principal, Role, Scheme, Tenant
 from app.core.access.patterns import expression, overlap, validate_pattern
-from app.core.access.questions import Answer, Question
+from app.core.access.questions import Answer, Asked
 from app.core.access.rules import BUILT_IN, parse_rules
 from app.core.access.ruleset import DevicePatterns, RuleSet
 from app.core.errors import InvalidInputError
@@ -77,14 +77,14 @@ class Snapshot:
     devices: Mapping[str, Device]
     counts_open: bool = False
     """Whether a rule limits how many commands may be open."""
-    answers: Memo[tuple[Caller, Question], Answer] = field(default_factory=Memo, init=False, repr=False, compare=False)
+    answers: Memo[Asked, Answer] = field(default_factory=Memo, init=False, repr=False, compare=False)
     standings: Memo[Caller, Standing | Refusal] = field(default_factory=Memo, init=False, repr=False, compare=False)
     _held: Memo[tuple[tuple[str, ...], str | None], Held] = field(
         default_factory=Memo, init=False, repr=False, compare=False
     )
     _together: Memo[tuple[RuleSet, ...], RuleSet] = field(default_factory=Memo, init=False, repr=False, compare=False)
     known: Memo[bytes, tuple[Caller, int]] = field(default_factory=Memo, init=False, repr=False, compare=False)
-    """Who has shown a key, and until when it counts, by the SHA-256 of the key."""
+    """Who has shown a key, and until when it counts, by the SHA-256 of what they have shown."""
 
     @classmethod
     def of(cls, document: Document) -> Snapshot:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Row, and_, delete, func, insert, or_, select
+from sqlalchemy import Connection, Row, and_, delete, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.access.changes import Change
@@ -30,8 +31,13 @@ from app.store.sql.tables import audit, audit_heads, meta
 
 _SHOWN = (*(audit.c[name] for name in Columns._fields), audit.c.writer, audit.c.seq, audit.c.body, audit.c.hash)
 
-_WRITTEN = (*Line._fields, *Columns._fields)
-
+_LINE: Final = (*Line._fields, *Columns._fields)
+_HEAD: Final = ("writer", "seq", "hash", "at_us", "facts")
+_AGAIN: Final = "ON CONFLICT (writer, seq) DO NOTHING"
+_LATER: Final = (
+    "ON CONFLICT (writer) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, at_us = excluded.at_us, "
+    "facts = excluded.facts WHERE excluded.seq > audit_heads.seq"
+)
 MOST_REMOVED: Final = 5_000
 """Lines of one call."""
 
@@ -43,15 +49,8 @@ class SqlAudit:
         self._calls = calls
 
     async def append(self, lines: Sequence[Kept], facts: int) -> None:
-        async def append(connection: AsyncConnection) -> None:
-            writer = lines[0].line.writer
-            kept = await connection.scalar(select(func.max(audit.c.seq)).where(audit.c.writer == writer))
-            new = [one for one in lines if one.line.seq > (kept or 0)]
-            if new:
-                await _keep(connection, new, facts)
-
         if lines:
-            await self._calls.transaction(append, **{WRITES: True})
+            await self._calls.brief(partial(_keep, lines=lines, facts=facts), writes=True)
 
     async def heads(self) -> Sequence[tuple[Head, int]]:
         async def heads(connection: AsyncConnection) -> list[tuple[Head, int]]:
@@ -135,19 +134,22 @@ async def _append(connection: AsyncConnection, writer: str, body: bytes, seq: in
     row = (await connection.execute(last)).one_or_none()
     head = None if row is None else Head(writer, row.seq, bytes(row.hash))
     line = Chain(writer, head).append(body, seq)
-    await _keep(connection, [Kept(line, columns_of(line.body))], line.seq)
+    await connection.run_sync(_keep, [Kept(line, columns_of(line.body))], line.seq)
 
 
-async def _keep(connection: AsyncConnection, lines: Sequence[Kept], facts: int) -> None:
-    mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
-    # As the driver takes it: there are thousands in a second, and each would cost twice as much otherwise.
-    marks = ", ".join([mark] * len(_WRITTEN))
-    statement = f"INSERT INTO audit ({', '.join(_WRITTEN)}) VALUES ({marks})"  # noqa: S608 - names of our own
-    await connection.exec_driver_sql(statement, [(*one.line, *one.columns) for one in lines])
+def _keep(connection: Connection, lines: Sequence[Kept], facts: int) -> None:
+    """Keep lines of one writer, and their head; those that are kept already, and a head of later ones, stay."""
     last = lines[-1]
-    await connection.execute(delete(audit_heads).where(audit_heads.c.writer == last.line.writer))
-    head = {"writer": last.line.writer, "seq": last.line.seq, "hash": last.line.hash, "at_us": last.columns.at_us}
-    await connection.execute(insert(audit_heads).values(facts=facts, **head))
+    head = (*last.line[:2], last.line.hash, last.columns.at_us, facts)
+    # As the driver takes it: there are thousands in a second, and each would cost twice as much otherwise.
+    mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
+    connection.exec_driver_sql(_into("audit", _LINE, mark, _AGAIN), [(*one.line, *one.columns) for one in lines])
+    connection.exec_driver_sql(_into("audit_heads", _HEAD, mark, _LATER), head)
+
+
+def _into(table: str, columns: Sequence[str], mark: str, otherwise: str) -> str:
+    marks = ", ".join([mark] * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) {otherwise}"  # noqa: S608 - names of our own
 
 
 def _kept(row: Row[Any]) -> Kept:

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Row, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.audit import MANY
+from app.core.told import things_of
 from app.store.audit import SPAN_US, AuditQuery, Entry, Page, Place
 from app.store.sql.tables import audit
 
@@ -93,9 +94,8 @@ def _entries(row: Row[Any], query: AuditQuery) -> Iterator[Entry]:
 def _told(row: Row[Any], body: bytes) -> list[tuple[int, dict[str, Any]]]:
     """Times, and what happened; what cannot be read is one thing that nobody knows."""
     try:
-        told = orjson.loads(body)
-        return [(int(one["at"]), dict(one)) for one in (told if isinstance(told, list) else [told])]
-    except (ValueError, KeyError, TypeError):
+        return [(int(one["at"]), one) for one in things_of(orjson.loads(body))]
+    except (ValueError, LookupError, TypeError):
         return [(row.at_us, {})]
 
 

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, parse_qs, unquote
 
 import aiosqlite
 from aiosqlite.core import _connection_worker_thread
-from sqlalchemy import URL, Connection, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -65,12 +65,31 @@ async def _connect_sqlite(database: str, **options: Any) -> aiosqlite.Connection
 
 def open_sql(url: str, budget: timedelta) -> AsyncEngine:
     """An engine that has not connected yet; ConfigurationError when the URL cannot be used, without repeating it."""
+    parts = _parts(url)
+    return _sqlite(parts, budget) if parts.scheme == "sqlite" else _postgresql(parts, budget)
+
+
+def open_blocking(url: str, budget: timedelta) -> Engine | None:
+    """An engine of SQLite whose calls block; None for another database."""
+    parts = _parts(url)
+    if parts.scheme != "sqlite":
+        return None
+    path = Path(parts.path[1:])
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        hide_parameters=True,
+        connect_args={"timeout": budget.total_seconds()},
+    )
+    _keep_to_ourselves(engine, path)
+    return engine
+
+
+def _parts(url: str) -> SplitResult:
     try:
         check_access_url(url)
-        parts = split_address(url)
+        return split_address(url)
     except ValueError as error:
         raise ConfigurationError(f"the URL of the access directory {error}") from None
-    return _sqlite(parts, budget) if parts.scheme == "sqlite" else _postgresql(parts, budget)
 
 
 def _engine(url: URL, budget: timedelta, connect_args: dict[str, Any]) -> AsyncEngine:
@@ -89,16 +108,22 @@ def _sqlite(parts: SplitResult, budget: timedelta) -> AsyncEngine:
     path = Path(parts.path[1:])
     url = URL.create("sqlite+aiosqlite", database=str(path))
     engine = _engine(url, budget, {"timeout": budget.total_seconds(), "async_creator_fn": _connect_sqlite})
+    _keep_to_ourselves(engine.sync_engine, path)
+    return engine
 
-    @event.listens_for(engine.sync_engine, "do_connect")
-    def _keep_to_ourselves(*_: object) -> None:
+
+def _keep_to_ourselves(engine: Engine, path: Path) -> None:
+    """Make the file so that nobody else reads it, and transactions begin where we say so."""
+
+    @event.listens_for(engine, "do_connect")
+    def _make(*_: object) -> None:
         try:
             # SQLite gives the files beside it the mode of this one.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise DirectoryUnavailableError(f"the access directory cannot be opened: {error.strerror}") from None
 
-    @event.listens_for(engine.sync_engine, "connect")
+    @event.listens_for(engine, "connect")
     def _prepare(connection: DBAPIConnection, _: object) -> None:
         connection.isolation_level = None  # transactions begin where we say so
         cursor = connection.cursor()
@@ -108,12 +133,10 @@ def _sqlite(parts: SplitResult, budget: timedelta) -> AsyncEngine:
         cursor.execute("PRAGMA synchronous = FULL")  # a revocation must outlive a power cut
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get(WRITES)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
 
 
 def _postgresql(parts: SplitResult, budget: timedelta) -> AsyncEngine:

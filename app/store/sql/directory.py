@@ -10,7 +10,19 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, ColumnElement, Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Row,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -22,9 +34,10 @@ from app.store.audit import AuditStore
 from app.store.sql import schema
 from app.store.sql.audit import SqlAudit, note_changes
 from app.store.sql.calls import Calls
-from app.store.sql.connect import WRITES, open_sql
+from app.store.sql.connect import WRITES, open_blocking, open_sql
 from app.store.sql.rows import MAPPED, row_of
 from app.store.sql.tables import credentials, devices, meta, removed_devices, tenants
+from app.store.sql.visits import Visits
 
 _PER_BUDGET: Final = 2_500
 """Changes for which a call may take another budget."""
@@ -38,7 +51,8 @@ class SqlDirectory:
 
     def __init__(self, url: str, *, budget: timedelta, new_cluster_id: Callable[[], str]) -> None:
         self._engine = open_sql(url, budget)
-        self._calls = Calls(self._engine, budget)
+        blocking = open_blocking(url, budget)
+        self._calls = Calls(self._engine, budget, None if blocking is None else Visits(blocking))
         self._audit = SqlAudit(self._calls)
         self._new_cluster_id = new_cluster_id
         self._snapshot = _SNAPSHOT if self._engine.dialect.name == "postgresql" else {}
@@ -56,10 +70,7 @@ class SqlDirectory:
         return await self._calls.transaction(partial(_read, since=since), **self._snapshot)
 
     async def version(self) -> int:
-        async def version(connection: AsyncConnection) -> int:
-            return int((await _meta(connection)).version)
-
-        return await self._calls.transaction(version)
+        return await self._calls.brief(lambda connection: int(_meta_of(connection).version))
 
     @property
     def audit(self) -> AuditStore:
@@ -109,9 +120,13 @@ class SqlDirectory:
 
 
 async def _meta(connection: AsyncConnection, *, lock: bool = False) -> Row[str, int, int]:
+    return await connection.run_sync(_meta_of, lock=lock)
+
+
+def _meta_of(connection: Connection, *, lock: bool = False) -> Row[str, int, int]:
     """The one row that tells of all others; SchemaError when they cannot be served."""
     query = select(meta.c.cluster_id, meta.c.version, meta.c.oldest)
-    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         raise SchemaTooOldError("the access directory was not set up to its end: run homing access migrate")
     schema.check_oldest(row.oldest)

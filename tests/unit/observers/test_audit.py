@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from app.access.asking import ASKING, Asking
 from app.callbacks.pending import Pending
 from app.core.audit import Author, Head, Line, Verifier, columns_of
 from app.core.callback import Registration
 from app.core.command import CommandState
 from app.core.errors import DirectoryUnavailableError, UnavailableError
 from app.core.routing import Outcome
+from app.core.told import things_of
 from app.observability import Counters
 from app.observers.audit import Audit
 from app.observers.audit_writer import FEW, AuditWriter
@@ -63,7 +65,7 @@ class Store:
     @property
     def told(self) -> list[dict[str, object]]:
         found = [json.loads(line.body) for _, line in sorted(self.lines.items())]
-        return [part for one in found for part in (one if isinstance(one, list) else [one])]
+        return [thing for one in found for thing in things_of(one)]
 
 
 @pytest.fixture
@@ -96,6 +98,26 @@ async def test_a_command_that_ends_at_once_is_one_line(audit: Audit, store: Stor
     audit.closed(pending("c1"))
     await audit.close()
     assert [(one["kind"], one.get("state")) for one in store.told] == [("command", "succeeded"), ("joined", None)]
+
+
+async def test_many_commands_are_rows_of_one_line_that_name_who_asked_once(audit: Audit, store: Store) -> None:
+    for number in range(FEW):
+        audit.registered(registration(f"c{number}"), 0.0)
+    audit.closed(pending("c3"))
+    await audit.close()
+    ((_, line),) = store.lines.items()
+    assert len(json.loads(line.body)["askers"]) == 1
+    assert [one.get("state") for one in store.told] == [None] * 3 + ["succeeded"] + [None] * (FEW - 4)
+    assert store.told[3]["device"] == "dock-1"
+    assert store.told[3]["tenant"] == "air"
+
+
+async def test_who_asks_while_there_is_no_room_is_not_remembered(audit: Audit) -> None:
+    audit._room = 0
+    for number in range(1_000):
+        ASKING.set(Asking(None, "192.0.2.1", b"agent %d" % number))
+        audit.registered(registration(f"c{number}"), 0.0)
+    assert len(audit._block.askers) == 0
 
 
 async def test_a_command_that_takes_longer_has_its_outcome_in_a_line_of_its_own(audit: Audit, store: Store) -> None:
@@ -317,9 +339,8 @@ class TimedStore(Store):
     async def append(self, lines: Sequence[Kept], facts: int) -> None:
         self.calls.append(len(lines))
         await self._pass_time(self._taken)
-        oldest = json.loads(lines[0].line.body)
-        at = (oldest[0] if isinstance(oldest, list) else oldest)["at"]
-        self.gaps.append(self._clock.wall() - at / 1_000_000)
+        oldest = things_of(json.loads(lines[0].line.body))[0]
+        self.gaps.append(self._clock.wall() - oldest["at"] / 1_000_000)
 
 
 @pytest.mark.parametrize("taken", [0.0, 0.01, 0.1, 0.2, 0.24])

@@ -241,5 +241,5 @@ def test_the_memory_is_bounded_and_dies_with_its_snapshot() -> None:
     for number in range(SIZE + 100):
         decide(snapshot, CI, Action.READ, f"dock-{number}", "", "", 10)
         assert 0 < len(snapshot.answers) <= SIZE
-    assert (CI, Question(Action.READ, f"dock-{SIZE + 99}")) in snapshot.answers._answers
+    assert (CI, *Question(Action.READ, f"dock-{SIZE + 99}")) in snapshot.answers._answers
     assert len(snapshot.without([], 10).answers) == 0
