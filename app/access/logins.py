@@ -83,8 +83,7 @@ class Logins:
         if wait:
             self._counters["login.limited"] += 1
             raise RateLimitError("too many attempts with this name", wait)
-        if self._rules.view.copied:
-            self._rules.following.check_there()
+        self._rules.following.check_there()  # for every name alike, so that this tells nobody which ones there are
         person = _find(self._rules.view.snapshot, name, tenant)
         good = await self._passwords.check(password, None if person is None else person.password_hash)
         login = await self._give(person, name, tenant) if person is not None and good else None

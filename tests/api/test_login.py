@@ -205,6 +205,16 @@ async def test_while_the_directory_cannot_be_written_nobody_logs_in(
     assert refused.json()["type"] == "urn:homing:problem:access-store-away"
 
 
+async def test_while_the_directory_is_known_to_be_away_no_name_is_told_from_another(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.directory, "version", away)
+    authority: Any = site.rig.application.ports.access
+    with pytest.raises(DirectoryUnavailableError):
+        await authority.refresh()
+    assert [(await log_in(site, name)).status_code for name in ("ann", "nobody")] == [503, 503]
+
+
 async def away(*_: object, **__: object) -> None:
     raise DirectoryUnavailableError("the access directory does not answer")
 

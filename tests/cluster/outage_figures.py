@@ -156,8 +156,10 @@ async def outage(seconds: float, *, frozen: bool) -> None:
             await until_known(session, cluster, key)
             async with run.load("first, to warm up"):
                 await asyncio.sleep(5)
+            beside = asyncio.create_task(keep_asking(session, cluster, admin, Asked()))
             async with run.load("PostgreSQL there") as before:
                 await asyncio.sleep(BESIDE)
+            beside.cancel()
             asked = Asked()
             await asyncio.to_thread(postgresql.pause if frozen else postgresql.kill)
             asking = asyncio.create_task(keep_asking(session, cluster, admin, asked))
