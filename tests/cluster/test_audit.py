@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -20,9 +21,14 @@ from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
 from tests.waiting import PATIENCE, eventually
 
 
-async def until_all_are_kept(folder: Path, count: int) -> None:
-    """So many lines of commands wait on the disk."""
-    await eventually(lambda: sum(path.read_bytes().count(b'"kind":"command"') for path in folder.iterdir()) >= count)
+async def until_all_are_kept(folder: Path, commands: Sequence[str]) -> None:
+    """All of them wait on the disk."""
+
+    def are_kept() -> bool:
+        kept = b"".join(path.read_bytes() for path in folder.iterdir())
+        return all(one.encode() in kept for one in commands)
+
+    await eventually(are_kept)
 
 
 async def send(session: aiohttp.ClientSession, cluster: Cluster, key: Key, count: int) -> list[str]:
@@ -59,7 +65,7 @@ async def test_nothing_is_missing_after_a_stop_of_the_database_and_the_death_of_
                 accepted = await send(session, cluster, key, 10)
                 await asyncio.to_thread(postgresql.stop)
                 away = await send(session, cluster, key, 60)
-                await until_all_are_kept(folder, len(away))
+                await until_all_are_kept(folder, away)
                 await asyncio.to_thread(cluster.nodes[0].kill)
                 await asyncio.to_thread(postgresql.start)
                 await asyncio.to_thread(cluster.nodes[0].start)
