@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import uvloop
@@ -314,7 +315,17 @@ async def test_a_silent_broker_is_left_after_the_keepalive() -> None:
             await until(lambda: counters["connected"] == 2)
 
 
-async def test_F56_a_backlog_before_suback_that_nobody_takes_yet_does_not_end_the_connection() -> None:
+async def test_F56_a_backlog_before_suback_that_nobody_takes_yet_does_not_end_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    links: list[PahoLink] = []
+    open_ = PahoLink.open
+
+    async def note(link: PahoLink, subscriptions: Sequence[Subscription], **more: Any) -> None:
+        links.append(link)
+        await open_(link, subscriptions, **more)
+
+    monkeypatch.setattr(PahoLink, "open", note)
     waiting: list[Delivery] = []
     counters: Counter[str] = Counter()
     async with FakeBroker() as broker:
@@ -323,12 +334,15 @@ async def test_F56_a_backlog_before_suback_that_nobody_takes_yet_does_not_end_th
             options_for(broker),
             receive_maximum=10,
             keepalive=KEEPALIVE,
-            connect_timeout=KEEPALIVE,
+            connect_timeout=timedelta(seconds=PATIENCE),
         )
         client = PahoMqttClient(options, counters)
         await client.start([Subscription("response/#")], waiting.append)
         await until(lambda: counters["reading_paused"] == 1)
-        await asyncio.sleep(1.25 * KEEPALIVE.total_seconds())  # the store is away
+        opening = links[0]._opening
+        assert opening is not None
+        given_up_at = opening.when() or 0.0
+        await until(lambda: (opening.when() or 0.0) > given_up_at)  # the store is away, and that is no reason
         assert counters["connection_failed"] == 0
         while not client.connected:
             for delivery in waiting:
