@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 JAVA_NEEDED: Final = 17
 MEMORY: Final = "1536m"
-"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python up to 2.9 GiB were seen."""
+"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python up to 3 GiB were seen."""
 _HEAP: Final = "spark.driver.memory"
 _SAID: Final = "spark.homing.said"
 _NO_MEMORY: Final = re.compile("OutOfMemory|Java heap space|GC overhead|Unable to acquire")

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from app.core.access.changes import Change, Put, named
 from app.core.access.model import Binding, Credential, Device, Principal, Role, Tenant
-from app.core.told import things_of
+from app.core.told import last_at, things_of
 
 DIRECTORY: Final = "directory"
 """The writer of changes of the access directory: its numbers are the versions that they made."""
@@ -70,7 +70,7 @@ def columns_of(body: bytes) -> Columns:
     try:
         told = json.loads(body)
         if "told" in told:
-            return Columns(int(things_of(told)[-1]["at"]), MANY, MANY, MANY)
+            return Columns(last_at(told), MANY, MANY, MANY)
         texts = [None if told.get(name) is None else str(told[name]) for name in ("who", "device", "tenant")]
         return Columns(int(told["at"]), *texts)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):

@@ -34,7 +34,7 @@ class Block:
 
     def times(self) -> list[int]:
         """When things happened, in microseconds."""
-        return [one[0] if isinstance(one, list) else one["at"] for one in self.told]
+        return [_at(one) for one in self.told]
 
     def things(self) -> list[Thing]:
         """Each thing by itself."""
@@ -46,6 +46,16 @@ def things_of(told: Mapping[str, Any]) -> list[Thing]:
     if "told" not in told:
         return [dict(told)]
     return _things(told["askers"], told["told"])
+
+
+def last_at(told: Mapping[str, Any]) -> int:
+    """When the last thing happened that a line of many tells of, by its JSON; errors as of `things_of`."""
+    return int(_at(told["told"][-1]))
+
+
+def _at(one: Thing | Row) -> int:
+    at: int = one[0] if isinstance(one, list) else one["at"]
+    return at
 
 
 def _things(askers: Sequence[Mapping[str, Any]], told: Sequence[Thing | Row]) -> list[Thing]:

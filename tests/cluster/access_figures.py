@@ -5,6 +5,7 @@ python -m tests.cluster.access_figures revoke --times 50     from the answer to 
 python -m tests.cluster.access_figures outage --seconds 600  calls while PostgreSQL is away (A4)
   … --frozen                                                 while it answers nothing, and connections stay open
 python -m tests.cluster.access_figures first --times 5       from nothing to a command that a key allows (A6)
+python -m tests.cluster.access_figures parts --times 12      what access does for a command, part by part (A2)
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from redis.asyncio import Redis
 from app.core.access.keys import Key
 from app.store.engine import open_directory
 from app.system import new_secret
+from tests.cluster.access_parts import parts
 from tests.cluster.access_rig import add, bearer, site
 from tests.cluster.first_figures import first
 from tests.cluster.outage_figures import outage
@@ -84,7 +86,7 @@ async def revoke(times: int, cut_every: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("revoke", "outage", "first"))
+    parser.add_argument("what", choices=("revoke", "outage", "first", "parts"))
     parser.add_argument("--times", type=int, default=50, help="of revoke and first")
     parser.add_argument("--cut", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -92,6 +94,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "revoke":
         asyncio.run(revoke(options.times, options.cut))
+    elif options.what == "parts":
+        asyncio.run(parts(options.times))
     elif options.what == "first":
         asyncio.run(first(options.times))
     else:

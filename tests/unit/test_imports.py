@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 LAYERS = (
     {"core"},
-    {"settings", "system", "observability", "measures", "tasks"},
+    {"settings", "system", "observability", "measures", "tasks", "worker"},
     {"tracing", "services"},
     {"store", "mqtt", "profiles", "latency"},
     {"cluster", "access"},

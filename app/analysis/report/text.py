@@ -53,24 +53,24 @@ def duration(us: float, trim: bool) -> str:  # noqa: FBT001 - of the decorator
 
 
 @_number
-def share(value: float, trim: bool) -> str:  # noqa: FBT001
+def share(value: float, trim: bool) -> str:  # noqa: FBT001 - likewise
     """In percent; neither 0 % nor 100 % unless it is."""
     percent = value * 100
     near = min(percent, abs(100 - percent))
     if 0 < near < 0.01:  # noqa: PLR2004 - the least that two places show
         return f"<{THIN}0.01{THIN}%" if percent < 1 else f">{THIN}99.99{THIN}%"
-    text = f"{percent:.{0 if near == 0 else 1 if near >= 9.995 else 2}f}"  # noqa: PLR2004
+    text = f"{percent:.{0 if near == 0 else 1 if near >= 9.995 else 2}f}"  # noqa: PLR2004 - three digits
     return f"{text.rstrip('0').rstrip('.') if trim and '.' in text else text}{THIN}%"
 
 
 @_number
-def count(value: float, _trim: bool) -> str:  # noqa: FBT001
+def count(value: float, _trim: bool) -> str:  # noqa: FBT001 - likewise
     """A whole number with its thousands apart."""
     return f"{value:,.0f}"
 
 
 @_number
-def ratio(value: float, trim: bool) -> str:  # noqa: FBT001
+def ratio(value: float, trim: bool) -> str:  # noqa: FBT001 - likewise
     """How many times."""
     return f"{digits(value, trim=trim)}{THIN}×"
 

@@ -14,16 +14,13 @@ from app.analysis.lake import Row
 HISTORY: Final = 60  # windows that a band is learned from, and that a burn rate looks back at, at most
 LEAST_HISTORY: Final = 15  # windows that there must be before anything is judged by a learned band
 LEAST_RECORDS: Final = 30  # commands in a window that is judged
-SPREADS: Final = (
-    6.0  # a p99 is out of its band that is so many robust standard deviations (1.4826 × MAD, of logarithms)
-)
+SPREADS: Final = 6.0  # a p99 is out of its band so many robust standard deviations (1.4826 × MAD, of logarithms)
 LEAST_FACTOR: Final = 1.5  # over the median, and so many times as long
 CHANCE: Final = 1e-6  # a share of timeouts is that has less than this probability at the usual share (binomial)
 LEAST_RATIO: Final = 2.0  # and is so many times the usual
-BURN: Final = (
-    14.4  # a burn rate over 5 minutes and over an hour that calls somebody: 2 % of a budget of 30 days an hour
-)
-# (Google, The Site Reliability Workbook, 2018, chapter 5)
+BURN: Final = 14.4
+"""A burn rate over 5 minutes and over an hour that calls somebody: 2 % of a budget of 30 days an hour (Google, The Site
+Reliability Workbook, 2018, chapter 5)."""
 
 MEASURES: Final[dict[str, tuple[str, str, str, Callable[[float], str]]]] = {
     "p99": ("p99_us p99_limit_us answered", "us", "the 99th percentile", lambda us: f"{us / 1000:,.1f} ms"),

@@ -45,7 +45,7 @@ class Calls:
         if self._visits is None:
             asked = self._transaction(lambda connection: connection.run_sync(work), {WRITES: writes})
         else:
-            asked = self._visit(self._visits.make(work, writes=writes))
+            asked = self._visits.make(work, writes=writes)
         return await self._within(self._budget.total_seconds(), asked)
 
     async def _within(self, seconds: float, asked: Coroutine[Any, Any, T]) -> T:
@@ -57,7 +57,10 @@ class Calls:
                 self._let_go(task)
         if not task.done():
             raise DirectoryUnavailableError(f"the access directory did not answer within {seconds:.3g} s")
-        return task.result()
+        try:
+            return task.result()
+        except (SQLAlchemyError, OSError) as error:
+            raise unavailable(error, self._engine) from None
 
     async def close(self) -> None:
         """Let go of all connections. Those of late calls follow when their driver gives up."""
@@ -68,19 +71,10 @@ class Calls:
             self._visits.close()
 
     async def _transaction(self, work: Work[T], options: dict[str, Any]) -> T:
-        try:
-            async with self._engine.connect() as plain:
-                connection = await plain.execution_options(**options)
-                async with connection.begin():
-                    return await work(connection)
-        except (SQLAlchemyError, OSError) as error:
-            raise unavailable(error, self._engine) from None
-
-    async def _visit(self, visit: Awaitable[T]) -> T:
-        try:
-            return await visit
-        except (SQLAlchemyError, OSError) as error:
-            raise unavailable(error, self._engine) from None
+        async with self._engine.connect() as plain:
+            connection = await plain.execution_options(**options)
+            async with connection.begin():
+                return await work(connection)
 
     def _let_go(self, task: asyncio.Task[Any]) -> None:
         self._late.add(task)

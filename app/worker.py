@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
-_Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
+_Job = tuple[Callable[[], Any], "asyncio.Future[Any]", bool]
 
 
 class Worker:
@@ -21,13 +21,16 @@ class Worker:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: Thread | None = None
 
-    def do(self, work: Callable[[], _Result]) -> asyncio.Future[_Result]:
-        """Have it done in the thread, after all that was asked before; the future of what it returns or raises."""
+    def do(self, work: Callable[[], _Result], *, at_all_events: bool = True) -> asyncio.Future[_Result]:
+        """Have it done in the thread, after all that was asked before; the future of what it returns or raises.
+
+        Not `at_all_events` means that it never begins once the future was cancelled.
+        """
         if self._thread is None:
             self._thread = Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
-        self._jobs.put((work, future))
+        self._jobs.put((work, future, at_all_events))
         return future
 
     def stop(self) -> None:
@@ -36,7 +39,9 @@ class Worker:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            work, future = job
+            work, future, at_all_events = job
+            if future.cancelled() and not at_all_events:
+                continue
             settle: Callable[[], None]
             try:
                 result = work()
