@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 
 import pytest
 
@@ -12,9 +11,7 @@ from app.callbacks.waker import HINTS_PER_SECOND
 from app.core.command import CommandState
 from app.core.routing import Outcome
 from app.store.memory.store import MemoryStateStore
-from tests.unit.assembly import WAKE_KEY, Assembly, Lamp, ManualClock, assemble, never, request
-
-SECOND = timedelta(seconds=1)
+from tests.unit.assembly import AS_LONG_AS_IT_TAKES, WAKE_KEY, Assembly, Lamp, ManualClock, assemble, never, request
 
 
 class Counting(MemoryStateStore):
@@ -53,7 +50,7 @@ async def test_a_forged_outcome_reaches_nobody(token: str) -> None:
     assert invocation.command.id in member.open_commands
     await assembly.store.finish(invocation.command.id, CommandState.CANCELLED, "n9", b"{}")
     member.waker.wake(invocation.command.id, forged(invocation.command.id, token))
-    command = await invocation.wait(SECOND)
+    command = await invocation.wait(AS_LONG_AS_IT_TAKES)
     assert (command.state, command.result) == (CommandState.CANCELLED, None)
     assert member.counters["drop.forged_wake_up"] == (2 if token else 0)
     assert member.counters["wakeup.fetched"] == 1
@@ -64,7 +61,7 @@ async def test_a_wake_up_with_the_token_of_its_command_is_believed() -> None:
     member = assembly.members[0]
     invocation = await member.invoker.invoke(request(), park=True)
     member.waker.wake(invocation.command.id, forged(invocation.command.id, WAKE_KEY.token(invocation.command.id)))
-    assert (await invocation.wait(SECOND)).result == b'{"pwned":true}'
+    assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).result == b'{"pwned":true}'
     assert member.counters["wakeup.delivered"] == 1
     assert _asked(assembly) == []
 
@@ -97,7 +94,7 @@ async def test_a_flood_of_forgeries_is_no_flood_of_reads() -> None:
     assembly.clock.advance(1)
     await assembly.store.finish(invocation.command.id, CommandState.CANCELLED, "n9", b"{}")
     member.waker.wake(invocation.command.id, None)
-    assert (await invocation.wait(SECOND)).state is CommandState.CANCELLED
+    assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.CANCELLED
 
 
 async def test_hints_that_come_together_are_read_together() -> None:
@@ -109,7 +106,7 @@ async def test_hints_that_come_together_are_read_together() -> None:
         await assembly.store.finish(invocation.command.id, CommandState.CANCELLED, "n9", b"{}")
         member.waker.wake(invocation.command.id, None)
     for invocation in invocations:
-        assert (await invocation.wait(SECOND)).state is CommandState.CANCELLED
+        assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.CANCELLED
     assert _asked(assembly) == [40]
 
 

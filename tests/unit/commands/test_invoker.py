@@ -41,8 +41,6 @@ from tests.unit.assembly import (
     slow_to_register,
 )
 
-SECOND = timedelta(seconds=1)
-
 
 async def stored(assembly: Assembly, command_id: str) -> Command:
     (command,) = await assembly.store.get([command_id])
@@ -241,7 +239,7 @@ async def test_a_command_whose_answer_could_not_be_told_is_refused(tmp_path: Pat
     await listener.start([Subscription("flights/lamp-1/do")], lambda _delivery: None)
     await listener.wait_connected()
     one_way = await invoker.invoke(request(profile="flights", params=params, one_way=True), park=True)
-    assert (await one_way.wait(SECOND)).state is CommandState.SUCCEEDED
+    assert (await one_way.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.SUCCEEDED
 
 
 @pytest.mark.parametrize("flight", ["", [], {}, None])
@@ -318,7 +316,7 @@ async def test_callers_that_joined_what_turns_out_to_be_unsent_have_it_sent_once
     joined = [await invoker.invoke(same, park=True) for invoker in (*invokers, *invokers)]
     assert {one.replayed for one in joined} == {True}
     unsent = joined[0].command.id
-    waiting = asyncio.gather(*(one.wait(SECOND) for one in joined))
+    waiting = asyncio.gather(*(one.wait(AS_LONG_AS_IT_TAKES) for one in joined))
     await _turns()
     assert lamp.received == []
     register.may_end.set()
@@ -335,7 +333,7 @@ async def test_a_joined_caller_whose_time_is_over_is_told_that_it_is_unsent() ->
     assembly, register, lamp = await failed_first_try(1)
     short = request(idempotency_key="k", timeout=timedelta(microseconds=1), timeout_given=False)
     joined = await assembly.members[0].invoker.invoke(short, park=True)
-    waiting = asyncio.create_task(joined.wait(SECOND))
+    waiting = asyncio.create_task(joined.wait(AS_LONG_AS_IT_TAKES))
     register.may_end.set()
     assert (await waiting).state is CommandState.UNSENT
     assert lamp.received == []
@@ -345,7 +343,7 @@ async def test_what_is_sent_for_a_joined_caller_ends_at_its_own_deadline() -> No
     assembly, register, _ = await failed_first_try(1)
     same = request(idempotency_key="k", timeout_given=False)
     joined = await assembly.members[0].invoker.invoke(same, park=True)
-    waiting = asyncio.create_task(joined.wait(SECOND))
+    waiting = asyncio.create_task(joined.wait(AS_LONG_AS_IT_TAKES))
     await asyncio.sleep(0.05)
     register.may_end.set()
     command = await waiting
@@ -380,7 +378,7 @@ async def test_a_command_that_is_cancelled_before_the_store_has_replied_is_not_s
     await asyncio.sleep(0)
     await assembly.members[1].invoker.cancel((await only_command(assembly)).id)
     invocation = await invoking
-    assert (await invocation.wait(SECOND)).state is CommandState.CANCELLED
+    assert (await invocation.wait(AS_LONG_AS_IT_TAKES)).state is CommandState.CANCELLED
     await _turns()
     assert lamp.received == []
 
