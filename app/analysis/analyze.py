@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Session = Callable[[int], SparkSession]
     """Of so many bytes to be counted, which matters to the first who asks."""
 
-_SMALL: Final = 32 * 2**20
+_SMALL: Final = 128 * 2**20
 """Of so few bytes optimising code, which two fifths of the processor time go into, would not pay."""
 
 

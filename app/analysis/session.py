@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_NEEDED: Final = 17
-MEMORY: Final = "1536m"
-"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python up to 3 GiB were seen."""
+MEMORY: Final = "1280m"
+"""Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python 2.5 GiB were seen."""
 _HEAP: Final = "spark.driver.memory"
 _SAID: Final = "spark.homing.said"
 _NO_MEMORY: Final = re.compile("OutOfMemory|Java heap space|GC overhead|Unable to acquire")

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.analysis.session import MEMORY
 from app.cli.output import Exit, Stop, err, out, tell
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError
@@ -51,7 +52,7 @@ _OPTIONS: Final[Mapping[str, Parameter]] = {
     **_options(
         str,
         out=("--out", ..., "Where results go: a folder or a URL."),
-        memory=("--memory", "1536m", "Heap of the Spark that is started here."),
+        memory=("--memory", MEMORY, "Heap of the Spark that is started here."),
     ),
     **_options(
         str | None,

@@ -102,7 +102,7 @@ def test_a_jvm_that_is_gone_is_not_said_to_lack_memory(by: str, sentence: str) -
 def test_the_days_that_are_asked_for_decide_whether_optimising_pays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, day: str, flag: str
 ) -> None:
-    for date, size in (("2026-01-01", 64 * 2**20), ("2026-01-02", 1)):
+    for date, size in (("2026-01-01", 256 * 2**20), ("2026-01-02", 1)):
         folder = tmp_path / "log" / f"date={date}" / "hour=00"
         folder.mkdir(parents=True)
         with (folder / "node-a-1-000001.parquet").open("wb") as file:

@@ -100,19 +100,29 @@ FROM ranked GROUP BY {{ grain | join(", ") }};
 
 -- `apart`: how far its answers are from what the same methods take on all devices, in logarithms.
 CREATE TABLE devices AS
-WITH placed AS (
-  SELECT *, if(bucket >= 0, commands, 0) AS measured, if(bucket >= 0, log_of(bucket), 0) AS l,
-    sum(measured * l) OVER same / nullif(sum(measured) OVER same, 0) AS usual, {{ ranked("device_id, bucket IS NULL") }}
-  FROM rollups.devices_daily WINDOW same AS (PARTITION BY profile, method)
-), summed AS (
+WITH usual AS (
+  SELECT profile, method, sum(commands * log_of(bucket)) / sum(commands) AS l
+  FROM rollups.devices_daily WHERE bucket >= 0 GROUP BY ALL
+), cell AS (
+  SELECT device_id, bucket, max(own.profile) AS profile, max(device_group) AS device_group, sum(commands) AS commands,
+    sum(commands) FILTER (outcome IN ('succeeded', 'failed')) AS answered, sum(commands) FILTER (outcome = 'failed') AS failed,
+    sum(commands) FILTER (outcome = 'timed_out') AS timed_out, sum(commands) FILTER (bucket >= 0) AS timed,
+    sum(commands * (log_of(bucket) - l)) FILTER (bucket >= 0) AS far,
+    sum(commands * (log_of(bucket) - l) ** 2) FILTER (bucket >= 0) AS squares,
+    max(longest_us) AS longest_us, sum(sum_us) AS sum_us
+  FROM rollups.devices_daily AS own LEFT JOIN usual
+    ON usual.profile IS NOT DISTINCT FROM own.profile AND usual.method IS NOT DISTINCT FROM own.method
+  GROUP BY device_id, bucket
+), sums AS (
   SELECT device_id, max(profile) AS profile, max(device_group) AS device_group, sum(commands) AS commands,
-    sum(if(outcome IN ('succeeded', 'failed'), commands, 0)) AS answered, sum(if(outcome = 'failed', commands, 0)) AS failed,
-    sum(if(outcome = 'timed_out', commands, 0)) AS timed_out, failed + timed_out AS flaky, sum(measured) AS timed,
-    sum(measured * coalesce(l - usual, 0)) / nullif(timed, 0) AS apart,
-    if(timed > 1, (sum(measured * coalesce(l - usual, 0) ** 2) - timed * apart * apart) / (timed - 1), NULL) AS variance,
-    if(timed >= {{ least_commands }}, sqrt(variance / timed), NULL) AS error,
+    coalesce(sum(COLUMNS('^(answered|failed|timed_out|timed|far|squares)$')), 0),
 {{- times(where="bucket IS NOT NULL") }}
-  FROM placed GROUP BY device_id
+  FROM (SELECT *, {{ ranked("device_id, bucket IS NULL") }} FROM cell) GROUP BY device_id
+), summed AS (
+  SELECT *, failed + timed_out AS flaky, far / nullif(timed, 0) AS apart,
+    if(timed > 1, (squares - timed * apart * apart) / (timed - 1), NULL) AS variance,
+    if(timed >= {{ least_commands }}, sqrt(variance / timed), NULL) AS error
+  FROM sums
 )
 SELECT *, {{ judged() }}, commands >= {{ least_commands }} AS enough, if(enough AND slowness_low IS NOT NULL,
     row_number() OVER (PARTITION BY enough ORDER BY slowness_low DESC NULLS LAST, device_id), NULL) AS slow_rank,
