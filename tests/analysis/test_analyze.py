@@ -284,7 +284,7 @@ def test_change_tests_agree_with_a_plain_computation(few: Analysed) -> None:
     assert row["effect"] == pytest.approx(effect, abs=0.005)  # buckets tie what is equal to 1 %
     for tested in rows(few.out, "change"):
         assert tested["p"] <= tested["q"] <= 1
-        assert tested["p"] == pytest.approx(math.erfc(abs(tested["z"]) / math.sqrt(2)), abs=4e-7)
+        assert tested["p"] == pytest.approx(math.erfc(abs(tested["z"]) / math.sqrt(2)), abs=2e-7)
 
 
 def test_what_was_planted_is_flagged_and_nothing_else(few: Analysed) -> None:

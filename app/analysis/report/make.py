@@ -229,12 +229,12 @@ def read_rollup(base: duckdb.DuckDBPyConnection, lake: Lake, rollup: Table, runs
     """A view of the rows that belong to these days, and to no earlier run of one of them."""
     paths = [lake.place.path(file) for date in runs for file in lake.place.find(f"rollups/{rollup.name}/date={date}")]
     of_day = pa.schema([pa.field("date", pa.string())])
-    columns = [*rollup.arrow, pa.field("run", pa.string())]
     # Arrow reads ahead: words that stay numbers and a list of words take half the memory.
-    words = [column.name for column in columns if column.type == pa.string()]
-    columns = [column.with_type(_WORDS) if column.name in words else column for column in columns]
-    schema, files = pa.schema([*columns, *of_day]), ds.ParquetFileFormat(dictionary_columns=words)
+    words = [*(column.name for column in rollup.arrow if column.type == pa.string()), "run"]
+    own = [column.with_type(_WORDS) if column.name in words else column for column in rollup.arrow]
+    schema = pa.schema([*own, pa.field("run", _WORDS), *of_day])
     days, root = ds.partitioning(of_day, flavor="hive"), lake.place.path(f"rollups/{rollup.name}")
+    files = ds.ParquetFileFormat(dictionary_columns=words)
     found = ds.dataset(paths, schema, files, lake.place.files, days, partition_base_dir=root) if paths else None
     base.register(f"{rollup.name}_files", found or schema.empty_table())
     chosen = ", ".join(f"('{date}', '{run}')" for date, run in runs.items()) or "NULL"
@@ -249,6 +249,6 @@ def rows_of(base: duckdb.DuckDBPyConnection, table: Table, where: str = "true") 
 
 
 def _cast(name: str, type_: str) -> str:
-    if type_ == "double":  # threads add up in any order: seven digits are the same each time
-        return f'format(\'{{:.6e}}\', "{name}"::DOUBLE)::DOUBLE AS "{name}"'
+    if type_ == "double":  # threads add up in any order: nine digits are the same each time
+        return f'format(\'{{:.8e}}\', "{name}"::DOUBLE)::DOUBLE AS "{name}"'
     return f'"{name}"::{"TIMESTAMPTZ" if type_ == "timestamp" else type_} AS "{name}"'

@@ -43,6 +43,7 @@ CREATE MACRO low(bucket) AS if(bucket < 0, 0, ceil(exp(bucket * ln(1.02e0)) - 1e
 CREATE MACRO high(bucket) AS if(bucket < 0, 1, low(bucket + 1));
 CREATE MACRO middle(bucket) AS if(bucket < 0, 0, round(exp((bucket + 5e-1) * ln(1.02e0))))::BIGINT;
 CREATE MACRO log_of(bucket) AS ln(greatest(1, middle(bucket)));
+CREATE MACRO billionths(bucket) AS round(log_of(bucket) * 1e9)::HUGEINT;
 -- Nearest rank of a quantile.
 CREATE MACRO rank_of(quantile, total) AS ceil(quantile::DOUBLE * total - 1e-6);
 CREATE MACRO wilson(x, n, side) AS (x / n + {{ z95 }} * {{ z95 }} / (2 * n)
@@ -98,18 +99,17 @@ SELECT {{ grain | join(", ") }}, list_position({{ stage_names }}, stage) AS posi
 FROM ranked GROUP BY {{ grain | join(", ") }};
 {% endfor %}
 
--- `apart`: how far its answers are from what the same methods take on all devices, in logarithms.
+-- `apart`: how far its answers are from what its methods take on all devices, in logarithms; billionths add up the same in any order.
 CREATE TABLE devices AS
 WITH usual AS (
-  SELECT profile, method, sum(commands * log_of(bucket)) / sum(commands) AS l
+  SELECT profile, method, round(sum(commands * billionths(bucket)) / sum(commands))::HUGEINT AS l
   FROM rollups.devices_daily WHERE bucket >= 0 GROUP BY ALL
 ), cell AS (
   SELECT device_id, bucket, max(own.profile) AS profile, max(device_group) AS device_group, sum(commands) AS commands,
     sum(commands) FILTER (outcome IN ('succeeded', 'failed')) AS answered, sum(commands) FILTER (outcome = 'failed') AS failed,
     sum(commands) FILTER (outcome = 'timed_out') AS timed_out, sum(commands) FILTER (bucket >= 0) AS timed,
-    sum(commands * (log_of(bucket) - l)) FILTER (bucket >= 0) AS far,
-    sum(commands * (log_of(bucket) - l) ** 2) FILTER (bucket >= 0) AS squares,
-    max(longest_us) AS longest_us, sum(sum_us) AS sum_us
+    sum(commands * (billionths(bucket) - l)) FILTER (bucket >= 0) AS far, max(longest_us) AS longest_us, sum(sum_us) AS sum_us,
+    sum(commands * (billionths(bucket) - l) * (billionths(bucket) - l)) FILTER (bucket >= 0) AS squares
   FROM rollups.devices_daily AS own LEFT JOIN usual
     ON usual.profile IS NOT DISTINCT FROM own.profile AND usual.method IS NOT DISTINCT FROM own.method
   GROUP BY device_id, bucket
@@ -119,8 +119,8 @@ WITH usual AS (
 {{- times(where="bucket IS NOT NULL") }}
   FROM (SELECT *, {{ ranked("device_id, bucket IS NULL") }} FROM cell) GROUP BY device_id
 ), summed AS (
-  SELECT *, failed + timed_out AS flaky, far / nullif(timed, 0) AS apart,
-    if(timed > 1, (squares - timed * apart * apart) / (timed - 1), NULL) AS variance,
+  SELECT *, failed + timed_out AS flaky, far / 1e9 / nullif(timed, 0) AS apart,
+    if(timed > 1, (squares / 1e18 - timed * apart * apart) / (timed - 1), NULL) AS variance,
     if(timed >= {{ least_commands }}, sqrt(variance / timed), NULL) AS error
   FROM sums
 )
