@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 
 from app.core.command import CommandState
+from app.rig.chaos.balancers import Choose
 from app.rig.chaos.history import GONE, Fail, FinalRead, Invoke, Mode, Ok, OperationKind, Unknown
 from app.rig.chaos.recorder import Recorder
 from app.simulator.families import ECHO
@@ -99,7 +100,7 @@ class Load:
 
     recorder: Recorder
     session: aiohttp.ClientSession
-    choose: Callable[[], tuple[str, str]]
+    choose: Choose
     seed: int
     calls: list[Call] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
@@ -308,7 +309,7 @@ class Finals:
 
     recorder: Recorder
     session: aiohttp.ClientSession
-    choose: Callable[[], tuple[str, str]]
+    choose: Choose
     commands: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Command id -> what was read, or an empty object for one that is gone."""
     _read_on: dict[str, str] = field(default_factory=dict)
@@ -348,50 +349,3 @@ class Finals:
                 if response.status == _NOT_FOUND:
                     return node, {}
         return "", {}
-
-
-Choose = Callable[[], tuple[str, str]]
-
-
-class RoundRobin:
-    """All nodes in turn, whether they live or not."""
-
-    def __init__(self, nodes: Sequence[tuple[str, str]]) -> None:
-        self._nodes = list(nodes)
-        self._next = 0
-
-    def __call__(self) -> tuple[str, str]:
-        """The next node and its URL."""
-        self._next += 1
-        return self._nodes[self._next % len(self._nodes)]
-
-
-class StaleView:
-    """A balancer that learns with a delay which nodes are ready, and sends to those it believes in."""
-
-    def __init__(
-        self, nodes: Sequence[tuple[str, str]], ready: Callable[[str], Awaitable[bool]], behind: float
-    ) -> None:
-        self._nodes = list(nodes)
-        self._ready = ready
-        self._behind = behind
-        self._believed = [name for name, _ in nodes]
-        self._next = 0
-
-    def __call__(self) -> tuple[str, str]:
-        """The next node that is believed to be ready, and its URL."""
-        self._next += 1
-        known = [node for node in self._nodes if node[0] in self._believed] or self._nodes
-        return known[self._next % len(known)]
-
-    async def look(self, interval: float = 0.2) -> None:
-        """Ask all nodes again and again, until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            answers = await asyncio.gather(*(self._ready(name) for name, _ in self._nodes))
-            ready = [name for (name, _), answer in zip(self._nodes, answers, strict=True) if answer]
-            loop.call_later(self._behind, self._believe, ready)
-            await asyncio.sleep(interval)
-
-    def _believe(self, ready: list[str]) -> None:
-        self._believed = ready

@@ -12,9 +12,10 @@ from typing import Any, Final
 import aiohttp
 from redis.asyncio import Redis
 
+from app.rig.chaos.balancers import Choose, RoundRobin
 from app.rig.chaos.fleet import Fleet, Plan, Witness, between
 from app.rig.chaos.history import BROKER_DROPPED, FaultPhase
-from app.rig.chaos.load import Choose, Finals, Job, Load, RoundRobin
+from app.rig.chaos.load import Finals, Job, Load
 from app.rig.chaos.nemesis import Nemesis
 from app.rig.chaos.options import SHARE_GROUP, ChaosOptions
 from app.rig.chaos.ordered import PROFILE

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from app.rig.chaos.load import RoundRobin, StaleView
+from app.rig.chaos.balancers import RoundRobin, StaleView
 from app.rig.chaos.rig import Rig
 from app.rig.chaos.scenario import Figure, Form, Scenario
 from app.rig.chaos.schedule import Fault, Kind

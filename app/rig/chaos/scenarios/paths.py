@@ -85,13 +85,14 @@ async def _watch(rig: Rig, seen: dict[str, list[tuple[float, bool]]]) -> None:
     """Ask every node ten times a second whether it is ready."""
     loop = asyncio.get_running_loop()
 
-    async def ask(name: str) -> None:
-        asked_at = loop.time()
-        ready = await rig.nodes[name].ready()
-        seen.setdefault(name, []).append((asked_at if ready else loop.time(), ready))
+    async def watch(name: str) -> None:
+        while True:
+            asked_at = loop.time()
+            ready = await rig.nodes[name].ready()
+            seen.setdefault(name, []).append((asked_at if ready else loop.time(), ready))
+            await asyncio.sleep(0.1)
 
-    while True:
-        await asyncio.gather(*(ask(name) for name in rig.nodes), asyncio.sleep(0.1))
+    await asyncio.gather(*(watch(name) for name in rig.nodes))
 
 
 def _first_unready(answers: Sequence[tuple[float, bool]], since: float) -> float:
