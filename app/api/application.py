@@ -18,7 +18,7 @@ from app.api import front, health, problems, schemas
 from app.api.dependencies import asker
 from app.api.escapes import with_device
 from app.api.hot import HotRoute
-from app.api.http import BytesResponse
+from app.api.http import BytesResponse, headers_of
 from app.api.openapi import SECURITY, as_of_open, with_border
 from app.api.parking import Parking
 from app.api.ports import Ports
@@ -42,6 +42,7 @@ from app.api.v1 import (
     state,
     webhooks,
 )
+from app.core.errors import HomingError
 from app.profiles.timeouts import load_timeouts
 from app.settings import Settings
 
@@ -76,6 +77,10 @@ GUARDED: Final = (
     audit.router,
 )
 """Of these, no route answers a caller whom nobody knows."""
+PREFIX: Final = "/v1/"
+"""Of all their paths."""
+FOR_STRANGERS: Final = frozenset(route.path for route in login.router.routes if isinstance(route, Route))
+"""The other paths below it."""
 ROUTERS: Final = (*GUARDED, login.router, front.router, health.probes, health.router)
 
 
@@ -125,10 +130,26 @@ class Application(FastAPI):
         if b"%" in scope.get("raw_path", b""):
             scope = with_device(scope)
         device_id = self.hot.device_of(scope)
-        if device_id is None:
-            await super().__call__(scope, receive, send)
-        else:
+        if device_id is not None:
             await self.hot.answer(device_id, scope, receive, send)
+            return
+        refusal = self._refusal_of_strangers(scope)
+        await (super().__call__ if refusal is None else refusal)(scope, receive, send)
+
+    def _refusal_of_strangers(self, scope: Scope) -> Response | None:
+        """What somebody is told whom nobody knows: the framework reads no body of theirs, and costs nothing for them.
+
+        Who is let through here is asked again by the route (`asker`), which is what guards it.
+        """
+        root = scope.get("root_path", "")
+        path = scope["path"].removeprefix(root) if scope["type"] == "http" else ""
+        if not path.startswith(PREFIX) or path in FOR_STRANGERS:
+            return None
+        try:
+            self.ports.access.caller(headers_of(scope).get(b"authorization"))
+        except HomingError as error:
+            return problems.answer_to(error, self.ports.counters, root)
+        return None
 
     async def _document(self, _request: Request) -> Response:
         if not self._written:

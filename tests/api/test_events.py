@@ -358,7 +358,7 @@ async def test_a_full_log_refuses_and_the_broker_keeps_what_comes(keeping: Rig) 
     assert (answer.status_code, answer.json()["type"]) == (507, "urn:homing:problem:quota-exceeded")
     say(keeping, TOPIC, {"n": 1})
     await eventually(lambda: keeping.counters["events.refused"] > 0)
-    assert keeping.broker.holds_for("homing-intake") == 1
+    assert keeping.broker.holds_for("homing-intake") >= 1, "canaries wait behind it"
     assert len(await read(keeping)) == 1
     deleted = await keeping.http.post("/v1/transactions", json={"if": [], "delete": ["gone"]})
     assert deleted.status_code == 200, "deletes go on"

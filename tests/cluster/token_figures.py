@@ -33,6 +33,8 @@ from tests.unit.access.signing import part
 
 OTHERS = 100
 """Commands a second of somebody with a key."""
+LEAD = 2.0
+"""Seconds for which tokens come before and after commands are timed: their process has to start."""
 
 
 @dataclass
@@ -82,13 +84,15 @@ async def command(session: aiohttp.ClientSession, url: str, key: Key, number: in
 
 async def turn_of(cluster: Cluster, issuer: Issuer, key: Key, seconds: float, rate: float) -> Turn:
     turn, url = Turn(), cluster.nodes[0].url
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+    sent = tokens(cluster, issuer, rate, seconds + 2 * LEAD)  # whoever times does nothing else then
+    unlimited = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=unlimited) as session, asyncio.TaskGroup() as group:
+        flooding = group.create_task(flood(sent)) if rate else None
+        await asyncio.sleep(LEAD)
         began = perf_counter()
-        async with asyncio.TaskGroup() as group:
-            flooding = group.create_task(flood(tokens(cluster, issuer, rate, seconds))) if rate else None
-            for number in range(round(seconds * OTHERS)):
-                await asyncio.sleep(max(0.0, began + number / OTHERS - perf_counter()))
-                group.create_task(command(session, url, key, number, turn))
+        for number in range(round(seconds * OTHERS)):
+            await asyncio.sleep(max(0.0, began + number / OTHERS - perf_counter()))
+            group.create_task(command(session, url, key, number, turn))
     if flooding is not None:
         turn.refused = flooding.result().statuses
     return turn
@@ -114,7 +118,7 @@ async def measure(rate: float, rounds: int, seconds: float) -> None:
             ratios.append(p99(during) / p99(without))
             say(
                 f"p99 {p99(without) * 1000:.1f} ms without, {p99(during) * 1000:.1f} ms with "
-                f"{sum(during.refused.values()) / seconds:.0f} tokens/s ({ratios[-1]:.2f} x); "
+                f"{sum(during.refused.values()) / (seconds + 2 * LEAD):.0f} tokens/s ({ratios[-1]:.2f} x); "
                 f"answers to tokens {dict(during.refused)}, to others {dict(without.statuses + during.statuses)}"
             )
         fetches, minutes = issuer.asked - asked, (perf_counter() - begun) / 60
