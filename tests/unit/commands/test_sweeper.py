@@ -4,12 +4,16 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
+import pytest
+
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.cluster.shares import share_of
-from app.commands.sweeper import COVER, GRACE, Sweeper
+from app.commands.sweeper import COVER, GRACE, SLICE, Sweeper
 from app.core.command import CommandState
-from app.system import new_charter
+from app.core.routing import Outcome
+from app.store.memory.store import MemoryStateStore
+from app.system import SystemClock, new_charter
 from tests.unit.assembly import assemble, request
 
 
@@ -84,3 +88,41 @@ async def test_F13_a_dead_nodes_command_is_timed_out_after_the_grace() -> None:
     (command,) = await assembly.store.get([invocation.command.id])
     assert command is not None
     assert command.state is CommandState.TIMED_OUT
+
+
+class Recording(MemoryStateStore):
+    """A store that notes which partitions it is asked for at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.asked: list[Sequence[int]] = []
+
+    async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
+        self.asked.append(partitions)
+        return await super().sweep(partitions, finisher, grace)
+
+
+async def test_a_round_is_spread_over_the_interval_so_that_no_command_waits_behind_it() -> None:
+    assembly, store, pauses = await assemble(), Recording(), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    cluster = Crowd(new_charter())
+    sweeper = Sweeper(
+        store=store,
+        cluster=cluster,
+        open_commands=assembly.members[0].open_commands,
+        node_id="n1",
+        interval=1,
+        counters=Counter(),
+        sleep=sleep,
+    )
+    await sweeper.sweep(1.0)
+    visited = [partition for partitions in store.asked for partition in partitions]
+    assert sorted(visited) == list(range(256))
+    assert max(map(len, store.asked)) <= SLICE
+    share = share_of("n1", [node.node_id for node in await cluster.nodes()])
+    assert visited[: len(share)] == share
+    assert len(pauses) == len(store.asked)
+    assert sum(pauses) == pytest.approx(1.0)
