@@ -55,13 +55,13 @@ class Sweeper:
         """Sweep until cancelled."""
         while True:
             try:
-                await self.sweep(self._interval)
+                await self.sweep()
             except (UnavailableError, CapacityError) as failure:
                 self._log.debug("sweep_skipped", reason=str(failure))
                 await self._sleep(self._interval)
 
-    async def sweep(self, over: float = 0.0) -> None:
-        """One round, with equal pauses over so many seconds."""
+    async def sweep(self) -> None:
+        """One round, with equal pauses, over the interval."""
         live = tuple(node.node_id for node in await self._cluster.nodes())
         if live != self._live:
             self._live = live
@@ -73,7 +73,7 @@ class Sweeper:
             for first in range(0, len(partitions), SLICE)
         ]
         for partitions, grace in slices:
-            await self._sleep(over / len(slices))
+            await self._sleep(self._interval / len(slices))
             for outcome in await self._store.sweep(partitions, self._node_id, grace):
                 self._counters["sweep.timed_out"] += 1
                 self._open_commands.ended(outcome)

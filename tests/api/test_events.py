@@ -366,6 +366,7 @@ async def test_a_full_log_refuses_and_the_broker_keeps_what_comes(keeping: Rig) 
     keeper._quotas = quotas
     await appended(keeping, 1)
     await eventually(lambda: keeping.broker.holds_for("homing-intake") == 0)
+    assert [one["data"] for one in await read(keeping, topic=TOPIC)] == [{"n": 1}]
 
 
 async def test_a_page_says_until_when_events_are_missing(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def stops_without_handing_over() -> None:
 def sweep_off() -> None:
     """Nobody ends the overdue commands of dead nodes."""
 
-    async def sweep(_self: Any, over: float) -> None:
-        await asyncio.sleep(over)
+    async def sweep(self: Any) -> None:
+        await asyncio.sleep(self._interval)
 
     _class("app.commands.sweeper.Sweeper").sweep = sweep
 

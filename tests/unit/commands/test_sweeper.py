@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import pytest
@@ -12,9 +12,10 @@ from app.cluster.shares import share_of
 from app.commands.sweeper import COVER, GRACE, SLICE, Sweeper
 from app.core.command import CommandState
 from app.core.routing import Outcome
+from app.store.commands import CommandWriter
 from app.store.memory.store import MemoryStateStore
 from app.system import SystemClock, new_charter
-from tests.unit.assembly import assemble, request
+from tests.unit.assembly import Assembly, assemble, request
 
 
 def test_every_partition_falls_to_exactly_one_node() -> None:
@@ -28,6 +29,29 @@ def test_a_node_that_leaves_moves_only_its_own_partitions() -> None:
     before = set(share_of("n1", ["n1", "n2", "n3"]))
     after = set(share_of("n1", ["n1", "n2"]))
     assert before < after
+
+
+async def at_once(_seconds: float) -> None:
+    """No pause."""
+
+
+def sweeper_of(
+    assembly: Assembly,
+    cluster: LocalCluster,
+    node_id: str,
+    *,
+    store: CommandWriter | None = None,
+    sleep: Callable[[float], Awaitable[None]] = at_once,
+) -> Sweeper:
+    return Sweeper(
+        store=store or assembly.store,
+        cluster=cluster,
+        open_commands=assembly.members[0].open_commands,
+        node_id=node_id,
+        interval=1,
+        counters=Counter(),
+        sleep=sleep,
+    )
 
 
 class Crowd(LocalCluster):
@@ -45,14 +69,7 @@ async def test_F13_whoever_a_partition_falls_to_may_have_died_with_its_home_node
         for node in (f"n{number}" for number in range(1, 10))
         if int(invocation.command.id[:3]) in share_of(node, [f"n{number}" for number in range(1, 10)])
     )
-    sweeper = Sweeper(
-        store=assembly.store,
-        cluster=Crowd(new_charter()),
-        open_commands=assembly.members[0].open_commands,
-        node_id="n1" if owner != "n1" else "n2",
-        interval=1,
-        counters=Counter(),
-    )
+    sweeper = sweeper_of(assembly, Crowd(new_charter()), "n1" if owner != "n1" else "n2")
     assembly.clock.advance(1 + GRACE.total_seconds() + 0.01)
     await sweeper.sweep()
     (command,) = await assembly.store.get([invocation.command.id])
@@ -70,14 +87,7 @@ async def test_F13_a_dead_nodes_command_is_timed_out_after_the_grace() -> None:
     invocation = await assembly.members[0].invoker.invoke(request(timeout=timedelta(seconds=1)), park=True)
     cluster = LocalCluster(new_charter())
     await cluster.join(NodeInfo("n2", "i", "c", 0))
-    sweeper = Sweeper(
-        store=assembly.store,
-        cluster=cluster,
-        open_commands=assembly.members[0].open_commands,
-        node_id="n2",
-        interval=1,
-        counters=Counter(),
-    )
+    sweeper = sweeper_of(assembly, cluster, "n2")
     assembly.clock.advance(1.4)
     await sweeper.sweep()
     (command,) = await assembly.store.get([invocation.command.id])
@@ -103,22 +113,14 @@ class Recording(MemoryStateStore):
 
 
 async def test_a_round_is_spread_over_the_interval_so_that_no_command_waits_behind_it() -> None:
-    assembly, store, pauses = await assemble(), Recording(), list[float]()
+    pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    cluster = Crowd(new_charter())
-    sweeper = Sweeper(
-        store=store,
-        cluster=cluster,
-        open_commands=assembly.members[0].open_commands,
-        node_id="n1",
-        interval=1,
-        counters=Counter(),
-        sleep=sleep,
-    )
-    await sweeper.sweep(1.0)
+    store, cluster = Recording(), Crowd(new_charter())
+    sweeper = sweeper_of(await assemble(), cluster, "n1", store=store, sleep=sleep)
+    await sweeper.sweep()
     visited = [partition for partitions in store.asked for partition in partitions]
     assert sorted(visited) == list(range(256))
     assert max(map(len, store.asked)) <= SLICE
