@@ -1,3 +1,3 @@
 """Homing: clustered MQTT callback routing."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
