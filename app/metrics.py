@@ -1,7 +1,7 @@
 """What `/metrics` says: a node's counters, queues and states, read when somebody asks and not before.
 
-`FAMILIES` is the whole list, and docs/operations.md repeats it. Nothing is labelled with what a caller or a device
-gives: labels are profiles, outcomes, and names that stand in our code.
+`FAMILIES` is the whole list, and docs/operations/metrics.md repeats it. Nothing is labelled with what a caller or a
+device gives: labels are profiles, outcomes, and names that stand in our code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The guide "Rotating secrets" in docs/operations.md, step by step, while commands are sent."""
+"""The guide "Rotating secrets" in docs/operations/security.md, step by step, while commands are sent."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LONGEST: Final = 120
 
 TABLES_FROM_CODE: Final = {
     "docs/latency-log.md": "| `",  # the columns, in the words of the schema
-    "docs/operations.md": "| `homing_",  # the metrics, in the words in which `/metrics` tells what each is
+    "docs/operations/metrics.md": "| `homing_",  # the metrics, in the words in which `/metrics` tells what each is
 }
 """Pages with a table that a test compares with the code word for word, and how its rows begin. None can be broken."""
 
@@ -48,7 +48,7 @@ def test_lines_are_short_enough_to_read(page: Path) -> None:
 def test_a_line_that_is_too_long_is_found() -> None:
     long = "so " * 50
     row = f"| `homing_x` | {long} |"
-    assert too_long("docs/operations.md", f"short\n{long}\n{row}") == [long]
+    assert too_long("docs/operations/metrics.md", f"short\n{long}\n{row}") == [long]
     assert too_long("README.md", row) == [row]
 
 

@@ -1,4 +1,4 @@
-"""Names and fields of log events are an API: docs/operations.md lists them all."""
+"""Names and fields of log events are an API: docs/operations/logs.md lists them all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "erro
 ENTRY = re.compile(
     r"(?P<name>[a-z_]+)` \((?P<levels>[a-z, ]+)(?:; (?P<fields>[^)]+))?\): (?P<meaning>.+) \*To do:\* (?P<advice>.+)"
 )
-"""An event in docs/operations.md: what it means, and what to do."""
+"""An event in docs/operations/logs.md: what it means, and what to do."""
 
 
 @dataclass
@@ -73,9 +73,8 @@ def events_in_code() -> dict[str, Event]:
 
 
 def events_in_docs() -> dict[str, Event]:
-    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    section = text.partition("\n## Logs\n")[2].partition("\n## ")[0]
-    listed = section.split("\n- `")[1:]
+    text = (ROOT / "docs" / "operations" / "logs.md").read_text(encoding="utf-8")
+    listed = text.split("\n- `")[1:]
     assert all(one.count("*To do:*") == 1 for one in listed)
     found = [ENTRY.fullmatch(" ".join(one.partition("\n\n")[0].split())) for one in listed]
     entries = [one for one in found if one is not None]
