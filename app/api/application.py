@@ -19,7 +19,7 @@ from app.api.dependencies import asker
 from app.api.escapes import with_device
 from app.api.hot import HotRoute
 from app.api.http import BytesResponse, headers_of
-from app.api.openapi import SECURITY, as_of_open, with_border
+from app.api.openapi import SECURITY, as_of_open, operation_id, with_border
 from app.api.parking import Parking
 from app.api.ports import Ports
 from app.api.sse import Streams
@@ -99,6 +99,7 @@ class Application(FastAPI):
             lifespan=lifespan,
             routes=[Route(DOCUMENT, self._document)],  # in front of FastAPI's, which writes it anew for each request
             redirect_slashes=False,
+            generate_unique_id_function=operation_id,
             docs_url=None,  # FastAPI's pages load their scripts from elsewhere: ours are in front.py
             redoc_url=None,
             telemetry={"tracing": False, "metrics": False, "logs": False},  # looks for its providers in every request
@@ -151,9 +152,10 @@ class Application(FastAPI):
             return problems.answer_to(error, self.ports.counters, root)
         return None
 
-    async def _document(self, _request: Request) -> Response:
+    async def _document(self, request: Request) -> Response:
         if not self._written:
-            self._written = orjson.dumps(self.openapi())
+            servers = [{"url": request.scope.get("root_path", "") or "/"}]  # the same for all requests of a process
+            self._written = orjson.dumps({**self.openapi(), "servers": servers})
         return BytesResponse(self._written)
 
     def _all_routes(self) -> Iterator[BaseRoute]:

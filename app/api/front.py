@@ -59,7 +59,7 @@ router = APIRouter()
 
 
 @router.get("/", tags=["index"], summary="Where everything is", response_model=schemas.Index)
-async def index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+async def read_index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     root = request.scope.get("root_path", "")
     planes = {"devices": ports.directory, "webhooks": ports.webhooks, "events": ports.events}
     there = {name: path for name, path in LINKS.items() if planes.get(name, ports) is not None}

@@ -27,7 +27,7 @@ router = APIRouter(tags=["health"])
 
 
 @probes.get("/healthz", summary="Liveness", response_model=schemas.Alive, response_description="The process runs.")
-async def alive() -> Reply:  # noqa: D103 - that this answer is given is all it says
+async def read_liveness() -> Reply:  # noqa: D103 - that this answer is given is all it says
     return BytesResponse(ALIVE)
 
 
@@ -38,7 +38,7 @@ async def alive() -> Reply:  # noqa: D103 - that this answer is given is all it 
     response_description="It can serve.",
     responses=problems_of(problems.NOT_READY, public=True),
 )
-async def ready(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+async def read_readiness(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     health = await ports.member.health()
     if health.ready:
         return BytesResponse(orjson.dumps({"state": health.state, "checks": health.checks}))
@@ -59,7 +59,7 @@ async def ready(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     },
     openapi_extra=acts(Action.METRICS),
 )
-async def metrics(request: Request, ports: NodePorts, asker: WhoAsks) -> Reply:
+async def read_metrics(request: Request, ports: NodePorts, asker: WhoAsks) -> Reply:
     """In Prometheus' text format; in OpenMetrics when `Accept` names `application/openmetrics-text`.
 
     Also of a node that is not ready. With HOMING_OPS_PORT a port of its own gives them without a key.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from app.api import problems
@@ -34,6 +35,11 @@ SECURITY: Final = {
 }
 _BORDER: Final = (problems.TARGET_TOO_LONG, problems.HEAD_TOO_LARGE)
 _GUARDED: Final = (BY_ERROR[errors.UnauthenticatedError], BY_ERROR[errors.ForbiddenError])
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of the route's function: what a generated client calls the operation. It is a format."""
+    return route.name
 
 
 def acts(action: Action) -> Described:

@@ -204,7 +204,7 @@ class Check(_Model):
     ] = None
 
 
-class Verdict(_Model):
+class Decision(_Model):
     """Whether it is allowed, and why."""
 
     allowed: bool

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
@@ -15,8 +16,76 @@ from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id, validate_idempotency_key, validate_method
 from app.store.rules import page_start
-from tests.api.rig import Rig
+from tests.api.rig import Rig, running
 from tests.api.test_send import ASYNC
+
+OPERATION_IDS = {
+    "GET /v1/commands/events": "follow_commands",
+    "GET /v1/commands/{command_id}/events": "follow_command",
+    "POST /v1/devices/{device_id}/commands": "send_command",
+    "GET /v1/devices/{device_id}/commands": "list_device_commands",
+    "GET /v1/commands/{command_id}": "read_command",
+    "DELETE /v1/commands/{command_id}": "cancel_command_by_delete",
+    "GET /v1/commands/{command_id}/explain": "explain_command",
+    "GET /v1/commands": "list_commands",
+    "POST /v1/commands/{command_id}/cancel": "cancel_command",
+    "GET /v1/devices": "list_devices",
+    "GET /v1/devices/{device_id}": "read_device",
+    "PUT /v1/devices/{device_id}": "put_device",
+    "DELETE /v1/devices/{device_id}": "remove_device",
+    "GET /v1/nodes": "list_nodes",
+    "GET /v1/events/stream": "follow_events",
+    "GET /v1/events": "read_events",
+    "POST /v1/events": "publish_events",
+    "GET /v1/topics": "list_topics",
+    "GET /v1/streams": "list_structures",
+    "GET /v1/databases": "list_databases",
+    "GET /v1/state/{topic}": "read_state",
+    "PUT /v1/state/{topic}": "put_state",
+    "GET /v1/devices/{device_id}/state": "read_device_state",
+    "POST /v1/transactions": "commit_transaction",
+    "GET /v1/me": "read_me",
+    "POST /v1/login": "log_in",
+    "DELETE /v1/login": "log_out",
+    "GET /v1/profiles": "list_profiles",
+    "GET /v1/profiles/{name}/methods": "list_methods",
+    "GET /v1/keys": "list_keys",
+    "POST /v1/keys": "create_key",
+    "POST /v1/keys/{key_id}/rotate": "rotate_key",
+    "DELETE /v1/keys/{key_id}": "revoke_key",
+    "GET /v1/tenants": "list_tenants",
+    "PUT /v1/tenants/{tenant_id}": "put_tenant",
+    "DELETE /v1/tenants/{tenant_id}": "remove_tenant",
+    "GET /v1/principals": "list_principals",
+    "GET /v1/principals/{subject}/bindings": "list_bindings",
+    "PUT /v1/principals/{subject}/bindings": "put_bindings",
+    "GET /v1/principals/{principal_id}": "read_principal",
+    "PUT /v1/principals/{principal_id}": "put_principal",
+    "DELETE /v1/principals/{principal_id}": "remove_principal",
+    "GET /v1/roles": "list_roles",
+    "GET /v1/roles/{name}": "read_role",
+    "PUT /v1/roles/{name}": "put_role",
+    "DELETE /v1/roles/{name}": "remove_role",
+    "GET /v1/access": "read_access",
+    "PUT /v1/access": "put_access",
+    "POST /v1/access/check": "check_access",
+    "GET /v1/webhooks": "list_webhooks",
+    "POST /v1/webhooks": "create_webhook",
+    "GET /v1/webhooks/{webhook_id}": "read_webhook",
+    "PATCH /v1/webhooks/{webhook_id}": "change_webhook",
+    "DELETE /v1/webhooks/{webhook_id}": "remove_webhook",
+    "POST /v1/webhooks/{webhook_id}/rotate": "rotate_webhook",
+    "POST /v1/webhooks/{webhook_id}/test": "test_webhook",
+    "GET /v1/webhooks/{webhook_id}/deliveries": "list_deliveries",
+    "POST /v1/webhooks/{webhook_id}/deliveries/{event_id}/retry": "retry_delivery",
+    "GET /v1/audit": "list_audit_lines",
+    "GET /v1/audit/verify": "verify_audit",
+    "GET /": "read_index",
+    "GET /healthz": "read_liveness",
+    "GET /readyz": "read_readiness",
+    "GET /metrics": "read_metrics",
+}
+"""What generated clients call the operations: a format, so that none of them ever changes."""
 
 
 @pytest.fixture
@@ -86,6 +155,7 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "GET /v1/audit": reading,
         "GET /v1/audit/verify": {*guarded, "200", "404", "503"},
         "DELETE /v1/commands/{command_id}": {*guarded, "200", "404", "409", "422", "503"},
+        "POST /v1/commands/{command_id}/cancel": {*guarded, "200", "404", "409", "422", "503"},
         "POST /v1/webhooks": {*guarded, "201", "404", "422", "429", "503"},
         "GET /v1/webhooks": {*guarded, "200", "404", "503"},
         "GET /v1/webhooks/{webhook_id}": {*guarded, "200", "404", "422", "503"},
@@ -117,6 +187,29 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "GET /metrics": {*guarded, "200"},
     }
     assert all(operation["summary"] for operation in operations(document).values())
+
+
+async def test_operation_ids_are_short_unique_and_stay(document: dict[str, Any]) -> None:
+    found = {name: operation["operationId"] for name, operation in operations(document).items()}
+    assert found == OPERATION_IDS
+    assert len(set(found.values())) == len(found)
+    assert all(re.fullmatch("[a-z]+(_[a-z]+)+", one) for one in found.values())
+
+
+async def test_no_name_of_a_model_is_a_path_of_ours(document: dict[str, Any]) -> None:
+    """FastAPI tells two models of one name apart by their modules."""
+    assert [name for name in document["components"]["schemas"] if not re.fullmatch("[A-Z][A-Za-z]+", name)] == []
+
+
+async def test_the_server_is_where_the_document_is(document: dict[str, Any]) -> None:
+    assert document["servers"] == [{"url": "/"}]
+
+
+async def test_a_prefix_of_a_proxy_is_part_of_the_server() -> None:
+    async with running() as rig:
+        transport = httpx.ASGITransport(rig.application, root_path="/drones")
+        async with httpx.AsyncClient(transport=transport, base_url="http://node-a") as http:
+            assert (await http.get("/drones/openapi.json")).json()["servers"] == [{"url": "/drones"}]
 
 
 async def test_every_problem_has_an_example_of_its_status(document: dict[str, Any]) -> None:

@@ -32,9 +32,10 @@ async def test_what_is_no_command_id_is_422(rig: Rig, method: str) -> None:
     assert body["errors"][0]["field"] == "command_id"
 
 
-async def test_cancel_gives_the_cancelled_command(rig: Rig) -> None:
+@pytest.mark.parametrize(("method", "path"), [("DELETE", ""), ("POST", "/cancel")])
+async def test_cancel_gives_the_cancelled_command(rig: Rig, method: str, path: str) -> None:
     await rig.send("silent", headers=ASYNC)
-    response = await rig.http.delete(rig.location)
+    response = await rig.http.request(method, rig.location + path)
     assert response.status_code == 200
     command = response.json()
     assert (command["state"], command["error"]["code"]) == ("cancelled", "cancelled")
@@ -46,6 +47,12 @@ async def test_what_has_an_outcome_cannot_be_cancelled(rig: Rig) -> None:
     command_id = (await rig.send("ok")).json()["id"]
     body = problem(await rig.http.delete(f"/v1/commands/{command_id}"), 409, "command-finished")
     assert (body["command_id"], body["state"]) == (command_id, "succeeded")
+
+
+async def test_who_cancels_twice_is_told(rig: Rig) -> None:
+    await rig.send("silent", headers=ASYNC)
+    assert (await rig.http.post(f"{rig.location}/cancel")).status_code == 200
+    problem(await rig.http.post(f"{rig.location}/cancel"), 409, "command-finished")
 
 
 async def test_a_late_response_is_kept_with_a_readable_instant(rig: Rig) -> None:

@@ -105,6 +105,8 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "GET /metrics": lambda homing: done(homing.metrics),
 }
 """The call of a client that each operation is."""
+OTHER_NAMES: Final = {"POST /v1/commands/{command_id}/cancel"}
+"""Operations that are others by a younger name: clients speak to nodes of the version before, too."""
 
 
 async def document() -> dict[str, Any]:
@@ -116,7 +118,7 @@ async def document() -> dict[str, Any]:
 async def test_every_operation_has_a_call_in_both_twins() -> None:
     found = await document()
     there = {f"{method.upper()} {path}" for path, methods in found["paths"].items() for method in methods}
-    assert there == CALLS.keys()
+    assert there == CALLS.keys() | OTHER_NAMES
     for operation, call in CALLS.items():
         for open_homing in (_async_recorded, _recorded):
             asked: list[str] = []

@@ -17,7 +17,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
-from app.api.schemas_of_access import Check, Differences, Verdict
+from app.api.schemas_of_access import Check, Decision, Differences
 from app.core import errors
 from app.core.access.questions import Question
 from app.core.access.rules import Action
@@ -39,7 +39,7 @@ router = APIRouter(prefix="/v1/access", tags=["access"])
     },
     openapi_extra=_ACTS,
 )
-async def read_document(records: Records, asker: WhoAsks) -> Reply:
+async def read_access(records: Records, asker: WhoAsks) -> Reply:
     """What `homing access export` prints; for who operates Homing, and belongs to no tenant."""
     shown = (await records.people.document(asker.caller)).model_dump(mode="json")
     return BytesResponse(orjson.dumps(shown), headers=[etag(tag_of(shown))])
@@ -58,7 +58,7 @@ async def read_document(records: Records, asker: WhoAsks) -> Reply:
     ),
     openapi_extra=_ACTS,
 )
-async def put_document(
+async def put_access(
     request: Request,
     body: AccessFile,
     condition: Conditional,
@@ -78,12 +78,12 @@ async def put_document(
 @router.post(
     "/check",
     summary="Ask whether somebody may do something, and why",
-    response_model=Verdict,
+    response_model=Decision,
     response_description="The decision, with the rule that decides, or those that nearly allow it.",
     responses=problems_of(*_READING, BY_ERROR[errors.EntryNotFoundError]),
     openapi_extra=_ACTS,
 )
-async def check(body: Check, records: Records, asker: WhoAsks) -> Reply:
+async def check_access(body: Check, records: Records, asker: WhoAsks) -> Reply:
     """About whom one administers; about oneself as the key in hand is."""
     question = Question(body.action, body.device, body.profile, body.method, body.tenant)
     found = await records.people.explain(asker.caller, body.principal, question)

@@ -88,7 +88,7 @@ def _place(cursor: str) -> Place:
     responses=problems_of(*_PROBLEMS, problems.INVALID),
     openapi_extra=_ACTS,
 )
-async def read_audit(asked: Annotated[AuditQuery, Depends(_asked)], records: Records, asker: WhoAsks) -> Reply:
+async def list_audit_lines(asked: Annotated[AuditQuery, Depends(_asked)], records: Records, asker: WhoAsks) -> Reply:
     """Of one's tenant; of all, for who operates Homing. What happens is there within a second.
 
     A page may be short, or empty, though there is more: then `cursor` is there.

@@ -72,7 +72,7 @@ _Until = Annotated[
     },
     openapi_extra=acts(Action.READ),
 )
-async def follow(
+async def follow_command(
     request: Request,
     command_id: CommandId,
     ports: NodePorts,

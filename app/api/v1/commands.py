@@ -78,7 +78,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
     },
     openapi_extra={"requestBody": {"required": True, "content": json_of(schemas.CommandBody)}, **acts(Action.SEND)},
 )
-async def send(
+async def send_command(
     request: Request,
     device_id: DeviceId,
     hot: Hot,
@@ -103,7 +103,7 @@ async def send(
     responses=problems_of(BY_ERROR[errors.CommandNotFoundError], problems.INVALID, _AWAY),
     openapi_extra=acts(Action.READ),
 )
-async def read(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+async def read_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     return BytesResponse(command_json(await _known(command_id, ports, asker)))
 
 
@@ -117,7 +117,7 @@ async def read(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply
     ),
     openapi_extra=acts(Action.READ),
 )
-async def explain(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
+async def explain_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
     """All nodes are asked what they remember; one that does not answer within half a second is named in `gaps`."""
     command = await _known(command_id, ports, asker)
     explanation = await ports.explainer.explain(command)
@@ -237,28 +237,27 @@ async def list_commands(
     responses=problems_of(problems.INVALID, _AWAY),
     openapi_extra=acts(Action.READ),
 )
-async def list_commands_of_device(
+async def list_device_commands(
     asked: Annotated[Asked, Depends(_asked_of_device)], ports: NodePorts, lists: Lists, asker: WhoAsks
 ) -> Reply:
     """Of those that the caller may read."""
     return await list_commands(asked, ports, lists, asker)
 
 
-@router.delete(
-    "/commands/{command_id}",
+_NOT_CANCELLED: Final = problems_of(
+    BY_ERROR[errors.CommandNotFoundError], BY_ERROR[errors.CommandFinishedError], problems.INVALID, _AWAY, _DRAINING
+)
+
+
+@router.post(
+    "/commands/{command_id}/cancel",
     summary="Cancel a command",
     response_model=schemas.Command,
-    response_description="The cancelled command.",
-    responses=problems_of(
-        BY_ERROR[errors.CommandNotFoundError],
-        BY_ERROR[errors.CommandFinishedError],
-        problems.INVALID,
-        _AWAY,
-        _DRAINING,
-    ),
+    response_description="The cancelled command, which stays on record.",
+    responses=_NOT_CANCELLED,
     openapi_extra=acts(Action.CANCEL),
 )
-async def cancel(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
+async def cancel_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
     """Its callers are told at once. The device is not: it may still act, and its response is `late`."""
     command = await _known(command_id, ports, asker)
     asker.check_command(Action.CANCEL, command)
@@ -270,3 +269,16 @@ async def cancel(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Rep
     if not finished.won:
         raise CommandFinishedError(command_id, finished.outcome.state)
     return BytesResponse(command_json(await ports.store.read(command_id)))
+
+
+@router.delete(
+    "/commands/{command_id}",
+    summary="Cancel a command, by its older name",
+    response_model=schemas.Command,
+    response_description="The cancelled command, which stays on record.",
+    responses=_NOT_CANCELLED,
+    openapi_extra=acts(Action.CANCEL),
+)
+async def cancel_command_by_delete(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
+    """The same as `POST …/cancel`, which nodes of 0.2 do not know yet."""
+    return await cancel_command(command_id, ports, asker)

@@ -232,7 +232,7 @@ async def list_topics(
     responses=problems_of(*GONE, problems.INVALID, AWAY),
     openapi_extra=acts(Action.STREAM),
 )
-async def list_streams(request: Request, events: Events, asker: WhoAsks, database: DatabaseName = None) -> Reply:
+async def list_structures(request: Request, events: Events, asker: WhoAsks, database: DatabaseName = None) -> Reply:
     """Events of one structure lie together."""
     check_names(request, ("database",))
     asker.check(Action.STREAM)

@@ -130,7 +130,7 @@ def _some(field: str, text: str | None, allowed: Sequence[str]) -> frozenset[str
     },
     openapi_extra=acts(Action.READ),
 )
-async def follow_all(
+async def follow_commands(
     request: Request,
     wanted: Annotated[Wanted, Depends(_wanted)],
     ports: NodePorts,

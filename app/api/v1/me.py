@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1", tags=["access"])
     responses=problems_of(),
     openapi_extra=knows(),
 )
-async def me(asker: WhoAsks) -> Reply:
+async def read_me(asker: WhoAsks) -> Reply:
     """On a node that is open, everybody is told so."""
     found = asker.identity()
     if found is None:

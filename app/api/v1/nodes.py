@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1", tags=["cluster"])
     responses=problems_of(BY_ERROR[errors.StoreUnavailableError]),
     openapi_extra=acts(Action.NODES),
 )
-async def nodes(ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+async def list_nodes(ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     asker.check(Action.NODES)
     this = {
         "state": ports.member.state,

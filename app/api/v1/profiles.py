@@ -71,7 +71,7 @@ router = APIRouter(prefix="/v1", tags=["profiles"])
     responses=problems_of(),
     openapi_extra=knows(),
 )
-async def profiles(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+async def list_profiles(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     shown = [_shown(one) for _, one in sorted(ports.profiles.items())]
     return BytesResponse(orjson.dumps({"profiles": shown, "default": ports.default_profile}))
 
@@ -84,7 +84,7 @@ async def profiles(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says 
     responses=problems_of(problems.NO_PROFILE, problems.INVALID),
     openapi_extra=knows(),
 )
-async def methods(name: ProfileName, ports: NodePorts) -> Reply:
+async def list_methods(name: ProfileName, ports: NodePorts) -> Reply:
     """A profile without a catalogue has none listed, and sends any method."""
     found = ports.profiles.get(name)
     if found is None:

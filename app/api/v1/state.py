@@ -176,7 +176,7 @@ async def read_device_state(device_id: DeviceId, events: Events, asker: WhoAsks)
     ),
     openapi_extra=acts(Action.PUBLISH),
 )
-async def transact(
+async def commit_transaction(
     request: Request,
     body: event_schemas.TransactionBody,
     events: Events,

@@ -80,7 +80,7 @@ _AtDesk = Annotated[_Desk, Depends(_desk)]
     responses=problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], *_AWAY),
     openapi_extra=_MAY,
 )
-async def create(body: models.NewWebhook, desk: _AtDesk) -> Reply:
+async def create_webhook(body: models.NewWebhook, desk: _AtDesk) -> Reply:
     """Of commands that are sent from now on; all nodes know of it after a second."""
     tenant = desk.tenant
     if tenant is None:
@@ -114,7 +114,7 @@ async def list_webhooks(desk: _AtDesk) -> Reply:
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
-async def read(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 - its summary says it
+async def read_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 - its summary says it
     return _json(webhook_json(await desk.webhooks.get(desk.tenant, webhook_id)))
 
 
@@ -126,7 +126,7 @@ async def read(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 - its sum
     responses=problems_of(_CHANGED, *_OF_ONE),
     openapi_extra=_MAY,
 )
-async def change(webhook_id: _Id, body: models.WebhookChange, desk: _AtDesk) -> Reply:
+async def change_webhook(webhook_id: _Id, body: models.WebhookChange, desk: _AtDesk) -> Reply:
     """What waits for a disabled one is kept for a day."""
     wanted = Wanted(url=body.url, events=body.events, devices=body.devices, methods=body.methods, enabled=body.enabled)
     endpoint = await desk.webhooks.change(desk.tenant, webhook_id, wanted)
@@ -142,7 +142,7 @@ async def change(webhook_id: _Id, body: models.WebhookChange, desk: _AtDesk) -> 
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
-async def remove(webhook_id: _Id, desk: _AtDesk) -> None:  # noqa: D103 - its summary says it
+async def remove_webhook(webhook_id: _Id, desk: _AtDesk) -> None:  # noqa: D103 - its summary says it
     await desk.webhooks.remove(desk.tenant, webhook_id)
     desk.note(webhook_id, "remove")
 
@@ -155,7 +155,7 @@ async def remove(webhook_id: _Id, desk: _AtDesk) -> None:  # noqa: D103 - its su
     responses=problems_of(_CHANGED, *_OF_ONE),
     openapi_extra=_MAY,
 )
-async def rotate(webhook_id: _Id, desk: _AtDesk) -> Reply:
+async def rotate_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:
     """For a day both secrets sign: a receiver that knows either one takes the delivery."""
     endpoint, secret = await desk.webhooks.rotate(desk.tenant, webhook_id)
     desk.note(webhook_id, "rotate")
@@ -170,7 +170,7 @@ async def rotate(webhook_id: _Id, desk: _AtDesk) -> Reply:
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
-async def test(webhook_id: _Id, desk: _AtDesk) -> Reply:
+async def test_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:
     """It waits for the receiver, 15 s at most, and counts for nothing else."""
     reply = await desk.webhooks.test(desk.tenant, webhook_id)
     desk.note(webhook_id, "test")
@@ -185,7 +185,7 @@ async def test(webhook_id: _Id, desk: _AtDesk) -> Reply:
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
-async def deliveries(webhook_id: _Id, desk: _AtDesk, limit: _Limit = 50) -> Reply:
+async def list_deliveries(webhook_id: _Id, desk: _AtDesk, limit: _Limit = 50) -> Reply:
     """Ended ones are kept for three days, and a thousand of them at most."""
     waiting, found = await desk.webhooks.deliveries(desk.tenant, webhook_id, limit)
     return _json(
@@ -201,7 +201,7 @@ async def deliveries(webhook_id: _Id, desk: _AtDesk, limit: _Limit = 50) -> Repl
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
-async def retry(webhook_id: _Id, event_id: _EventId, desk: _AtDesk) -> None:
+async def retry_delivery(webhook_id: _Id, event_id: _EventId, desk: _AtDesk) -> None:
     """Only what has ended: what waits is tried by itself."""
     await desk.webhooks.again(desk.tenant, webhook_id, event_id)
     desk.note(webhook_id, "retry", [event_id])
