@@ -36,8 +36,6 @@ LINKS: Final[Mapping[str, str]] = {
 ASSETS: Final = Path(__file__).parent / "assets"
 _TYPES: Final[Mapping[str, bytes]] = {
     "docs.js": b"text/javascript; charset=utf-8",
-    "redoc.js": b"text/javascript; charset=utf-8",
-    "redoc.standalone.js": b"text/javascript; charset=utf-8",
     "swagger-ui-bundle.js": b"text/javascript; charset=utf-8",
     "swagger-ui.css": b"text/css; charset=utf-8",
     "favicon.png": b"image/png",
@@ -45,9 +43,9 @@ _TYPES: Final[Mapping[str, bytes]] = {
 _HTML: Final = b"text/html; charset=utf-8"
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    b"connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Both pages write styles into the document, and Redoc runs its search in a worker that it makes itself."""
+"""Swagger UI writes styles into the document."""
 _PAGE_HEADERS: Final = (
     (b"content-security-policy", _POLICY),
     (b"referrer-policy", b"no-referrer"),
@@ -72,12 +70,6 @@ async def read_index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103
 async def docs() -> Reply:
     """Swagger UI."""
     return _page("docs.html")
-
-
-@router.get("/redoc", include_in_schema=False)
-async def redoc() -> Reply:
-    """Redoc."""
-    return _page("redoc.html")
 
 
 @router.get("/assets/{name}", include_in_schema=False)

@@ -113,8 +113,12 @@ def open_directory(
 
     `new_cluster_id` names it when its tables are made; `budget` bounds a call.
     """
-    from app.store.sql.directory import SqlDirectory  # noqa: PLC0415 - SQLAlchemy costs a second
-
+    try:
+        from app.store.sql.directory import SqlDirectory  # noqa: PLC0415 - SQLAlchemy costs a second
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"HOMING_ACCESS_URL: {error.name} is not installed; the access directory needs the extra homing[access]"
+        ) from None
     return SqlDirectory(url, budget=budget, new_cluster_id=new_cluster_id)
 
 

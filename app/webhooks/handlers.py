@@ -27,7 +27,7 @@ from app.services import Service
 from app.settings import ReplySettings
 
 if TYPE_CHECKING:
-    from app.webhooks.sender import Answer, HttpSender  # whose library is an extra
+    from app.webhooks.sender import Answer, HttpSender  # whose library is loaded by nodes that use it
 
 VARIABLE: Final = "HOMING_REPLY_HANDLERS"
 _KEYS: Final = ("url", "secret")
@@ -125,12 +125,8 @@ def open_handlers(
     handlers = handlers_named(settings, profiles)
     if not handlers:
         return None
-    try:
-        from app.webhooks.sender import HttpSender  # noqa: PLC0415 - its library is an extra
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{VARIABLE}: {error.name} is not installed; handlers need the extra homing[access]"
-        ) from None
+    from app.webhooks.sender import HttpSender  # noqa: PLC0415 - its library is loaded by nodes that use it
+
     sender = HttpSender(
         allowed=settings.allowed_networks,
         user_agent=f"homing/{__version__}",

@@ -60,12 +60,8 @@ def open_webhooks(
     root = _root_secret(settings)
     if not root:
         return None
-    try:
-        from app.webhooks.sender import HttpSender  # noqa: PLC0415 - its library is an extra
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"HOMING_WEBHOOKS_SECRET_KEY: {error.name} is not installed; webhooks need the extra homing[access]"
-        ) from None
+    from app.webhooks.sender import HttpSender  # noqa: PLC0415 - its library is loaded by nodes that use it
+
     hooks, signer, random = store.webhooks, Signer(root), Random()
     book = Book(hooks, tenant_of)
     waiting = Waiting(hooks, book)

@@ -1,1 +1,0 @@
-Redoc.init("openapi.json", {}, document.getElementById("redoc"));
