@@ -20,7 +20,17 @@ from tests.waiting import PATIENCE
 ROOT = Path(__file__).parents[2]
 PRIVATE = {"aiosqlite", "paho-mqtt", "uvicorn"}
 """Libraries of which Homing uses parts that are not public: any release may change those."""
-LEFT_OUT = ("alembic", "duckdb", "opentelemetry-sdk", "pyarrow", "pyspark", "rocksdict", "sqlalchemy", "watchfiles", "websockets")
+LEFT_OUT = (
+    "alembic",
+    "duckdb",
+    "opentelemetry-sdk",
+    "pyarrow",
+    "pyspark",
+    "rocksdict",
+    "sqlalchemy",
+    "watchfiles",
+    "websockets",
+)
 
 
 def project() -> dict[str, Any]:
@@ -50,7 +60,8 @@ class InstalledNode(ServiceProcess):
             "HOMING_MQTT_USERNAME": NODE_USER,
             "HOMING_MQTT_PASSWORD": NODE_PASSWORD,
         }
-        return ["env", "-u", "PYTHONPATH", *(f"{name}={value}" for name, value in settings.items()), self.binary, "serve"]
+        environment = [f"{name}={value}" for name, value in settings.items()]
+        return ["env", "-u", "PYTHONPATH", *environment, self.binary, "serve"]
 
     def _answers(self) -> bool:
         try:
