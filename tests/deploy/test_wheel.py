@@ -79,8 +79,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
         subprocess.run(build, check=True, cwd=source, capture_output=True)
     subprocess.run([sys.executable, "-m", "venv", there], check=True)
-    install = [there / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    done = subprocess.run([*install, *wheels.glob("*.whl")], capture_output=True, text=True, check=False)
+    install = [str(there / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    done = subprocess.run([*install, *map(str, wheels.glob("*.whl"))], capture_output=True, text=True, check=False)
     if "No matching distribution" in done.stderr or "Connection" in done.stderr:
         without_program("no package index can be reached")
     assert done.returncode == 0, done.stderr
@@ -102,7 +102,7 @@ def test_an_installation_without_extras_has_a_command_line_and_serves(environmen
 
 @pytest.mark.long
 def test_what_an_extra_would_bring_is_named_where_it_is_wanted(environment: Path) -> None:
-    command = [environment / "homing", "access", "init"]
+    command = [str(environment / "homing"), "access", "init"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"HOME": str(environment)})
     assert done.returncode == Exit.USAGE
     assert "homing[access]" in done.stderr
