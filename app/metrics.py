@@ -28,7 +28,7 @@ from app import __version__
 from app.core.access.callers import TokenFault
 from app.core.routing import Verdict
 from app.measures import Histogram
-from app.node import Health, NodeState
+from app.node import Health, NodeState, is_well
 from app.observability import Counters, Fill
 from app.observers.measures import CommandMeasures
 
@@ -418,7 +418,7 @@ class NodeMetrics(Collector):
         health = self.health
         if health is not None:
             yield _gauge(_READY, {(): health.ready})
-            yield _gauge(_HEALTHY, {(name,): said == "ok" for name, said in health.checks.items()})
+            yield _gauge(_HEALTHY, {(name,): is_well(said) for name, said in health.checks.items()})
             yield _gauge(_STATE, {(state,): health.state is state for state in NodeState})
         build = InfoMetricFamily(_BUILD.name, _BUILD.about)
         build.add_metric((), {"version": __version__, "python": platform.python_version(), "node_id": self._node_id})

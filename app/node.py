@@ -67,7 +67,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a node can serve, and what each part it depends on says: `ok` or a sentence."""
+    """Whether a node can serve, and what each part it depends on says: `ok`, `ok, but …` or a sentence."""
 
     state: NodeState
     checks: dict[str, str]
@@ -75,7 +75,12 @@ class Health:
     @property
     def ready(self) -> bool:
         """Whether callers should be sent here."""
-        return self.state is NodeState.READY and all(said == "ok" for said in self.checks.values())
+        return self.state is NodeState.READY and all(map(is_well, self.checks.values()))
+
+
+def is_well(said: str) -> bool:
+    """Whether a part that says this can do its work; after `ok, but` it tells what people should look at."""
+    return said == "ok" or said.startswith("ok, but ")
 
 
 class Node:

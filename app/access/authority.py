@@ -68,8 +68,13 @@ class Authority:
 
     @property
     def health(self) -> str:
-        """`ok`, or a sentence. A directory that is away harms nobody as long as there is a snapshot."""
-        return "ok" if self.following.known and not self._is_stale() else self.following.trouble
+        """`ok`, or a sentence. A directory that is away keeps nobody from anything as long as there is a snapshot."""
+        following = self.following
+        if not following.known or self._is_stale():
+            return following.trouble
+        if not following.trouble:
+            return "ok"
+        return f"ok, but by the rules of {following.age:.0f} s ago: {following.trouble}"
 
     def caller(self, authorization: bytes | None) -> Caller:
         """Whoever the key belongs to, or the token is about."""

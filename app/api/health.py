@@ -15,7 +15,7 @@ from app.api.openapi import acts, problems_of
 from app.api.ports import Ports
 from app.api.problems import problem
 from app.core.access.rules import Action
-from app.node import NodeState
+from app.node import NodeState, is_well
 
 ALIVE: Final = b'{"status":"ok"}'
 NOT_READY: Final = "not_ready"
@@ -42,7 +42,7 @@ async def read_readiness(ports: NodePorts) -> Reply:  # noqa: D103 - its summary
     health = await ports.member.health()
     if health.ready:
         return BytesResponse(orjson.dumps({"state": health.state, "checks": health.checks}))
-    away = [f"{name}: {said}" for name, said in health.checks.items() if said != "ok"]
+    away = [f"{name}: {said}" for name, said in health.checks.items() if not is_well(said)]
     detail = "; ".join(away) or f"this node is {health.state}"
     state = NOT_READY if health.state is NodeState.READY else health.state
     return problem(problems.NOT_READY, detail, state=state, checks=health.checks)

@@ -420,7 +420,10 @@ class Ready(_Model):
     state: Annotated[str, Field(examples=["ready"])]
     checks: Annotated[
         dict[str, str],
-        Field(description="`ok` or a sentence.", examples=[{"store": "ok", "mqtt": "ok", "cluster": "ok"}]),
+        Field(
+            description="`ok`, `ok, but` and what to look at, or what is wrong.",
+            examples=[{"store": "ok", "mqtt": "ok", "cluster": "ok"}],
+        ),
     ]
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Decide = Callable[["Document"], "Sequence[Change]"]
 
+FOLLOWED: Final = "Nodes follow within HOMING_ACCESS_REFRESH (0.5 s); one that cannot says so at /readyz."
+"""When a change counts, for whoever wants to be sure."""
 _TRIES: Final = 10
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.access import Days, Never
-from app.cli.directory import change, end_of, find, instant, new_bindings, new_id, shown, with_directory
+from app.cli.directory import FOLLOWED, change, end_of, find, instant, new_bindings, new_id, shown, with_directory
 from app.cli.output import Exit, Stop, err, out, plain, tell
 from app.core.access.admins import counts
 
@@ -143,7 +143,7 @@ def revoke(key_id: KeyId) -> None:
         return [Revoke(credential_id=key_id, at_us=now_us)]
 
     after = with_directory(lambda directory: change(directory, decide))
-    tell(err, f"Key {key_id} is revoked since {shown(_find_key(after, key_id).revoked_us)}.")
+    tell(err, f"Key {key_id} is revoked since {shown(_find_key(after, key_id).revoked_us)}. {FOLLOWED}")
 
 
 async def _read(directory: AccessDirectory) -> Document:

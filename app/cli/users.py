@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.directory import change, find, instant, new_bindings, new_id, shown, with_directory
+from app.cli.directory import FOLLOWED, change, find, instant, new_bindings, new_id, shown, with_directory
 from app.cli.output import Exit, Stop, err, out, plain, tell
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def disable(
         return [Put(replace(one, disabled_us=None if undo else now_us))]
 
     with_directory(lambda directory: change(directory, decide))
-    tell(err, f"{name} is {'let in again' if undo else 'disabled'}.")
+    tell(err, f"{name} is {'let in again' if undo else 'disabled'}. {FOLLOWED}")
 
 
 @application.command("list")

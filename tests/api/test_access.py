@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -331,7 +332,7 @@ async def test_the_rules_go_on_while_the_directory_is_away_until_they_are_too_ol
         assert (await site.send("operator")).status_code == 200
         assert (await site.rig.http.get("/readyz")).status_code == 200
         authority: Any = site.rig.application.ports.access
-        await until(lambda: bool(authority.health != "ok"))
+        await until(lambda: bool("ok" not in authority.health))
         refused = await site.send("operator")
         assert refused.status_code == 503
         assert refused.json()["detail"] == (
@@ -344,13 +345,30 @@ async def test_the_rules_go_on_while_the_directory_is_away_until_they_are_too_ol
         assert (await site.send("operator")).status_code == 200
 
 
+async def test_a_node_that_cannot_read_the_directory_serves_and_says_so(tmp_path: Path) -> None:
+    async with guarded(tmp_path, {}) as site:
+        authority: Any = site.rig.application.ports.access
+        site.directory.away = True
+        await until(lambda: bool(authority.health != "ok"))
+        ready = await site.rig.http.get("/readyz")
+        assert ready.status_code == 200
+        said = ready.json()["checks"]["access"]
+        assert re.fullmatch(r"ok, but by the rules of \d+ s ago: the access directory does not answer", said)
+        assert (
+            'homing_dependency_up{dependency="access"} 1'
+            in (await site.rig.http.get("/metrics", headers=site.headers("boss"))).text
+        )
+        site.directory.away = False
+        await until(lambda: bool(authority.health == "ok"))
+
+
 async def test_who_waits_while_the_rules_are_too_old_is_judged_when_they_are_new_again(tmp_path: Path) -> None:
     async with guarded(tmp_path, {"stale": "1s"}) as site:
         waiting = asyncio.create_task(site.send("operator", method="silent", timeout="1m"))
         await until(lambda: len(site.rig.application.parking) == 1)
         site.directory.away = True
         authority: Any = site.rig.application.ports.access
-        await until(lambda: bool(authority.health != "ok"))
+        await until(lambda: bool("ok" not in authority.health))
         await site.directory.apply([Revoke(credential_id=site.keys["operator"].id, at_us=1)])
         site.directory.away = False
         await until(lambda: bool(authority.health == "ok"))

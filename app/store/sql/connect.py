@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote
 
@@ -30,6 +30,8 @@ WRITES: Final = "homing_writes"
 """The execution option of a connection whose transactions change something."""
 UNBOUNDED: Final = "homing_unbounded"
 """The execution option of a connection whose statements may take as long as they do: a migration's."""
+
+_MAKING: Final = Lock()
 
 
 def _work(statements: SimpleQueue[Any], ended: Event) -> None:
@@ -116,12 +118,8 @@ def _keep_to_ourselves(engine: Engine, path: Path) -> None:
     """Make the file so that nobody else reads it, and transactions begin where we say so."""
 
     @event.listens_for(engine, "do_connect")
-    def _make(*_: object) -> None:
-        try:
-            # SQLite gives the files beside it the mode of this one.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        except OSError as error:
-            raise DirectoryUnavailableError(f"the access directory cannot be opened: {error.strerror}") from None
+    def _before_connecting(*_: object) -> None:
+        _make_file(path)
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: DBAPIConnection, _: object) -> None:
@@ -137,6 +135,23 @@ def _keep_to_ourselves(engine: Engine, path: Path) -> None:
     def _begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get(WRITES)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _make_file(path: Path) -> None:
+    """Make the file where there is none; one that is there is left to SQLite alone.
+
+    Whoever closes any descriptor of a file gives up all POSIX locks that their process has on it, those of SQLite's
+    connections, too. The next process that leaves then takes itself for the last one, and removes the files beside it
+    under us (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    """
+    with _MAKING:  # nobody in this process connects to the file before its only descriptor of ours is closed
+        try:
+            # SQLite gives the files beside it the mode of this one.
+            os.close(os.open(path.resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise DirectoryUnavailableError(f"the access directory cannot be opened: {error.strerror}") from None
 
 
 def _postgresql(parts: SplitResult, budget: timedelta) -> AsyncEngine:
