@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
-from app.cli.output import Exit, Stop, out
+import typer
+
+from app.cli.output import Exit, Stop, out, tell, written
 
 if TYPE_CHECKING:
     from app.cli.access_diagnosis import AccessFacts
@@ -15,17 +18,19 @@ if TYPE_CHECKING:
     from app.settings import EventsSettings, Settings
 
 
-def doctor() -> None:
+def doctor(
+    *, as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, for a program.")] = False
+) -> None:
     """Check who may call, the broker and the store of the current settings, and say what to change.
 
     Publishes test messages below homing-doctor/, and one to each command topic of a device that there is not.
-    Exit code: 0 all can work, 1 something fails, 2 wrong settings.
+    Exit code: 0 all can work, perhaps with warnings, 1 something fails, 2 wrong settings.
     """
     from app.cli.diagnosis import Level
     from app.settings import load_settings
 
     diagnoses = list(examine(load_settings()))
-    _print(diagnoses)
+    (_print_json if as_json else _print)(diagnoses)
     if any(diagnosis.level is Level.FAIL for diagnosis in diagnoses):
         raise Stop("", Exit.FAILED)
 
@@ -149,7 +154,24 @@ def _needs(settings: Settings, run_id: str) -> Needs:
     )
 
 
+def _print_json(diagnoses: Sequence[Diagnosis]) -> None:
+    """The worst level of all, then each as it is: a format, so that members are only ever added."""
+    from app.cli.diagnosis import Level
+
+    found = {one.level for one in diagnoses}
+    worst = next((level for level in (Level.FAIL, Level.WARN) if level in found), Level.OK)
+    out.line(written({"level": worst, "diagnoses": [asdict(one) for one in diagnoses]}))
+
+
 def _print(diagnoses: Sequence[Diagnosis]) -> None:
+    if not out.is_terminal:
+        parts = max(len(one.part) for one in diagnoses)
+        subjects = max(len(one.subject) for one in diagnoses)
+        for one in diagnoses:  # whole lines: whoever reads a pipe has no width
+            tell(out, f"{one.level:<4}  {one.part:<{parts}}  {one.subject:<{subjects}}  {one.seen}")
+            if one.advice:
+                tell(out, f"      {one.advice}")
+        return
     from rich.table import Table
     from rich.text import Text
 
@@ -160,4 +182,4 @@ def _print(diagnoses: Sequence[Diagnosis]) -> None:
     for diagnosis in diagnoses:
         cells = (diagnosis.part, diagnosis.subject, diagnosis.seen, diagnosis.advice)
         table.add_row(Text(diagnosis.level.value, colours[diagnosis.level]), *(Text(cell) for cell in cells))
-    out.console.print(table)
+    out.console.print(table, soft_wrap=False)

@@ -318,6 +318,26 @@ def test_the_doctor_says_when_absent_devices_go_unnoticed(tmp_path: Path) -> Non
     assert rows_of(seen.stdout)["broker", "absent devices"] == "warn"
 
 
+def test_the_doctor_cuts_nothing_and_does_not_blame_the_broker_for_its_own_probe(tmp_path: Path) -> None:
+    with RedisProcess() as redis, MosquittoProcess("max_queued_messages 1000", "sys_interval 1") as mosquitto:
+        place = Place(tmp_path, redis, mosquitto)
+        first = place.run("doctor", COLUMNS="40")
+        assert first.returncode == 1
+        assert "HOMING_EVENTS_URL=redis://…, or rocks:///folder for one node." in first.stdout
+        assert "Mosquitto: max_queued_messages 100000, see deploy/mosquitto.conf." in first.stdout
+        found: dict[str, dict[str, str]] = {}
+
+        def loss_is_told() -> bool:
+            seen = json.loads(place.run("doctor", "--json").stdout)
+            assert seen["level"] == "fail"
+            found.update({one["subject"]: one for one in seen["diagnoses"] if one["part"] == "broker"})
+            return found["dropped messages"]["seen"] != "none"
+
+        assert wait_until(loss_is_told, PATIENCE)
+    assert set(found["queues"]) == {"level", "part", "subject", "seen", "advice"}
+    assert (found["queues"]["level"], found["dropped messages"]["level"]) == ("fail", "ok"), found
+
+
 def test_the_doctor_speaks_3_1_1(alone: Place) -> None:
     seen = alone.run("doctor", COLUMNS="250", HOMING_MQTT_VERSION="3.1.1", HOMING_STORE_URL="memory://")
     assert seen.returncode == 0, seen.stdout + seen.stderr

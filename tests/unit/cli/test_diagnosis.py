@@ -94,6 +94,21 @@ def test_a_broker_that_is_not_as_it_should_be(changes: dict[str, Any], level: Le
 
 
 @pytest.mark.parametrize(
+    ("dropped", "level", "said"),
+    [
+        (500, Level.OK, "and 1 of them as many"),
+        (1500, Level.OK, "and 3 of them as many"),
+        (501, Level.WARN, "each run of this doctor loses 500"),
+    ],
+)
+def test_the_doctor_does_not_blame_the_broker_for_its_own_probe(dropped: int, level: Level, said: str) -> None:
+    facts = good_broker(parked=PARKED_MESSAGES - 500, dropped=dropped)
+    (diagnosis,) = [one for one in about_broker(facts, "5") if one.subject == "dropped messages"]
+    assert diagnosis.level is level
+    assert said in diagnosis.seen
+
+
+@pytest.mark.parametrize(
     ("version", "said"),
     [
         ("mosquitto version 2.0.11", "loses a durable client's shared subscriptions"),
