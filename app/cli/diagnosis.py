@@ -275,7 +275,9 @@ def _dropped(facts: BrokerFacts) -> Diagnosis:
         return _broker(Level.OK, "dropped messages", "not told ($SYS/broker/publish/messages/dropped)")
     if facts.dropped and facts.parked is not None and (lost := PARKED_MESSAGES - facts.parked):
         runs, others = divmod(facts.dropped, lost)
-        seen = f"{facts.dropped} since it started; each run of this doctor loses {lost} of its own in a queue that short"
+        seen = (
+            f"{facts.dropped} since it started; each run of this doctor loses {lost} of its own in a queue that short"
+        )
         if not others:
             return _broker(Level.OK, "dropped messages", f"{seen}, and {runs} of them as many as that")
         return _broker(Level.WARN, "dropped messages", seen, "Mend the queues first, then restart it to begin at 0.")
