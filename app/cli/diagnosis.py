@@ -275,9 +275,7 @@ def _dropped(facts: BrokerFacts) -> Diagnosis:
         return _broker(Level.OK, "dropped messages", "not told ($SYS/broker/publish/messages/dropped)")
     if facts.dropped and facts.parked is not None and (lost := PARKED_MESSAGES - facts.parked):
         runs, others = divmod(facts.dropped, lost)
-        seen = (
-            f"{facts.dropped} since it started; each run of this doctor loses {lost} of its own in a queue that short"
-        )
+        seen = f"{facts.dropped} since it started; each run of this doctor loses {lost} of its own in so short a queue"
         if not others:
             return _broker(Level.OK, "dropped messages", f"{seen}, and {runs} of them as many as that")
         return _broker(Level.WARN, "dropped messages", seen, "Mend the queues first, then restart it to begin at 0.")
@@ -286,8 +284,8 @@ def _dropped(facts: BrokerFacts) -> Diagnosis:
             Level.WARN,
             "dropped messages",
             f"{facts.dropped} since it started",
-            "It acknowledged them and threw them away: raise its queue limits, then restart it to begin at 0. (What earlier "
-            "runs of this doctor lost on purpose, to see how long its queues are, is among them.)",
+            "It acknowledged them and threw them away: raise its queue limits, then restart it to begin at 0. (Among "
+            "them is what this doctor lost when it tried a queue that was too short.)",
         )
     return _broker(Level.OK, "dropped messages", "none")
 
