@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from app.callbacks.echoes import Echoes
@@ -21,6 +22,9 @@ from app.store.commands import CommandWriter
 
 _NOT_ITS: Final = (Verdict.UNKNOWN, Verdict.MISMATCH)
 """No command expects the message as it was read; another reading of it may be expected."""
+
+_NOT_OPEN: Final = (*_NOT_ITS, Verdict.FINISHED)
+"""Another reading of the message may be of a command that is open."""
 
 
 class Answers:
@@ -74,14 +78,12 @@ class Answers:
 
     async def _settle(self, arrival: Arrival, answer: Answer) -> None:
         try:
-            recorded, answer = await self._respond(answer)
-            if recorded.verdict in _NOT_ITS:
-                recorded, answer = await self._read_by_its_own(recorded, answer)
+            recorded, answer = await self._match(answer, again=arrival.message.redelivered)
             now = self._clock.monotonic()
             self._act(recorded, answer, arrival.at, now)
             for tell in self._observers.recorded:
                 tell(recorded, answer, arrival.at, now)
-            if recorded.verdict in _MISSES:
+            if recorded.verdict in _NOT_ITS:
                 for tell_missed in self._observers.missed:
                     tell_missed(recorded.verdict.value, answer)
             arrival.settle()
@@ -98,25 +100,41 @@ class Answers:
             arrival.leave()  # a mistake of ours holds up none behind it
             raise
 
-    async def _read_by_its_own(self, recorded: Recorded, answer: Answer) -> tuple[Recorded, Answer]:
-        """Where several kinds or profiles have the topic: what the store makes of the command's own reading."""
-        first = answer
-        for other in filter(_has_our_ids, first.others):
-            if recorded.verdict not in _NOT_ITS:
-                break
+    async def _match(self, first: Answer, *, again: bool) -> tuple[Recorded, Answer]:
+        """What the store makes of the message, and the reading that it was.
+
+        Where it has several (kinds, profiles, keys), an open command comes before one that has its outcome, whichever
+        is read first. But our id means one command only, and what the broker delivers `again` may be what made the
+        outcome that says the same.
+        """
+        certain = first.correlation is Correlation.ID
+        recorded, answer = await self._respond(first, open_only=not certain and bool(first.others))
+        if recorded.verdict not in (_NOT_ITS if certain else _NOT_OPEN) or not first.others:
+            return recorded, answer
+        others = list(filter(_has_our_ids, first.others))
+        while others and not (recorded.verdict is Verdict.FINISHED and again and _says(answer, recorded)):
+            other = others.pop(0)
             other.received_at, other.size = first.received_at, first.size
-            further, read_so = await self._respond(other)
-            if further.verdict is not Verdict.UNKNOWN or recorded.verdict is Verdict.UNKNOWN:
+            finished = recorded.verdict is Verdict.FINISHED
+            further, read_so = await self._respond(other, open_only=finished or bool(others))
+            if further.verdict not in _NOT_OPEN:
+                return further, read_so
+            if further.verdict is Verdict.FINISHED and other.correlation is Correlation.ID:
+                others.clear()
+            if not finished and (further.verdict is not Verdict.UNKNOWN or recorded.verdict is Verdict.UNKNOWN):
                 recorded, answer = further, read_so
+        if recorded.verdict is Verdict.FINISHED and recorded.command_id is not None:
+            by_id = replace(answer, correlation=Correlation.ID, value=recorded.command_id)
+            recorded = await self._store.respond(by_id, self._node_id)
         return recorded, answer
 
-    async def _respond(self, answer: Answer) -> tuple[Recorded, Answer]:
+    async def _respond(self, answer: Answer, *, open_only: bool) -> tuple[Recorded, Answer]:
         if answer.correlation is not Correlation.ECHO:
-            return await self._store.respond(answer, self._node_id), answer
+            return await self._store.respond(answer, self._node_id, open_only=open_only), answer
         named = await self._echoes.named(answer)
         if named is None:
             return Recorded(Verdict.UNKNOWN), answer
-        return await self._store.respond(named, self._node_id), named
+        return await self._store.respond(named, self._node_id, open_only=open_only), named
 
     def _act(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
         match route(recorded, self._node_id):
@@ -148,7 +166,10 @@ class Answers:
             tell(answer)
 
 
-_MISSES: Final = (Verdict.UNKNOWN, Verdict.MISMATCH)
+def _says(answer: Answer, recorded: Recorded) -> bool:
+    """Whether this is what made the outcome, as far as one can tell."""
+    made = recorded.outcome
+    return made is not None and (made.state, made.result, made.error) == (answer.state, answer.result, answer.error)
 
 
 def _well_named(answer: Answer) -> Answer:

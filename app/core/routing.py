@@ -42,6 +42,8 @@ class Verdict(StrEnum):
     """It came after the deadline or a cancellation and was annexed."""
     DUPLICATE = "duplicate"
     """The command has its outcome (or its late annex) already."""
+    FINISHED = "finished"
+    """The command has its outcome already, and was left as it is, as the message may answer one that is open."""
     UNKNOWN = "unknown"
     """No command waits for this: never registered, or past its retention."""
     MISMATCH = "mismatch"
@@ -52,7 +54,7 @@ class Verdict(StrEnum):
 class Recorded:
     """The store's account of a response.
 
-    `outcome` is set for WON, LATE and DUPLICATE: the command has one then (a retried step must still deliver).
+    `outcome` is set for WON, LATE, DUPLICATE and FINISHED: the command has one then (a retried step must still deliver).
     `waiting` are the nodes that wait for the command: its home node first, then those that joined it. The store
     has sent a wake-up to each of them but the receiving node, in the same atomic step. `trace` is that of the
     registration.

@@ -108,14 +108,15 @@ class CommandWriter(Protocol):
         Correlation.VALUE names an open command already. CapacityError: the store is full.
         """
 
-    async def respond(self, answer: Answer, receiver: str) -> Recorded:
+    async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
         """Match a response, settle the command and wake the waiting nodes other than `receiver`.
 
         Of several responses exactly one wins. An open command takes the answer's state, result and error; index entries
         and deadline go; a Correlation.VALUE names the command until its retention ends or another one takes it, so that
         a repeated response is known for what it is. A reading of another profile than the command's is no match. The
-        first later final answer of one that timed out, was cancelled or was not sent is annexed. Waits for an absent
-        store as long as it takes: the caller holds an unacknowledged message.
+        first later final answer of one that timed out, was cancelled or was not sent is annexed. With `open_only` a command
+        that has its outcome is left as it is (FINISHED); when this very step has made it before, it is a DUPLICATE.
+        Waits for an absent store as long as it takes: the caller holds an unacknowledged message.
         """
 
     async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:

@@ -127,7 +127,7 @@ class Model:
                     return True
         return False
 
-    def respond(self, answer: Answer, receiver: str) -> Plain:
+    def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Plain:
         row = self._meant(answer)
         if row is None:
             return ("unknown", None, None, ())
@@ -146,6 +146,8 @@ class Model:
             row.reception = reception_of(answer)
             row.freed.update(topics)
             return ("won", identity, row.outcome(), waiting)
+        if open_only:
+            return ("finished", identity, row.outcome(), waiting)
         if answer.state is not S.RUNNING and row.state in (S.TIMED_OUT, S.CANCELLED, S.UNSENT):
             row.freed.add(answer.topic)
             if row.late is None:

@@ -168,6 +168,7 @@ class Histories(RuleBasedStateMachine):
         node=nodes,
         received_at=st.none() | st.integers(0, 2**53),
         profile=st.sampled_from(["", "dji", "dji", "another"]),
+        open_only=st.booleans(),
     )
     def respond(
         self,
@@ -178,11 +179,13 @@ class Histories(RuleBasedStateMachine):
         node: str,
         received_at: int | None,
         profile: str,
+        *,
+        open_only: bool,
     ) -> None:
         meant = self.chosen(which)
         response = answer(meant, state, *texts, expectation=place % len(meant.expectations), profile=profile)
         response.received_at, response.size = received_at, 77
-        self.answered(response, node)
+        self.answered(response, node, open_only=open_only)
 
     @precondition(lambda self: self.made)
     @rule(which=st.integers(0, 999), device=devices, topic=st.sampled_from(["services_reply", "events", "ack"]))
@@ -197,8 +200,11 @@ class Histories(RuleBasedStateMachine):
         )
         self.answered(stray, "node-a")
 
-    def answered(self, response: Answer, node: str) -> None:
-        self.agreed(self.model.respond(response, node), lambda store: store.respond(response, node))
+    def answered(self, response: Answer, node: str, *, open_only: bool = False) -> None:
+        self.agreed(
+            self.model.respond(response, node, open_only=open_only),
+            lambda store: store.respond(response, node, open_only=open_only),
+        )
 
     @precondition(lambda self: self.made)
     @rule(which=st.integers(0, 999), end=ends, error=texts, node=nodes)

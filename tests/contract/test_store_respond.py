@@ -20,6 +20,7 @@ from app.core.routing import Outcome, Recorded, Verdict
 from app.store.commands import Finished, Registered
 from app.store.state import StateStore
 from tests.contract.store_backends import (
+    MINUTE,
     Backend,
     answer,
     by_order,
@@ -231,6 +232,33 @@ class TestRespond:
         assert annex == {"state": "succeeded", "result": {"code": 0}, "error": None}
         assert await store.outcomes([wanted.command_id]) == [finished.outcome]
         assert await backend.woken() == []
+
+    @pytest.mark.parametrize("place", [None, by_value("flight-7"), by_order()], ids=["id", "value", "order"])
+    @pytest.mark.parametrize("state", [CommandState.RUNNING, CommandState.SUCCEEDED])
+    async def test_an_open_command_takes_what_is_for_open_ones_only(
+        self, store: StateStore, place: Expectation | None, state: CommandState
+    ) -> None:
+        wanted = registration("dock-1", *([place] if place else []))
+        await store.register(wanted)
+        recorded = await store.respond(answer(wanted, state), "node-b", open_only=True)
+        assert recorded.verdict is (Verdict.PROGRESS if state is CommandState.RUNNING else Verdict.WON)
+        assert await state_of(store, wanted.command_id) is state
+
+    @pytest.mark.parametrize("place", [None, by_value("flight-7"), by_order()], ids=["id", "value", "order"])
+    async def test_what_is_for_open_commands_only_leaves_one_with_an_outcome_as_it_is(
+        self, backend: Backend, store: StateStore, place: Expectation | None
+    ) -> None:
+        wanted = registration("dock-1", *([place] if place else []), quarantine=MINUTE)
+        await store.register(wanted)
+        finished = await store.finish(wanted.command_id, CommandState.TIMED_OUT, "node-a")
+        await backend.woken()
+        before = await the_only(store, wanted.command_id)
+        expected = Recorded(Verdict.FINISHED, wanted.command_id, finished.outcome, ("node-a",))
+        for state in (CommandState.RUNNING, CommandState.SUCCEEDED):
+            assert await store.respond(answer(wanted, state), "node-b", open_only=True) == expected
+        assert await the_only(store, wanted.command_id) == before
+        assert await backend.woken() == []
+        assert (await store.respond(answer(wanted), "node-b")).verdict is Verdict.LATE
 
     async def test_a_late_refusal_is_annexed_with_its_error(self, store: StateStore) -> None:
         wanted = registration()

@@ -76,7 +76,7 @@ class MemoryCommandWriter:
         self._table.expire(record, command.deadline)
         return Registered(command.created_at, command.deadline)
 
-    async def respond(self, answer: Answer, receiver: str) -> Recorded:
+    async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
         self._table.forget_expired()
         now = self._table.now()
         command_id = self._named_by(answer, now)
@@ -97,6 +97,8 @@ class MemoryCommandWriter:
             record.reception = reception_of(answer)
             self._settle(record, answer.state, answer.result, answer.error, receiver, received_by=receiver)
             return self._recorded(Verdict.WON, record)
+        if open_only:
+            return self._recorded(Verdict.FINISHED, record)
         verdict = self._annex(record, answer, now)
         if verdict is Verdict.LATE:
             self._tell_watching(record, receiver)

@@ -214,7 +214,7 @@ def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
             *(command_id, answer.state, int(reply[4]), receiver, answer.result, answer.error, reception_of(answer)),
             home_heard=reply[5] == b"1",
         )
-    elif verdict in (Verdict.LATE, Verdict.DUPLICATE):
+    elif verdict in (Verdict.LATE, Verdict.DUPLICATE, Verdict.FINISHED):
         with suppress(UnreadableRecordError):  # then nobody here waits for it
             found = outcome(command_id, reply[4:])
     return Recorded(verdict, command_id, found, waiting, trace)

@@ -108,9 +108,11 @@ class RedisCommandWriter:
                     f"device {registration.device_id} has a command in flight that an answer may mean"
                 )
 
-    async def respond(self, answer: Answer, receiver: str) -> Recorded:
+    async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
         try:
             script_keys = self._named_by(answer)
+            if open_only or answer.correlation is Correlation.ORDER:
+                script_keys.append(self._new_attempt(answer))
         except InvalidInputError:
             return Recorded(Verdict.UNKNOWN)
         reply = await self._lanes.run(
@@ -126,6 +128,7 @@ class RedisCommandWriter:
             receiver,
             encode_reception(reception_of(answer)),
             answer.profile,
+            *(("open",) if open_only else ()),
             patient=True,
         )
         if reply[0] == b"unreadable":
@@ -208,8 +211,12 @@ class RedisCommandWriter:
         indexes = [keys.due(partition), keys.listing(partition)]
         if answer.correlation is Correlation.VALUE:
             return [keys.correlation(partition, answer.topic, answer.value), *indexes]
+        return [keys.topic(partition, answer.topic), *indexes]
+
+    def _new_attempt(self, answer: Answer) -> str:
         attempt = f"attempt {self._attempts_of} {next(self._attempts)}"
-        return [keys.topic(partition, answer.topic), *indexes, keys.correlation(partition, answer.topic, attempt)]
+        partition = partition_of_command(answer.value) if _has_id(answer) else partition_of(answer.device_id)
+        return keys.correlation(partition, answer.topic, attempt)
 
 
 def _has_id(answer: Answer) -> bool:

@@ -25,11 +25,11 @@ class Gated(MemoryStateStore):
     gate: asyncio.Event
     fail: Exception | None = None
 
-    async def respond(self, answer: Answer, receiver: str) -> Recorded:
+    async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
         await self.gate.wait()
         if self.fail is not None:
             raise self.fail
-        return await super().respond(answer, receiver)
+        return await super().respond(answer, receiver, open_only=open_only)
 
 
 async def gated() -> tuple[Assembly, Gated]:

@@ -122,7 +122,8 @@ async def test_what_the_store_did_not_take_is_not_said_to_be_heard(dock: Dock, m
     """The broker keeps the event, which comes again, and then it gets its reply."""
     tried = 0
 
-    async def away(_answer: Answer, _receiver: str) -> Recorded:
+    async def away(_answer: Answer, _receiver: str, *, open_only: bool) -> Recorded:
+        assert not open_only
         nonlocal tried
         tried += 1
         raise StoreUnavailableError("away")

@@ -83,9 +83,9 @@ class Slow(MemoryStateStore):
         self.clock.advance(self.seconds / 2)
         return registered
 
-    async def respond(self, answer: Answer, receiver: str) -> Recorded:
+    async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
         self.clock.advance(self.seconds / 2)
-        recorded = await super().respond(answer, receiver)
+        recorded = await super().respond(answer, receiver, open_only=open_only)
         self.clock.advance(self.seconds / 2)
         return recorded
 
@@ -278,9 +278,9 @@ async def test_a_late_response_and_further_ones_have_records_of_their_own(folder
 class ForgetsToAnswer(MemoryStateStore):
     """The reply to the first response is lost; the step is taken again."""
 
-    async def respond(self, answer: Answer, receiver: str) -> Recorded:
-        await super().respond(answer, receiver)
-        return await super().respond(answer, receiver)
+    async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
+        await super().respond(answer, receiver, open_only=open_only)
+        return await super().respond(answer, receiver, open_only=open_only)
 
 
 async def test_a_step_that_was_taken_twice_is_no_duplicate(folder: Path) -> None:

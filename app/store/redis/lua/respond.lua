@@ -1,17 +1,19 @@
 -- Match a response, settle its command, wake who waits.
 --
 -- KEYS  1 what the response names: record (by id), correlation (by value) or topic (by order)  2 due  3 list
---       4 attempt, for a response by order only
+--       4 attempt, for a response by order, and with `open`
 -- ARGV  1 correlation: id, value or order   2 command id, for `id`   3 topic digest   4 device id
 --       5 state: running, succeeded, failed 6 result   7 error ('' is none)           8 receiving node
 --       9 what is written behind its name (app/core/reception.py)          10 profile that reads it so ('' is any)
+--       11 `open`, where a command that has its outcome is left as it is
 -- Reply {'unknown'} | {'unreadable', command id, reason} | {'mismatch', command id} | {'progress', command id, waiting nodes, trace}
 --       | {'won', command id, waiting nodes, trace, finished µs, home heard}
---       | {'late' or 'duplicate', command id, waiting nodes, trace, state, finished µs, receiving node, result, error}
+--       | {'late', 'duplicate' or 'finished', command id, waiting nodes, trace, state, finished µs, receiving node, result, error}
 -- Writes the record, and its history with progress; removes it from due and topics; publishes to the waiting nodes but
 -- the receiver, and of progress and late responses to those that watch; writes what happened where that is followed.
 -- Repeated: the command has its outcome, which is the answer. Nothing in a response by order tells a repetition from
--- the answer to the next command, so the attempt key remembers which command this attempt met.
+-- the answer to the next command, and with `open` nothing tells the outcome of this attempt from an older one, so the
+-- attempt key remembers which command this attempt met.
 
 local correlation, topic_digest, device = ARGV[1], ARGV[3], ARGV[4]
 local state, result, error_text, receiver, reception = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
@@ -111,7 +113,9 @@ if not finished and state == 'running' then
     redis.call('HSET', record, 'progress', result)
   end
   report(before[1], before[2], before[3])
-  remember()
+  if correlation == 'order' then
+    remember()
+  end
   return {'progress', id, waiting, trace or ''}
 end
 if not finished then
@@ -123,6 +127,9 @@ if not finished then
 end
 local function reply(verdict)
   return {verdict, id, waiting, trace or '', known_state, finished, by or '', known_result or '', known_error or ''}
+end
+if ARGV[11] and redis.call('GET', attempt) ~= id then
+  return reply('finished')
 end
 if state ~= 'running' and (known_state == 'timed_out' or known_state == 'cancelled' or known_state == 'unsent') then
   redis.call('ZREM', key('topic', topic_digest), id)

@@ -14,7 +14,9 @@ import pytest
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
+from app.core.callback import Expectation
 from app.core.command import CommandState
+from app.core.correlation import Correlation
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.routing import Verdict
 from app.core.wakeup import decode_wake_up
@@ -22,7 +24,7 @@ from app.store.commands import Query, Registered
 from app.store.redis.combiner import CombinerOptions
 from app.store.redis.server import check_server
 from app.store.redis.store import RedisStateStore
-from tests.contract.store_backends import MINUTE, answer, by_order, registration
+from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.services import RedisProcess
 from tests.stores import redis_store
 from tests.unit.store.redis.proxy import Proxy
@@ -173,6 +175,19 @@ async def test_F11_a_repeated_response_by_order_does_not_end_the_next_command(
         assert (recorded.verdict, recorded.command_id) == (Verdict.DUPLICATE, first.command_id)
         assert recorded.outcome is not None
         assert await direct.outcomes([second.command_id]) == [None]
+
+
+async def test_F17_a_repeated_response_for_open_commands_only_is_known_for_what_it_is(redis_server: RedisProcess) -> None:
+    """Else the node would go on, and have the message answer a second command."""
+    for place in (by_value("flight-7"), Expectation("thing/product/dock-1/services_reply", Correlation.ID)):
+        async with Proxy(redis_server.port) as proxy, opened(proxy.url) as behind, opened(redis_server.url) as direct:
+            wanted = registration("dock-1", place)
+            await direct.register(wanted)
+            proxy.cut_replies = 1
+            recorded = await behind.respond(answer(wanted), "node-b", open_only=True)
+            assert (recorded.verdict, recorded.command_id) == (Verdict.DUPLICATE, wanted.command_id)
+            again = await behind.respond(answer(wanted), "node-b", open_only=True)
+            assert again.verdict is Verdict.FINISHED
 
 
 async def test_F22_a_large_outcome_is_not_sent_along_with_the_wake_up(
