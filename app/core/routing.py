@@ -54,9 +54,9 @@ class Verdict(StrEnum):
 class Recorded:
     """The store's account of a response.
 
-    `outcome` is set for WON, LATE, DUPLICATE and FINISHED: the command has one then (a retried step must still deliver).
-    `waiting` are the nodes that wait for the command: its home node first, then those that joined it. The store
-    has sent a wake-up to each of them but the receiving node, in the same atomic step. `trace` is that of the
+    `outcome` is set for WON, LATE, DUPLICATE and FINISHED: the command has one then (a retried step must still
+    deliver). `waiting` are the nodes that wait for the command: its home node first, then those that joined it. The
+    store has sent a wake-up to each of them but the receiving node, in the same atomic step. `trace` is that of the
     registration.
     """
 

@@ -35,7 +35,7 @@ async def lamps(cluster: Cluster) -> AsyncIterator[None]:
 
     def handle(delivery: Delivery) -> None:
         device = delivery.message.topic.split("/")[1]
-        client.publish(Publication(f"stat/{device}/RESULT", json.dumps(STATE).encode(), qos=0))
+        _puback = client.publish(Publication(f"stat/{device}/RESULT", json.dumps(STATE).encode(), qos=0))
         delivery.acknowledge()
 
     await client.start([Subscription("cmnd/+/+")], handle)

@@ -177,7 +177,9 @@ async def test_F11_a_repeated_response_by_order_does_not_end_the_next_command(
         assert await direct.outcomes([second.command_id]) == [None]
 
 
-async def test_F17_a_repeated_response_for_open_commands_only_is_known_for_what_it_is(redis_server: RedisProcess) -> None:
+async def test_F17_a_repeated_response_for_open_commands_only_is_known_for_what_it_is(
+    redis_server: RedisProcess,
+) -> None:
     """Else the node would go on, and have the message answer a second command."""
     for place in (by_value("flight-7"), Expectation("thing/product/dock-1/services_reply", Correlation.ID)):
         async with Proxy(redis_server.port) as proxy, opened(proxy.url) as behind, opened(redis_server.url) as direct:
