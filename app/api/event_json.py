@@ -17,6 +17,7 @@ from app.api.representation import instant
 from app.core.errors import InvalidInputError, PayloadTooLargeError, UndecodableMessageError
 from app.core.eventlog.event import MAX_VALUE_BYTES, Entry, Event
 from app.core.payload import decode_json
+from app.profiles.quick_json import read_json
 
 
 def event_json(event: Event) -> bytes:
@@ -43,9 +44,10 @@ def events_json(events: Iterable[Event]) -> bytes:
 
 
 def _data(value: bytes) -> dict[str, Any]:
+    """As JSON only where every reader takes it alike; else byte for byte."""
     try:
-        orjson.loads(value)
-    except orjson.JSONDecodeError:
+        read_json(value)
+    except UndecodableMessageError:
         return {"data_base64": b64encode(value).decode()}
     return {"data": orjson.Fragment(value)}
 

@@ -27,7 +27,7 @@ class _Model(BaseModel):
 
 
 class Event(_Model):
-    """What somebody said. `data` is the message where it is JSON, else `data_base64` is."""
+    """What somebody said. `data` is the message where it is JSON that all readers take alike, else `data_base64` is."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from app.core.callback import Answer
-from app.core.device_events import DeviceEvent, EventSpec, Presence, PresenceSpec
+from app.core.device_events import DeviceEvent, EventSpec, Presence, PresenceSpec, Said
 from app.core.messages import ReceivedMessage
 from app.core.profile import DeviceProfile
 from app.core.replies import Candidate, ReplySpec, candidate
@@ -52,16 +52,18 @@ class EventReader:
     def read(self, message: ReceivedMessage) -> list[DeviceEvent | Presence]:
         """All that the message is; nothing where it is no event of any profile. It raises nothing.
 
-        The ids of devices are as the message has them: they may be none of ours.
+        The ids of devices are as the message has them: they may be none of ours. Payloads that cannot be read are
+        events as well.
         """
         levels = message.topic.split("/")
         found: list[DeviceEvent | Presence] = []
         decided = set()
+        said = Said(message)
         for profile, spec in self._tree.find(levels):
             scope = profile, type(spec)
             if scope in decided or (values := spec.topic.match(levels)) is None:
                 continue
-            one = spec.read(profile, message, values)
+            one = spec.read(profile, said, values)
             if one is not None:
                 decided.add(scope)
                 found.append(one)

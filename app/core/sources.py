@@ -17,6 +17,9 @@ from app.core.topics import TopicTemplate
 BETWEEN: Final = "\x1f"
 """Stands between the parts of a correlation that has several."""
 
+PAYLOAD: Final = "payload"
+"""Where a wide document has what the payload says."""
+
 Decode = Callable[[bytes], JsonValue]
 """Reads a payload; raises UndecodableMessageError, and nothing else."""
 
@@ -29,7 +32,7 @@ def wide_document(message: ReceivedMessage, payload: JsonValue, values: Mapping[
 
     Of user properties of one name the first counts.
     """
-    return {"payload": payload, "topic": dict(values), "user": dict(reversed(message.user_properties))}
+    return {PAYLOAD: payload, "topic": dict(values), "user": dict(reversed(message.user_properties))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,8 @@ class Intake:
             self._drops.drop("retained_event", topic=message.topic)  # it was said before, and may be in the log
             return None
         device = one.device_id if _is_device(one.device_id) else ""
-        entry = Entry(message.topic, message.payload, device, f"{one.profile}:{one.name}", (one.identity or "")[:255])
+        kind = f"{one.profile}:{one.name}" if one.name else ""
+        entry = Entry(message.topic, message.payload, device, kind, (one.identity or "")[:255])
         try:
             validate_entry(entry)
         except InvalidInputError as error:

@@ -197,7 +197,8 @@ def besides(one: DeviceEvent | Presence) -> str:
     kind = "" if one.type is None else f" of type {one.type!a}"
     same = "" if one.identity is None else f", known by {value_of(one.identity)}"
     kept = "" if one.database is None else f", for database {one.database}"
-    return f"event {one.name} of {one.device_id}{kind}{same}{kept}"
+    name = one.name or "that cannot be read, so of no known kind,"
+    return f"event {name} of {one.device_id or 'no device'}{kind}{same}{kept}"
 
 
 def _bytes(text: str) -> bytes:

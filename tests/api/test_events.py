@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -101,14 +102,24 @@ async def test_events_are_read_by_the_time_they_came(keeping: Rig) -> None:
     assert [one["data"]["n"] for one in await read(keeping, **{"from": first["at"]})] == [1, 2]
 
 
-async def test_what_is_no_event_or_was_said_before_is_settled_and_counted(keeping: Rig) -> None:
+async def test_what_was_said_before_is_settled_and_counted(keeping: Rig) -> None:
     say(keeping, TOPIC, {"n": 1}, retain=True)
-    say(keeping, "thing/product/SN1/events", b"no JSON")
     say(keeping, TOPIC, {"n": 2})
     await appended(keeping, 1)
     await eventually(lambda: keeping.broker.holds_for("homing-intake") == 0)  # nothing of it is under way any more
     assert [one["data"]["n"] for one in await read(keeping)] == [2]
     assert keeping.counters["drop.retained_event"] == 1
+
+
+async def test_what_nobody_can_read_is_kept_as_it_came(keeping: Rig) -> None:
+    said = [b"no JSON", b'{"n": 1, "n": 2}', b""]
+    for one in said:
+        say(keeping, TOPIC, one)
+    await appended(keeping, len(said))
+    found = await read(keeping)
+    assert [b64decode(one["data_base64"]) for one in found] == said
+    assert {(one["device_id"], one["kind"], one["id"]) for one in found} == {("lamp-1", "homing:event", None)}
+    assert (await keeping.http.get(f"/v1/state/{TOPIC}")).status_code == 404, "an empty one takes the last value away"
 
 
 async def test_backends_publish_their_own(keeping: Rig) -> None:

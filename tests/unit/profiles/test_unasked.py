@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.conditions import condition
 from app.core.device_events import DeviceEvent, Presence
 from app.core.errors import ConfigurationError
 from app.core.listening import EventReader
 from app.core.messages import ReceivedMessage
+from app.core.payload import JsonValue, decode_json
 from app.profiles.loader import load_profiles, parse_profile
 
 PROFILES = load_profiles()
@@ -65,6 +68,99 @@ def test_a_homing_device_says_whether_it_is_there(online: bool) -> None:  # noqa
 @pytest.mark.parametrize("payload", [b"", b"\xff", {}, {"online": 1}, {"online": "false"}, []])
 def test_what_says_neither_decides_nothing(payload: object) -> None:
     assert read("homing/d1/presence", payload) == []
+
+
+UNREADABLE = [
+    b'{"tid": "t1", "da',
+    b"\xff\x00",
+    b"",
+    b'{"n": NaN}',
+    b'{"tid": "a", "tid": "b"}',
+    b'{"tid": "a", "n": 18446744073709551616}',
+    b'{"tid": "a", "online" :true, "online":false}',
+    b"[" * 33 + b"]" * 33,
+]
+
+
+@pytest.mark.parametrize("payload", UNREADABLE)
+def test_what_nobody_can_read_is_an_event_of_the_device_in_its_topic_without_an_id(payload: bytes) -> None:
+    topic = "thing/product/D1/events"
+    assert read(topic, payload) == [DeviceEvent("dji", "event", topic, "D1", database="events")]
+    assert [type(one) for one in read("homing/d1/event", payload)] == [DeviceEvent]
+
+
+@pytest.mark.parametrize("payload", UNREADABLE)
+def test_it_tells_nothing_of_presence_where_a_rule_asks_for_it(payload: bytes) -> None:
+    assert read("homing/d1/presence", payload) == []
+
+
+def test_where_no_rule_asks_its_topic_is_the_sign_of_life_but_for_an_empty_payload() -> None:
+    """With an empty one anybody takes a retained message away."""
+    topic = "thing/product/D1/osd"
+    kept = DeviceEvent("dji", "osd", topic, "D1", database="telemetry")
+    there = Presence("dji", topic, "D1", online=True, offline_after=timedelta(seconds=90))
+    assert read(topic, b"\xff") == [kept, there]
+    assert read(topic, b"") == [kept]
+
+
+def test_of_a_kind_that_selects_it_is_an_event_whose_kind_nobody_knows() -> None:
+    reader = own(
+        """
+[[event]]
+name = "alarm"
+topic = "e/{device_id}"
+match = [{ path = "level", present = false }]
+database = "alarms"
+"""
+    )
+    assert read("e/d", b"{", reader) == [DeviceEvent("p", "", "e/d", "d", database="alarms")]
+    assert read("e/d", {"level": 1}, reader) == []
+
+
+def test_what_the_topic_must_be_is_asked_of_it_all_the_same() -> None:
+    reader = own(
+        """
+[[event]]
+name = "alarm"
+topic = "e/{device_id}/{kind}"
+match = [{ path = "{kind}", is_in = ["alarm"] }]
+id = [{ all = [{ topic_level = "kind" }, { path = "n" }] }]
+[[event]]
+name = "loud"
+topic = "l/{device_id}/{kind}"
+match = [{ path = "{kind}", is_in = ["alarm"] }, { path = "loud", present = true }]
+"""
+    )
+    assert read("e/d/alarm", b"{", reader) == [DeviceEvent("p", "alarm", "e/d/alarm", "d")]
+    assert read("e/d/note", b"{", reader) == []
+    assert read("l/d/alarm", b"{", reader) == [DeviceEvent("p", "", "l/d/alarm", "d")]
+    assert read("l/d/note", b"{", reader) == []
+
+
+def test_a_message_that_says_no_device_is_an_event_of_none() -> None:
+    reader = own('[[event]]\nname = "e"\ntopic = "gateway/up"\ndevice = { path = "from" }\nid = [{ path = "n" }]')
+    assert read("gateway/up", {"from": "d", "n": 1}, reader) == [DeviceEvent("p", "e", "gateway/up", "d", identity="1")]
+    assert read("gateway/up", {"n": 1}, reader) == [DeviceEvent("p", "e", "gateway/up", "", identity="1")]
+    assert read("gateway/up", b"\x00", reader) == [DeviceEvent("p", "e", "gateway/up", "")]
+
+
+def test_a_payload_is_read_once_at_most_and_not_at_all_where_no_rule_asks() -> None:
+    reads: list[bytes] = []
+
+    def counted(data: bytes) -> JsonValue:
+        reads.append(data)
+        return decode_json(data)
+
+    kinds = tuple(replace(one, decode=counted) for one in PROFILES["dji"].events)
+    signs = tuple(
+        replace(one, decode=counted, offline=(condition(("gone",), (True,)),)) for one in PROFILES["dji"].presence
+    )
+    asking = EventReader([replace(PROFILES["dji"], events=kinds, presence=signs)])
+    assert len(read("sys/product/D1/status", {"tid": "t"}, asking)) == 2
+    assert len(reads) == 1
+    plain = EventReader([replace(PROFILES["dji"], events=kinds)])
+    assert len(read("thing/product/D1/osd", b'{"tid": "t"}', plain)) == 2
+    assert len(reads) == 1
 
 
 def test_without_type_and_id_a_homing_event_is_an_event_nevertheless() -> None:
