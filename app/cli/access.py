@@ -98,6 +98,25 @@ def migrate() -> None:
 
 
 @application.command()
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where the copy goes. There must be no such file yet.")],
+) -> None:
+    """Copy the directory, with keys, passwords and audit, while nodes use it. For SQLite; PostgreSQL has pg_dump.
+
+    To restore it, stop all nodes and put the copy in the place of the file. Exit code: 0 done, 2 it cannot be done.
+    """
+    from app.core.errors import DirectoryUnavailableError
+    from app.settings import load_settings
+    from app.store.engine import back_up_directory
+
+    try:
+        back_up_directory(load_settings().access.directory_url, file)
+    except DirectoryUnavailableError as error:
+        raise Stop(str(error), Exit.USAGE) from None
+    tell(err, f"The directory is in {file}. Keep that file as secret as the directory itself.")
+
+
+@application.command()
 def export() -> None:
     """Print tenants, principals, roles, bindings and devices as JSON: no keys, no passwords."""
     from app.access.access_file import written

@@ -122,6 +122,13 @@ def open_directory(
     return SqlDirectory(url, budget=budget, new_cluster_id=new_cluster_id)
 
 
+def back_up_directory(url: str, target: Path) -> None:
+    """Copy a directory in SQLite while nodes use it. Blocks; errors as `app.store.sql.backup.back_up`."""
+    from app.store.sql.backup import back_up  # noqa: PLC0415 - one verb wants it
+
+    back_up(url, target)
+
+
 @dataclass(frozen=True, slots=True)
 class EventEngine:
     """What the URL of an event log offers: the log, and the roles of who brings events in and who archives them."""
