@@ -183,7 +183,9 @@ class Node:
         parts = self._parts
         parts.canary.rest()
         if not await self._others_live(steps.seconds()):
-            self._log.info("session_kept", reason="this is the last node")
+            self._log.info(
+                "session_kept", reason="no other node serves on, so the broker keeps what devices say meanwhile"
+            )
             await steps.take("settle", parts.inbox.drained())
             return False
         # No new responses; those that arrived are recorded and acknowledged while store and broker are still there.

@@ -41,6 +41,7 @@ def configure_logging(level: str, log_format: Literal["console", "json"]) -> Non
         [structlog.processors.JSONRenderer()]
         if log_format == "json"
         else [
+            _without_incarnation,
             _escape,
             # Not rich's tracebacks: those show the values of variables, and so payloads and passwords.
             structlog.dev.ConsoleRenderer(
@@ -65,6 +66,13 @@ def configure_logging(level: str, log_format: Literal["console", "json"]) -> Non
 def _add_ids(_logger: object, _method: str, record: structlog.typing.EventDict) -> structlog.typing.EventDict:
     speaker = _speaker.get()
     return record if speaker is None else {**speaker(), **record}
+
+
+def _without_incarnation(
+    _logger: object, _method: str, record: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """It is for programs that compare: in each line at a terminal it would push the words aside."""
+    return {name: value for name, value in record.items() if name != "incarnation"}
 
 
 def _escape(_logger: object, _method: str, record: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -18,6 +18,7 @@ from app.access.asking import ASKING
 from app.api import problems
 from app.api.command_body import CommandBody
 from app.api.http import BytesResponse, Serve, asking, headers_of, read_body
+from app.api.idempotency import naming_the_difference
 from app.api.media_types import media_type_refusal
 from app.api.parking import DismissedError, Parking
 from app.api.ports import Ports
@@ -33,7 +34,7 @@ from app.core.access.places import Place
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.deadlines import LearnedTimeouts
-from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError
+from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError, IdempotencyMismatchError
 from app.core.identifiers import validate_device_id
 from app.core.payload import decode_json
 from app.settings import Settings
@@ -65,6 +66,7 @@ class HotRoute:
         self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE
         self._streams = streams
         self._watches = ports.watches
+        self._store = ports.store
         self._explainer = ports.explainer
         self.serve: Serve = self._send
         if ports.tracing is not None:
@@ -96,7 +98,7 @@ class HotRoute:
         principal = None if identity is None else identity.principal
         free = self._streams.admit(principal)  # first, as nothing is sent for whom there is no place
         try:
-            invocation = await self._invoker.invoke(asked, park=False, place=place)
+            invocation = await self._invoke(asked, caller, place, park=False)
             self._check_joined(caller, invocation)
         except BaseException:
             free()
@@ -132,7 +134,7 @@ class HotRoute:
             return await self._stream(asked, caller, place, scope.get("root_path", ""))
         longest = asked.timeout + self._grace
         budget = longest if preference.limit is None else min(preference.limit, longest)
-        invocation = await self._invoker.invoke(asked, park=bool(budget), place=place)
+        invocation = await self._invoke(asked, caller, place, park=bool(budget))
         command, dismissed = invocation.command, False
         self._check_joined(caller, invocation)
         if budget and not command.state.final:
@@ -148,6 +150,17 @@ class HotRoute:
             return _accepted(scope, command, preference, extra)
         detail = f"command {command.id} is past its deadline and the store did not say what became of it; read it later"
         return problems.of_command(problems.NO_OUTCOME, detail, command, extra, root=scope.get("root_path", ""))
+
+    async def _invoke(
+        self, asked: CommandRequest, caller: Caller | None, place: Place | None, *, park: bool
+    ) -> Invocation:
+        try:
+            return await self._invoker.invoke(asked, park=park, place=place)
+        except IdempotencyMismatchError as error:
+            raise await naming_the_difference(error, asked, self._store, partial(self._may_read, caller)) from None
+
+    def _may_read(self, caller: Caller | None, command: Command) -> bool:
+        return self._access.may_read(caller, command.device_id, command.profile, command.method)
 
     def _check_joined(self, caller: Caller | None, invocation: Invocation) -> None:
         """Return when the caller may read the command, which somebody else may have sent."""

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from app.core.access.model import Document
     from app.store.directory import AccessDirectory
 
-application = typer.Typer(help="Who may do what: set it up, and keep it like a file.", no_args_is_help=True)
+application = typer.Typer(
+    help="Who may do what, in the database of HOMING_ACCESS_URL: set it up, and keep it like a file.",
+    no_args_is_help=True,
+)
 
 MAX_BYTES: Final = 16 * 2**20
 """Of a file to apply."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from app.cli.calls import ContextName, Url, connected
 from app.cli.output import Exit, Form, Stop, err, out, tell, written
 
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
 
 def api(
-    method: Annotated[str, typer.Argument(help="GET, POST, PUT or DELETE.")],
+    method: Annotated[str, typer.Argument(help="GET, POST, PUT, PATCH or DELETE.")],
     path: Annotated[str, typer.Argument(help="Such as /v1/roles, with a query if need be.")],
     body: Annotated[str | None, typer.Argument(help="JSON; - reads it from standard input.")] = None,
     *,
@@ -28,6 +30,8 @@ def api(
 
     Exit code: 0 done, 2 wrong input, 5 the node is busy, 6 no node there, 7 it answered strangely, 8 not allowed.
     """
+    if method.upper() not in _METHODS:
+        raise Stop(f"METHOD: {method[:16]!a} is none; allowed: {', '.join(_METHODS)}", Exit.USAGE)
     try:
         value = None if body is None else json.loads(sys.stdin.read() if body == "-" else body)
     except ValueError as error:
@@ -35,7 +39,7 @@ def api(
     headers = {} if if_match is None else {"If-Match": if_match}
     with connected(url, context, Form.JSON) as homing:
         try:
-            entry = homing.request(method.upper(), path, value, headers=headers)
+            entry = homing.request(method.upper(), path if path.startswith("/") else f"/{path}", value, headers=headers)
         except ValueError as error:
             raise Stop(f"PATH: {error}", Exit.USAGE) from None
     if entry.tag is not None:

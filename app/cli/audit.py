@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from app.store.audit import Entry
     from app.store.directory import AccessDirectory
 
-application = typer.Typer(help="Who asked what of which device, and how it ended.", no_args_is_help=True)
+application = typer.Typer(
+    help="Who asked what of which device, and how it ended, in the database of HOMING_ACCESS_URL.",
+    no_args_is_help=True,
+)
 
 
 @application.command()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,8 @@ from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import commands, devices
 from app.cli.outcome import follow, report
 from app.cli.output import Exit, Form, Stop, complain, out, table, tell, written
+from app.core.errors import InvalidInputError
+from app.core.identifiers import validate_command_id
 
 if TYPE_CHECKING:
     from homing_client import Command, Happening
@@ -19,12 +23,28 @@ if TYPE_CHECKING:
 Id = Annotated[str, typer.Argument(metavar="ID", help="The command's id.", autocompletion=commands)]
 
 
+@contextmanager
+def _known(identity: str, shown: Form) -> Iterator[None]:
+    """Say of what is no id of a command on record how to find one."""
+    from homing_client import NotFoundError
+
+    try:
+        validate_command_id(identity)
+        yield
+    except InvalidInputError:
+        raise Stop(f"{identity[:64]!a} is no id of a command: homing list shows them", Exit.USAGE) from None
+    except NotFoundError:
+        if shown is not Form.HUMAN:  # a program gets the problem itself
+            raise
+        raise Stop(f"there is no command {identity}: homing list shows those on record", Exit.USAGE) from None
+
+
 def get(
     identity: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
     """Print a command as it stands, from any node. Exit code: as of send, 0 when it is open."""
     shown = form(output, as_json=as_json)
-    with connected(url, context, shown) as homing:
+    with connected(url, context, shown) as homing, _known(identity, shown):
         command = homing.get(identity)
     report(command, shown)
 
@@ -60,7 +80,7 @@ def watch(  # noqa: PLR0913 - one per option
     if any((device, profile, method, state, kind, count)):
         raise Stop("ID and filters: give one of the two", Exit.USAGE)
     try:
-        with connected(url, context, shown) as homing:
+        with connected(url, context, shown) as homing, _known(identity, shown):
             command = follow(homing, homing.get(identity))
     except KeyboardInterrupt:
         raise Stop(f"{identity} goes on: homing watch {identity}", Exit.INTERRUPTED) from None
@@ -85,7 +105,7 @@ def cancel(
 ) -> None:
     """End a command; the device is not told, and may still act. Exit code: 0 cancelled, 2 it had an outcome."""
     shown = form(output, as_json=as_json)
-    with connected(url, context, shown) as homing:
+    with connected(url, context, shown) as homing, _known(identity, shown):
         command = homing.cancel(identity)
     try:
         report(command, shown)
@@ -98,7 +118,7 @@ def explain(
 ) -> None:
     """Tell what became of a command, and why: what every node knows of it, and what that probably means."""
     shown = form(output, as_json=as_json)
-    with connected(url, context, shown) as homing:
+    with connected(url, context, shown) as homing, _known(identity, shown):
         found = homing.explain(identity)
     if shown is not Form.HUMAN:
         out.line(written(found))

@@ -22,7 +22,10 @@ REFUSALS: Final = MappingProxyType[Why, tuple[ProblemType, str]](
     {
         Why.SLOW_HEAD: (problems.SLOW_HEAD, "the head of the request did not arrive in time"),
         Why.SLOW_BODY: (problems.SLOW_BODY, "the body of the request did not arrive in time"),
-        Why.UNREADABLE: (problems.UNREADABLE_REQUEST, "the request cannot be read as HTTP/1.1 (RFC 9112)"),
+        Why.UNREADABLE: (
+            problems.UNREADABLE_REQUEST,
+            "the request cannot be read as HTTP/1.1 (RFC 9112): its method, target, headers or framing are wrong",
+        ),
         Why.HEAD_TOO_LARGE: (
             problems.HEAD_TOO_LARGE,
             f"the head of the request is too large; allowed: {MAX_HEAD} bytes and {MAX_HEADERS} headers",

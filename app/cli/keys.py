@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from app.core.access.model import Credential, Document
     from app.store.directory import AccessDirectory
 
-application = typer.Typer(help="API keys: make, show, replace and revoke them.", no_args_is_help=True)
+application = typer.Typer(
+    help="API keys, in the database of HOMING_ACCESS_URL: make, show, replace and revoke them.",
+    no_args_is_help=True,
+)
 
 KeyId = Annotated[str, typer.Argument(help="The id of the key: homing keys list shows it, and it is part of the key.")]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import contexts as known
-from app.cli.output import Exit, Form, Stop, err, out, table, tell, written
+from app.cli.output import Exit, Form, Stop, err, needs_terminal, out, table, tell, written
 
 if TYPE_CHECKING:
     from homing_client import Me
@@ -34,7 +35,9 @@ def login(
         str | None, typer.Option("--user", "-u", help="Log in by name and password, for twelve hours.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Of which tenant the user is, if of one.")] = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Read the key or the password from standard input.")] = False,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", "--password-stdin", help="Read the key or the password from standard input.")
+    ] = False,
     context: Annotated[
         str | None, typer.Option(metavar="NAME", help="To keep it under.  [default: the host]", autocompletion=known)
     ] = None,
@@ -62,7 +65,7 @@ def login(
 
 def logout(*, context: ContextName = None) -> None:
     """End the key of a login, and forget the key of the context. Exit code: 0 done, 2 there is no such context."""
-    from homing_client import ProblemError, UnreachableError
+    from homing_client import NotAllowedError, ProblemError, UnreachableError
     from homing_client.contexts import Context
 
     contexts = _contexts()
@@ -78,13 +81,21 @@ def logout(*, context: ContextName = None) -> None:
     try:
         with Homing(one.url, key=one.key) as homing:
             homing.logout()
-        said = "its login has ended"
+        said = "Its login has ended."
     except UnreachableError:
-        said = "no node was there to end it"
+        said = f"No node was there to end it, so it is still valid: {_revoking(one.key)}."
+    except NotAllowedError:
+        said = "The node does not take it any more."
     except ProblemError as error:
-        said = f"the key goes on: {error.detail}"
+        by_hand = error.status == HTTPStatus.CONFLICT  # no login has given it
+        said = f"It is still valid: {_revoking(one.key)}." if by_hand else f"The node says: {error.detail}."
     _save(type(contexts)(contexts.current, {**contexts.known, name: Context(one.url)}))
-    tell(err, f"The key of {name} is forgotten; {said}.")
+    tell(err, f"The key of context {name} is removed here. {said}")
+
+
+def _revoking(key: str) -> str:
+    """How to end it: its second part is its public id."""
+    return f"homing keys revoke {'_'.join(key.split('_')[1:2]) or 'ID'}"
 
 
 def whoami(
@@ -182,6 +193,7 @@ def _secret(what: str, *, from_stdin: bool) -> str:
     if from_stdin:
         given = sys.stdin.readline(_LONGEST + 2).rstrip("\r\n")
     else:
+        needs_terminal("--stdin")
         given = str(typer.prompt(what, hide_input=True, err=True))
     if not given:
         raise Stop(f"there is no {what.lower()} to log in with", Exit.USAGE)

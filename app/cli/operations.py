@@ -31,9 +31,18 @@ state: Final = group(
         "transact": Verb("events.transact"),
     },
 )
+roles: Final = group(
+    "What those may do who have a role, as nodes have it and as far as your own key may.",
+    {
+        "list": Verb("access.roles", "name tenant rules"),
+        "show": Verb("access.role"),
+        "put": Verb("access.put_role"),
+        "remove": Verb("access.remove_role"),
+    },
+)
 admin: Final = typer.Typer(
-    help="Keys, people, roles, tenants and the audit, as nodes have them and as far as the caller may.\n\n"
-    "homing access, keys, users and audit do the same at the directory itself, without a node.",
+    help="Keys, people, roles, tenants and the audit, as nodes have them and as far as your own key may.\n\n"
+    "homing access, keys, users and audit work in the database itself, without a node: for whoever operates Homing.",
     no_args_is_help=True,
 )
 _ADMIN: Final = {
@@ -65,15 +74,7 @@ _ADMIN: Final = {
             "bind": Verb("access.put_bindings"),
         },
     ),
-    "roles": group(
-        "What may be done by whom they are given to.",
-        {
-            "list": Verb("access.roles", "name tenant rules"),
-            "show": Verb("access.role"),
-            "put": Verb("access.put_role"),
-            "remove": Verb("access.remove_role"),
-        },
-    ),
+    "roles": roles,
     "access": group(
         "All of it as one document, and why somebody may do something.",
         {

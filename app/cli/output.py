@@ -84,6 +84,12 @@ class Stop(Exception):  # noqa: N818 - it ends a command, which need not be an e
         self.code = code
 
 
+def needs_terminal(instead: str) -> None:
+    """Return where somebody can be asked for a secret; else Stop, which names the option to give it by."""
+    if not sys.stdin.isatty():
+        raise Stop(f"there is no terminal to ask at: give it on standard input, with {instead}", Exit.USAGE)
+
+
 def complain(sentence: str) -> None:
     """One sentence on standard error."""
     tell(err, f"homing: {sentence}")

@@ -5,83 +5,134 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import chain
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from app import __version__
 from app.cli.output import Exit, Stop, complain
 from app.core.errors import ConfigurationError, HomingError, NodeIdTakenError
 
-VERBS: Final[Mapping[str, str]] = MappingProxyType(
+
+class Entry(NamedTuple):
+    """Where in this package a verb is, and the sentence that `homing --help` has for it."""
+
+    place: str
+    sentence: str
+
+
+COMMANDS: Final = {
+    "send": Entry("send:send", "Send a command to a device, and wait for its outcome."),
+    "list": Entry("commands:list_commands", "List the latest commands."),
+    "get": Entry("commands:get", "Show a command as it stands."),
+    "watch": Entry("commands:watch", "Follow a command, or all of them, as they happen."),
+    "explain": Entry("commands:explain", "Say what became of a command, and why."),
+    "cancel": Entry("commands:cancel", "End a command. The device is not told."),
+    "devices": Entry("devices:application", "Keep a record of devices: profile, labels, a note."),
+    "profiles": Entry("cluster:profiles", "List the device profiles that the node speaks."),
+    "methods": Entry("cluster:methods", "List what devices of a profile can be asked to do."),
+}
+EVENTS: Final = {
+    "events": Entry("events:application", "Read, follow and publish what devices say unasked."),
+    "state": Entry("operations:state", "Read and write the last values of topics and devices."),
+    "webhooks": Entry("operations:webhooks", "Have URLs told of outcomes."),
+}
+CONNECTION: Final = {
+    "login": Entry("login:login", "Keep a key, or log in by name and password."),
+    "logout": Entry("login:logout", "End a login, and remove its key from here."),
+    "whoami": Entry("login:whoami", "Say who the node takes you for."),
+    "context": Entry("login:application", "Choose among several clusters and keys."),
+}
+THROUGH_A_NODE: Final = {
+    "roles": Entry("operations:roles", "Say what may be done by those who have a role."),
+    "admin": Entry("operations:admin", "Keys, people, roles, tenants and the audit, as far as your own key may."),
+}
+IN_THE_DATABASE: Final = {
+    "access": Entry("access:application", "Set up who may do what, and keep it like a file."),
+    "keys": Entry("keys:application", "Make, show, replace and revoke API keys."),
+    "users": Entry("users:application", "Add, show and disable people; set their passwords."),
+    "audit": Entry("audit:application", "Read who asked what; find out whether it was changed."),
+}
+RUNNING: Final = {
+    "serve": Entry("serve:serve", "Run a node."),
+    "demo": Entry("demo:demo", "Show it working, without a broker, Redis or settings."),
+    "doctor": Entry("doctor:doctor", "Check broker, store and access of the settings; say what to change."),
+    "status": Entry("cluster:status", "Say what answers there, and whether it can serve."),
+    "nodes": Entry("cluster:nodes", "List the live nodes of the cluster."),
+    "metrics": Entry("cluster:metrics", "Print the metrics of a node."),
+}
+TOOLS: Final = {
+    "api": Entry("api:api", "Call any operation of a node."),
+    "profile": Entry("profile:application", "Write a device profile: check it, try it, trace what a broker carries."),
+    "simulate": Entry("simulate:simulate", "Play a fleet of devices against a broker."),
+    "bench": Entry("bench:bench", "Measure how fast this machine does it."),
+    "chaos": Entry("chaos:chaos", "Break things on purpose, and judge what became of every command."),
+    "analyze": Entry("analyze:analyze", "Say what a latency log says: compact, rollup and report."),
+    "compact": Entry("analyze:compact", "Do the first step of analyze: clean records in large files."),
+    "rollup": Entry("analyze:rollup", "Do the second step of analyze: counts that can be added up."),
+    "report": Entry("analyze:report", "Do the third step of analyze: tables and report.html."),
+    "generate-log": Entry("analyze:generate_log", "Write a latency log with known faults, to try the analysis on."),
+}
+PANELS: Final[Mapping[str, Mapping[str, Entry]]] = MappingProxyType(
     {
-        "send": "send:send",
-        "list": "commands:list_commands",
-        "get": "commands:get",
-        "watch": "commands:watch",
-        "cancel": "commands:cancel",
-        "explain": "commands:explain",
-        "status": "cluster:status",
-        "nodes": "cluster:nodes",
-        "metrics": "cluster:metrics",
-        "profiles": "cluster:profiles",
-        "methods": "cluster:methods",
-        "login": "login:login",
-        "logout": "login:logout",
-        "whoami": "login:whoami",
-        "api": "api:api",
-        "serve": "serve:serve",
-        "demo": "demo:demo",
-        "simulate": "simulate:simulate",
-        "analyze": "analyze:analyze",
-        "compact": "analyze:compact",
-        "rollup": "analyze:rollup",
-        "report": "analyze:report",
-        "generate-log": "analyze:generate_log",
-        "bench": "bench:bench",
-        "chaos": "chaos:chaos",
-        "doctor": "doctor:doctor",
+        "Commands": COMMANDS,
+        "Events": EVENTS,
+        "Connection": CONNECTION,
+        "Administration, through a node": THROUGH_A_NODE,
+        "Administration, in the database itself, without a node": IN_THE_DATABASE,
+        "Running": RUNNING,
+        "Tools": TOOLS,
     }
 )
-"""Verbs, and where in this package each is."""
-GROUPS: Final[Mapping[str, str]] = MappingProxyType(
+"""What `homing --help` shows, in this order: what is used most comes first."""
+ALL: Final[Mapping[str, Entry]] = MappingProxyType(dict(chain.from_iterable(one.items() for one in PANELS.values())))
+GROUPS: Final = frozenset(
     {
-        "devices": "devices:application",
-        "events": "events:application",
-        "state": "operations:state",
-        "webhooks": "operations:webhooks",
-        "admin": "operations:admin",
-        "context": "login:application",
-        "profile": "profile:application",
-        "access": "access:application",
-        "audit": "audit:application",
-        "keys": "keys:application",
-        "users": "users:application",
+        *("devices", "events", "state", "webhooks", "context", "roles", "admin"),
+        *("access", "keys", "users", "audit", "profile"),
     }
 )
 """Verbs that have verbs of their own."""
 
 
+class _InOrder(TyperGroup):
+    """Typer would name groups before all other verbs."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override] # Typer's own context
+        """Those of `PANELS`, then the version."""
+        del ctx
+        return [*(name for name in ALL if name in self.commands), "version"]
+
+
 def application_for(arguments: Sequence[str]) -> typer.Typer:
     """The command line with the verb that was typed, so that the others need not be imported; with all otherwise."""
     typed = arguments[0] if arguments else ""
-    only = {typed} if typed in {*VERBS, *GROUPS} else set() if typed in ("version", "--version") else None
+    only = {typed} if typed in ALL else set() if typed in ("version", "--version") else None
     application = typer.Typer(
         name="homing",
+        cls=_InOrder,
         help="Commands to drones and IoT devices over MQTT, whose responses find their way home.",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     application.callback(invoke_without_command=True)(_options)
-    application.command()(version)
-    for name, place in VERBS.items():
-        if only is None or name in only:
-            application.command(name)(_found(place))
-    for name, place in GROUPS.items():
-        if only is None or name in only:
-            application.add_typer(_found(place), name=name)
+    application.command(rich_help_panel="Tools")(version)
+    for panel, entries in PANELS.items():
+        for name, entry in entries.items():
+            if only is None or name in only:
+                _add(application, name, entry, panel)
     return application
+
+
+def _add(application: typer.Typer, name: str, entry: Entry, panel: str) -> None:
+    found = _found(entry.place)
+    if name in GROUPS:
+        application.add_typer(found, name=name, short_help=entry.sentence, rich_help_panel=panel)
+    else:
+        application.command(name, short_help=entry.sentence, rich_help_panel=panel)(found)
 
 
 def _found(place: str) -> Any:  # noqa: ANN401 - a function or an application

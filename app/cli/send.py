@@ -54,7 +54,11 @@ def send(  # noqa: PLR0913 - each is something that people type
     ] = None,
     one_way: Annotated[bool, typer.Option("--one-way", help="The device does not answer; the broker has to.")] = False,
     if_offline: Annotated[
-        IfOffline | None, typer.Option(help="When nobody is subscribed: fail at once, or send and wait.")
+        IfOffline | None,
+        typer.Option(
+            help="When nobody is subscribed to the device's topic: fail is unsent at once; send waits until --timeout. "
+            "Absent: fail where the broker tells, else send."
+        ),
     ] = None,
     notify: Annotated[
         list[str] | None, typer.Option(metavar="WEBHOOK", help="Tell this webhook of the outcome. Repeatable.")
@@ -68,7 +72,9 @@ def send(  # noqa: PLR0913 - each is something that people type
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Send a command to a device and wait for its outcome. HOMING_KEY holds the API key, where the node asks for one.
+    """Send a command to a device, and wait for its outcome.
+
+    HOMING_KEY holds the API key, where the node asks for one and homing login has kept none.
 
     Exit code: 0 succeeded (or accepted, with --async), 1 the device refused or failed, 2 wrong input, 3 timed out,
     4 cancelled, 5 not sent (nobody is subscribed, broker or store away, or a limit reached), 6 no node there, 7 the

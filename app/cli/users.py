@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.directory import FOLLOWED, change, find, instant, new_bindings, new_id, shown, with_directory
-from app.cli.output import Exit, Stop, err, out, plain, tell
+from app.cli.output import Exit, Stop, err, needs_terminal, out, plain, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from app.core.access.model import Document, Principal
     from app.store.directory import AccessDirectory
 
-application = typer.Typer(help="People: add, show and disable them, set their passwords.", no_args_is_help=True)
+application = typer.Typer(
+    help="People, in the database of HOMING_ACCESS_URL: add, show and disable them, set their passwords.",
+    no_args_is_help=True,
+)
 
 Name = Annotated[str, typer.Argument(help="The person's name, or id.")]
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Of which tenant the person is; of none, if absent.")]
-FromStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
+FromStdin = Annotated[bool, typer.Option("--password-stdin", "--stdin", help="Read the password from standard input.")]
 
 
 @application.command()
@@ -142,6 +145,7 @@ def _ask(*, from_stdin: bool) -> str:
     if from_stdin:
         password = sys.stdin.readline(MAX_LENGTH + 2).rstrip("\r\n")
     else:
+        needs_terminal("--password-stdin")
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     passwords = Passwords()
     try:

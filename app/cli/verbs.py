@@ -212,9 +212,7 @@ def _show(verb: Verb, shown: Form, value: Any) -> None:  # noqa: ANN401 - what a
         if value is not None:
             out.line(written(value))
     elif isinstance(value, dict):
-        width = max(map(len, value), default=0)
-        for name in value:
-            tell(out, f"{name:<{width}}  {cell(value, name)}")
+        _members(value)
     elif value is None:
         tell(err, "Done.")
     else:
@@ -225,9 +223,39 @@ def _show(verb: Verb, shown: Form, value: Any) -> None:  # noqa: ANN401 - what a
         raise Stop("", Exit.FAILED)
 
 
+def _members(one: Mapping[str, Any]) -> None:
+    """A line for each member that says something; objects in a list have a line each."""
+    told = {name: value for name, value in one.items() if value not in (None, "", [], {})}
+    width = max(map(len, told), default=0)
+    for name, value in told.items():
+        if isinstance(value, list) and isinstance(value[0], dict):
+            tell(out, name)
+            for each in value:
+                tell(out, f"  {_in_words(each)}")
+        else:
+            tell(out, f"{name:<{width}}  {cell(one, name)}")
+
+
 def cell(one: Mapping[str, Any], column: str) -> str:
-    """A member for people: text as it is, nothing for null, else JSON."""
-    value = next((one[name] for name in column.split("|") if one.get(name) is not None), None)
+    """A member for people: JSON only where it is what a device or a caller said."""
+    name = next((name for name in column.split("|") if one.get(name) is not None), None)
+    if name is None:
+        return ""
+    value = one[name]
+    return json.dumps(value, ensure_ascii=False) if name in _SAID and not isinstance(value, str) else _in_words(value)
+
+
+def _in_words(value: Any) -> str:  # noqa: ANN401 - any JSON value
     if isinstance(value, str):
         return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_in_words, value))
+    if isinstance(value, dict):
+        return " ".join(f"{name}={cell(value, name)}" for name in value if value[name] not in (None, "", [], {}))
+    return json.dumps(value)
+
+
+_SAID: Final = {"body", "data", "params"}
+"""Members whose JSON is what somebody said, and is shown as they said it."""

@@ -166,10 +166,11 @@ class CommandFinishedError(CommandError):
 
 
 class IdempotencyMismatchError(CommandError):
-    """The idempotency key was used for this device with another command."""
+    """The idempotency key was used for this device with another command; `differs` names by what, where it is known."""
 
-    def __init__(self, command_id: str) -> None:
-        super().__init__(command_id, f"the idempotency key belongs to {command_id}, which is a different command")
+    def __init__(self, command_id: str, differs: str = "") -> None:
+        said = f"the idempotency key belongs to {command_id}, which is a different command"
+        super().__init__(command_id, f"{said}: another {differs}" if differs else said)
 
 
 class IllegalTransitionError(CommandError):

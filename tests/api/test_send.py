@@ -266,6 +266,25 @@ async def test_F14_a_key_with_another_body_is_refused(rig: Rig) -> None:
     assert body["command_id"] == rig.store.registrations[0].command_id
 
 
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"method": "refuse"}, "method"),
+        ({"method": "refuse", "params": {"a": 1}}, "method and params"),
+        ({"method": "ok", "params": [1]}, "params"),
+        ({"method": "ok", "profile": "dji"}, "profile"),
+        ({"method": "ok", "timeout": "7s"}, "timeout, one_way, if_offline or notify"),
+    ],
+)
+async def test_a_key_with_another_body_says_what_differs(rig: Rig, body: dict[str, Any], named: str) -> None:
+    key = {"Idempotency-Key": "again"}
+    await rig.send("ok", headers=key)
+    refused = problem(await rig.send(**body, headers=key), 422, "idempotency-key-reused")
+    assert refused["detail"].endswith(f"which is a different command: another {named}")
+    rig.store.away = True
+    assert (await rig.send(**body, headers=key)).status_code == 503
+
+
 async def test_a_node_without_broker_refuses_before_anything_is_on_record(rig: Rig) -> None:
     rig.broker.disconnect("node-a")
     response = await rig.send("ok")

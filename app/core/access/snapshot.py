@@ -258,6 +258,9 @@ def _check_pattern(what: str, whose: str, pattern: str) -> None:
         escaped = validate_pattern("devices", pattern)
     except InvalidInputError as error:
         raise InvalidInputError(what, f"{whose}, pattern {pattern!a}: {error.reason}") from None
+    if "," in pattern:
+        told = "is one pattern with a comma in it: give each by itself (--devices twice, or two members of the list)"
+        raise InvalidInputError(what, f"{whose}, pattern {pattern!a}: {told}")
     if escaped != pattern:  # patterns are compared with each other as texts
         raise InvalidInputError(what, f"{whose}, pattern {pattern!a}: is to be escaped, as {escaped}")
 

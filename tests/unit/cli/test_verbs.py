@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.cli.root import GROUPS
-from app.cli.root import VERBS as ROOT_VERBS
+from app.cli.root import ALL as ROOT_VERBS
+from app.cli.root import GROUPS, PANELS
 from app.core.access.keys import make_key
 from homing_client.contexts import Contexts, default_path
 from tests.api.rig import running
@@ -196,10 +196,28 @@ def test_lists_have_columns_and_what_can_be_changed_has_a_tag(homing: Homing, fa
     code, out, _ = homing("webhooks", "list", "--url", fake_node.url)
     head, line = out.splitlines()
     assert (code, head.split()) == (0, ["id", "url", "events", "devices", "methods", "enabled"])
-    assert line.split() == ["wh_1", "https://a.example/hook", '["command.failed"]', "true"]
+    assert line.split() == ["wh_1", "https://a.example/hook", "command.failed", "yes"]
     fake_node.answers = [(200, {"name": "pilot", "rules": ["allow read *:* on *"]}, {"ETag": '"3"'})]
     code, out, err = homing("admin", "roles", "show", "pilot", "--url", fake_node.url)
-    assert (code, out, err) == (0, 'name   pilot\nrules  ["allow read *:* on *"]\n', 'tag "3"\n')
+    assert (code, out, err) == (0, "name   pilot\nrules  allow read *:* on *\n", 'tag "3"\n')
+
+
+def test_people_see_words_and_not_json(homing: Homing, fake_node: FakeNode) -> None:
+    where = ("--url", fake_node.url)
+    fake_node.answers = [(200, {"delivered": True, "status": 204, "reason": None})]
+    assert homing("webhooks", "test", "wh_1", *where)[1] == "delivered  yes\nstatus     204\n"
+    event = {"at": "2026-03-01T08:00:00.000Z", "topic": "a/b", "data": {"n": 1}, "kind": None}
+    fake_node.answers = [(200, {"device_id": "dock-1", "presence": {"online": True}, "values": [event]})]
+    assert homing("state", "device", "dock-1", *where)[1].splitlines() == [
+        "device_id  dock-1",
+        "presence   online=yes",
+        "values",
+        '  at=2026-03-01T08:00:00.000Z topic=a/b data={"n": 1}',
+    ]
+    fake_node.answers = [(200, {"lines": [{"writer": "n1", "seq": 1, "line": {"who": "ci", "roles": ["a", "b"]}}]})]
+    assert homing("admin", "audit", "list", *where)[1].splitlines()[1].split("  ")[-1] == "who=ci roles=a, b"
+    fake_node.answers = [(200, {"events": [event], "cursor": "1", "more": False})]
+    assert homing("events", "read", *where)[1] == '2026-03-01T08:00:00.000Z  a/b  {"n": 1}\n'
 
 
 def test_an_answer_that_is_no_is_an_exit_code(homing: Homing, fake_node: FakeNode) -> None:
@@ -260,8 +278,14 @@ def test_a_pipe_has_no_width(homing: Homing, fake_node: FakeNode) -> None:
 
 def test_what_is_not_there_gets_a_sentence(homing: Homing, fake_node: FakeNode) -> None:
     fake_node.answers = [(404, {"detail": f"there is no command {ID}"})]
-    for verb in ("get", "watch", "cancel"):
-        assert homing(verb, ID, "--url", fake_node.url) == (2, "", f"homing: there is no command {ID} (HTTP 404)\n")
+    said = f"homing: there is no command {ID}: homing list shows those on record\n"
+    for verb in ("get", "watch", "cancel", "explain"):
+        assert homing(verb, ID, "--url", fake_node.url) == (2, "", said)
+        assert json.loads(homing(verb, ID, "--url", fake_node.url, "--json")[1])["detail"]
+    fake_node.asked.clear()
+    said = "homing: 'nope' is no id of a command: homing list shows them\n"
+    assert homing("get", "nope", "--url", fake_node.url) == (2, "", said)
+    assert fake_node.asked == []
 
 
 def test_a_node_that_cannot_serve_says_so(homing: Homing, fake_node: FakeNode) -> None:
@@ -279,7 +303,10 @@ def test_any_operation_can_be_called(homing: Homing, fake_node: FakeNode) -> Non
     assert homing(*typed, "--url", fake_node.url) == (0, '["\\u00e9"]\n', "")
     ((method, path, headers, body),) = fake_node.asked
     assert (method, path, headers["If-Match"], body) == ("PUT", "/v1/roles/x?tenant=a%7Bb%7D", '"1"', {"rules": []})
-    assert homing("api", "GET", "v1", "--url", fake_node.url)[0] == 2
+    assert homing("api", "get", "v1/me", "--url", fake_node.url)[0] == 0
+    assert fake_node.asked[1][1] == "/v1/me"
+    said = "homing: METHOD: 'FOO' is none; allowed: GET, POST, PUT, PATCH, DELETE\n"
+    assert homing("api", "FOO", "/v1/me", "--url", fake_node.url) == (2, "", said)
     assert homing("api", "POST", "/v1", "{", "--url", fake_node.url)[0] == 2
 
 
@@ -289,6 +316,23 @@ def test_without_a_verb_there_is_help(homing: Homing) -> None:
     for word in ("send", "watch", "login", "doctor", "--install-completion"):
         assert word in out
     assert homing("version") == homing("--version")
+
+
+def test_help_has_each_verb_once_under_what_it_is_for(homing: Homing) -> None:
+    _, out, _ = homing("--help")
+    assert re.findall(r"^╭─ (.+?) ─", out, re.MULTILINE)[1:] == list(PANELS)
+    assert re.findall(r"^│ ([a-z][a-z-]+) ", out, re.MULTILINE) == [*ROOT_VERBS, "version"]
+    assert not GROUPS - ROOT_VERBS.keys()
+    for entry in ROOT_VERBS.values():
+        assert entry.sentence.endswith(".")
+    assert "HOMING_KEY" not in out
+
+
+def test_roles_are_a_noun_of_their_own(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, ANSWER)]
+    told = [homing(*words, "list", "--url", fake_node.url) for words in (("roles",), ("admin", "roles"))]
+    assert told[0] == told[1]
+    assert told[0][0] == 0
 
 
 def test_a_verb_does_not_load_the_others() -> None:
@@ -361,11 +405,41 @@ def test_people_log_in_by_password_and_out(
     assert Contexts.load().get("c").key == KEY
     fake_node.asked.clear()
     fake_node.answers = [(204, b"")]
-    assert homing("logout") == (0, "", "The key of c is forgotten; its login has ended.\n")
+    assert homing("logout") == (0, "", "The key of context c is removed here. Its login has ended.\n")
     assert [(method, path) for method, path, _, _ in fake_node.asked] == [("DELETE", "/v1/login")]
     assert fake_node.asked[0][2]["Authorization"] == f"Bearer {KEY}"
     assert Contexts.load().get("c").key is None
     assert homing("logout") == (0, "", "c has no key.\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (409, "It is still valid: homing keys revoke {id}."),
+        (401, "The node does not take it any more."),
+        (503, "The node says: full."),
+    ],
+)
+def test_who_logs_out_is_told_what_becomes_of_the_key(
+    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch, status: int, said: str
+) -> None:
+    _type(monkeypatch, KEY)
+    fake_node.answers = [REFUSED, WHO]
+    homing("login", fake_node.url, "--stdin", "--context", "c")
+    fake_node.answers = [(status, {"detail": "full"})]
+    told = said.format(id=KEY.split("_")[1])
+    assert homing("logout") == (0, "", f"The key of context c is removed here. {told}\n")
+
+
+def test_where_no_terminal_is_nobody_is_asked_for_a_secret(
+    homing: Homing, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _type(monkeypatch, KEY)
+    fake_node.answers = [REFUSED]
+    for typed in (["login", fake_node.url], ["login", fake_node.url, "--user", "ann"]):
+        code, out, err = homing(*typed)
+        assert (code, out) == (2, "")
+        assert err == "homing: there is no terminal to ask at: give it on standard input, with --stdin\n"
 
 
 def test_contexts_are_chosen_and_forgotten(homing: Homing, fake_node: FakeNode, tmp_path: Path) -> None:

@@ -59,6 +59,10 @@ BASE = Document(
             replace(BASE, bindings=(binding("ci", "pilot", devices=("dock-?",)),)),
             "bindings: binding 'ci-pilot-None-None', pattern 'dock-?': '?' at index 5 is not allowed",
         ),
+        (
+            replace(BASE, bindings=(binding("ci", "pilot", devices=("dock-1,dock-2",)),)),
+            "bindings: binding 'ci-pilot-None-None', pattern 'dock-1,dock-2': is one pattern with a comma",
+        ),
         (replace(BASE, bindings=2 * (binding("ci", "pilot"),)), "bindings: two of them are"),
         (
             replace(BASE, tenants=(tenant("north", "dock-?"),)),
