@@ -12,14 +12,18 @@ from app.cluster.cluster import Cluster
 from app.commands.asking import Asking
 from app.core.command import Command
 from app.core.errors import InvalidInputError
-from app.core.misses import Near, Target, compare, plain
+from app.core.misses import Miss, Near, Target, compare, plain
 from app.core.profile import DeviceProfile
 from app.core.reach import Reach
 from app.core.templating import facts_of
 from app.core.verdict import Case, Heard, Hop, Judgement, Told, judge
 
 ROOM_US: Final = 60_000_000
-"""How much before and after a command was open a message may have come that has to do with it."""
+"""How much after a command was open a message may have come that has to do with it."""
+CLOCKS_US: Final = 2_000_000
+"""By how much the clocks of nodes and store may differ: what came earlier than that before a command is not about it."""
+MOST_REPORT: Final = 200
+"""How much of a report of progress is told, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +81,21 @@ class Explainer:
         request_topic, target = self._target(command)
         told, silent = await self._asking.ask(command.id, target)
         near = sorted(
-            (compare(miss, target) for one in told for miss in one.misses),
-            key=lambda one: (one.same_id or one.like_id, one.score),
+            (
+                near
+                for one in told
+                for miss in one.misses
+                if (near := compare(miss, target)).concerns(command.id)  # nodes of 0.2.0 tell of more
+            ),
+            key=lambda one: (one.same_id or one.like_id, one.score, one.miss.at),
             reverse=True,
         )
         heard = sorted((one for each in told for one in each.heard), key=lambda one: one.at, reverse=True)
         gaps = [*(f"{node} did not answer in time" for node in silent), *await self._gaps(command)]
         code, reach = _error_of(command)
         case = Case(command, code, reach, near[0] if near else None, heard, gaps)
-        return Explanation(command, _timeline(command, told, request_topic), near, heard, judge(case), gaps)
+        missed = [one.miss for one in near]
+        return Explanation(command, _timeline(command, told, missed, request_topic), near, heard, judge(case), gaps)
 
     def _target(self, command: Command) -> tuple[str | None, Target]:
         """The topic that it goes to, and what its answer would look like."""
@@ -101,7 +111,7 @@ class Explainer:
                 expected = ()
             names += [one.value for one in expected if one.value]
             topics = [plain(one.topic) for one in expected]
-        return request, Target(command.device_id, names, topics, command.created_at - ROOM_US, until)
+        return request, Target(command.device_id, names, topics, command.created_at - CLOCKS_US, until)
 
     async def _gaps(self, command: Command) -> Sequence[str]:
         """What is not known as nodes have come and gone since."""
@@ -129,15 +139,18 @@ def _error_of(command: Command) -> tuple[str, Reach]:
     return code, Reach(known.get("published"), known.get("acknowledged"), subscribed)
 
 
-def _timeline(command: Command, told: Sequence[Told], topic: str | None) -> Sequence[Step]:
+def _timeline(
+    command: Command, told: Sequence[Told], missed: Sequence[Miss], topic: str | None
+) -> Sequence[Step]:
     home = command.home_node
     steps = [Step(command.created_at, home, "registered", reason=f"profile {command.profile}")]
     hops: Sequence[Hop] = next((one.hops for one in told if one.hops), ())
     for one in hops:
         where = topic if one.what in ("published", "acknowledged") else None
-        steps.append(Step(one.at, home, one.what, where, one.reason or None, one.size))
-    for each in told:
-        steps += [Step(one.at, one.node, "missed", one.topic, one.reason) for one in each.misses]
+        report = command.progress if one.what == "progressed" else None
+        reason = one.reason if report is None else f"latest report: {report.decode(errors='replace')[:MOST_REPORT]}"
+        steps.append(Step(one.at, home, one.what, where, reason or None, one.size))
+    steps += [Step(one.at, one.node, "missed", one.topic, one.reason) for one in missed]
     if command.finished_at is not None:
         steps.append(Step(command.finished_at, command.received_by or home, str(command.state)))
     if command.late is not None:

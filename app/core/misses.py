@@ -48,13 +48,25 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A miss with its score. `same_topic`, `same_id` (exactly) and `like_id` (nearly) say what fits."""
+    """A miss with its score. `same_topic`, `same_id` (exactly) and `like_id` (nearly) say what fits.
+
+    `same_device` is also that of a message on the command's own topic that did not say whose it is.
+    """
 
     miss: Miss
     score: int
     same_topic: bool
     same_id: bool
     like_id: bool
+    same_device: bool
+    in_time: bool
+
+    def concerns(self, command_id: str) -> bool:
+        """Whether it can have to do with the command at all: of its life, and of its device or with its very id.
+
+        Another device may say the same value, as `POWER`, about a command of its own.
+        """
+        return self.in_time and (self.same_device or alike(self.miss.got, command_id))
 
 
 def plain(topic: str) -> str:
@@ -66,16 +78,17 @@ def compare(miss: Miss, target: Target) -> Near:
     """How near the message came to being the answer."""
     same_topic = miss.topic in target.topics
     same_id = miss.got in target.names and bool(miss.got)
-    same_device = miss.device == target.device
+    same_device = miss.device == target.device or (same_topic and not miss.device)
+    in_time = target.since <= miss.at <= target.until
     # Others have other ids, and to compare letter by letter takes long.
     like_id = not same_id and (same_topic or same_device) and any(alike(miss.got, name) for name in target.names)
     score = (
         SAME_TOPIC * same_topic
-        + SAME_DEVICE * same_device
-        + IN_TIME * (target.since <= miss.at <= target.until)
+        + SAME_DEVICE * (miss.device == target.device)
+        + IN_TIME * in_time
         + SAME_ID * (same_id or like_id)
     )
-    return Near(miss, score, same_topic, same_id, like_id)
+    return Near(miss, score, same_topic, same_id, like_id, same_device, in_time)
 
 
 def alike(one: str, other: str) -> bool:

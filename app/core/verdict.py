@@ -165,6 +165,14 @@ def _not_handed_over(case: Case) -> str:
     return f"it was not handed over to the MQTT broker, so nobody has it{why}"
 
 
+def _told_late(case: Case) -> bool:
+    """A state after the deadline, or another answer without an id, is no command's any more."""
+    end = case.command.finished_at or case.command.deadline
+    return _timed_out(case) and _nearby(
+        lambda near: near.same_topic and near.miss.reason == "unknown" and not near.miss.got and near.miss.at >= end
+    )(case)
+
+
 def _elsewhere(case: Case) -> str:
     where = _miss(case).miss
     return (
@@ -229,6 +237,14 @@ _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], s
         lambda case: _timed_out(case) and case.command.late is not None,
         Verdict.ANSWERED_LATE,
         lambda _: "the device answered after the deadline: give it a longer timeout",
+    ),
+    (
+        _told_late,
+        Verdict.ANSWERED_LATE,
+        lambda case: (
+            f"probably answered after the deadline: {case.command.device_id} said something on "
+            f"{_miss(case).miss.topic} then, where its answer was expected; give it a longer timeout"
+        ),
     ),
     (_nearby(lambda near: near.same_id and not near.same_topic), Verdict.ANSWERED_ELSEWHERE, _elsewhere),
     (_nearby(lambda near: near.same_topic and near.like_id), Verdict.ID_CHANGED, _changed),

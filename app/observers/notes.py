@@ -16,7 +16,7 @@ from app.core.callback import Answer
 from app.core.clock import Clock
 from app.core.command import CommandState
 from app.core.messages import Receipt
-from app.core.misses import MOST_GOT, Miss, Near, Target, compare, plain
+from app.core.misses import MOST_GOT, Miss, Target, compare, plain
 from app.core.verdict import Heard, Hop, Told
 
 MOST_COMMANDS: Final = 5_000
@@ -95,13 +95,15 @@ class Notes(Observer):
         """What is known here of a command and of its device."""
         pending = self.open_command(command_id)
         hops = self._hops.get(command_id, ()) if pending is None or not pending.registered else hops_of(pending)
-        return Told(self._node_id, hops, [one.miss for one in self._near(target)], self._where(target.device))
+        return Told(self._node_id, hops, self._near(command_id, target), self._where(target.device))
 
-    def _near(self, target: Target) -> Sequence[Near]:
+    def _near(self, command_id: str, target: Target) -> Sequence[Miss]:
         """Those of the misses that have to do with the command, the nearest first."""
         compared = [compare(one, target) for one in self._misses]
-        fitting = [one for one in compared if one.same_topic or one.same_id or one.like_id]
-        return sorted(fitting, key=lambda one: one.score, reverse=True)[:MOST_TOLD]
+        fitting = [
+            one for one in compared if one.concerns(command_id) and (one.same_topic or one.same_id or one.like_id)
+        ]
+        return [one.miss for one in sorted(fitting, key=lambda one: one.score, reverse=True)[:MOST_TOLD]]
 
     def _where(self, device: str) -> Sequence[Heard]:
         found: Mapping[str, tuple[float, str]] = self._heard.get(device, {})

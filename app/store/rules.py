@@ -65,6 +65,17 @@ def retention_of(registration: Registration) -> timedelta:
     return max(registration.retention, registration.quarantine, least)
 
 
+def busy(device_id: str, quarantine_left_us: int | None) -> str:
+    """Why a device can take no command now: one is open, or a late answer to one that has ended is still possible."""
+    if quarantine_left_us is None:
+        return f"device {device_id} has a command in flight that an answer may mean"
+    return (
+        f"device {device_id} had no answer to a command that has ended without one; a late answer could be taken for "
+        f"that of this command, so it takes none for another {quarantine_left_us / 1e6:.1f} s (quarantine_seconds of "
+        "its profile)"
+    )
+
+
 def late_annex(state: CommandState, result: bytes | None, error: bytes | None, received_at: int) -> bytes:
     """The JSON text of a late response."""
     return b'{"state":"%b","result":%b,"error":%b,"received_at":%d}' % (

@@ -252,8 +252,10 @@ class TestBusyDevice:
         first = registration("dock-1", by_order(), quarantine=MINUTE)
         second = registration("dock-1", by_order(), quarantine=MINUTE)
         await store.register(first)
+        with pytest.raises(DeviceBusyError, match="has a command in flight"):
+            await store.register(second)
         await store.finish(first.command_id, end, "node-a")
-        with pytest.raises(DeviceBusyError):
+        with pytest.raises(DeviceBusyError, match=r"has ended without one; .* takes none for another (60\.0|59\.\d) s"):
             await store.register(second)
         stale = await store.respond(answer(first), "node-b")
         assert (stale.verdict, stale.command_id) == (Verdict.LATE, first.command_id)

@@ -34,6 +34,7 @@ from app.store.rules import (
     MAX_JOINED,
     NO_RESPONSE,
     SWEEP_LIMIT,
+    busy,
     ended_by,
     late_annex,
     marked_by,
@@ -165,14 +166,15 @@ class MemoryCommandWriter:
     def _admit(self, registration: Registration) -> None:
         now = self._table.now()
         for one in registration.expectations:
-            if one.correlation is Correlation.ORDER and self._occupant(one.topic, now):
-                raise DeviceBusyError(f"device {registration.device_id} has a command in flight on {one.topic}")
+            if one.correlation is Correlation.ORDER and (occupant := self._occupant(one.topic, now)):
+                record = self._table.records[occupant]
+                raise DeviceBusyError(
+                    busy(registration.device_id, None if record.open else record.quarantined_until - now)
+                )
             if one.correlation is Correlation.VALUE:
                 holder = self._table.indexes.values.get((one.topic, one.value))
                 if holder is not None and self._table.records[holder].open:
-                    raise DeviceBusyError(
-                        f"device {registration.device_id} has a command in flight with the same value on {one.topic}"
-                    )
+                    raise DeviceBusyError(busy(registration.device_id, None))
         if len(self._table.records) >= self._table.max_commands:
             raise CapacityError(f"the store in memory holds {self._table.max_commands} commands, its limit")
 

@@ -36,7 +36,7 @@ from app.store.redis.lanes import Lanes
 from app.store.redis.scripts import FINISH, MARK, REGISTER, RESPOND, SWEEP
 from app.store.redis.steps import LEAST_STEP_US, StoreSteps
 from app.store.redis.unreadable import Unreadable
-from app.store.rules import MAX_JOINED, NO_RESPONSE, SWEEP_LIMIT, ended_by, marked_by, micros
+from app.store.rules import MAX_JOINED, NO_RESPONSE, SWEEP_LIMIT, busy, ended_by, marked_by, micros
 
 SWEEP_AHEAD: Final = timedelta(seconds=1)
 """How much later than its call a sweep may find the store's clock, besides the budget of a call."""
@@ -103,10 +103,10 @@ class RedisCommandWriter:
                 raise self._unreadable.skipped(
                     UnreadableRecordError(command_id.decode(errors="replace"), reason.decode())
                 )
+            case [b"busy", quarantine_left]:
+                raise DeviceBusyError(busy(registration.device_id, int(quarantine_left)))
             case _:
-                raise DeviceBusyError(
-                    f"device {registration.device_id} has a command in flight that an answer may mean"
-                )
+                raise DeviceBusyError(busy(registration.device_id, None))
 
     async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
         try:

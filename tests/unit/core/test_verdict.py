@@ -39,8 +39,10 @@ def case(state: CommandState = CommandState.TIMED_OUT, **changes: Any) -> Case:
     return replace(Case(command(state, **about), reach=TAKEN), **changes)
 
 
-def near(topic: str = TOPIC, reason: str = "unknown", got: str = "", device: str = "SN1") -> Near:
-    return compare(Miss(1_550_000_000, "n2", topic, reason, got, device), TARGET)
+def near(
+    topic: str = TOPIC, reason: str = "unknown", got: str = "", device: str = "SN1", at: int = 1_550_000_000
+) -> Near:
+    return compare(Miss(at, "n2", topic, reason, got, device), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,9 @@ def near(topic: str = TOPIC, reason: str = "unknown", got: str = "", device: str
         (case(nearest=near("homing/SN1/response", "mismatch", ID)), Verdict.ANSWERED_ELSEWHERE),
         (case(nearest=near("thing/product/sn1/services_reply", "mismatch", ID, "sn1")), Verdict.ANSWERED_ELSEWHERE),
         (case(nearest=near(reason="not_json", device="")), Verdict.UNDECODABLE),
+        (case(nearest=near(at=1_600_000_000)), Verdict.ANSWERED_LATE),
         # Nothing is claimed by these.
+        (case(nearest=near()), Verdict.NO_IDEA),
         (case(gaps=["n2 did not answer in time"]), Verdict.NO_IDEA),
         (case(reach=Reach(published=True)), Verdict.NO_IDEA),
         (case(nearest=near(got="151-01M80ZQYYQ0000000000000000")), Verdict.NO_IDEA),
@@ -89,6 +93,24 @@ def test_each_row_of_the_table(known: Case, verdict: Verdict) -> None:
 def test_what_others_said_at_another_time_is_not_near() -> None:
     other = Miss(5, "n2", "thing/product/SN2/services_reply", "unknown", "239-01M80ZQYYQW6PR18C8J3RFTSV5", "SN2")
     assert compare(other, TARGET).score == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (near(), True),
+        (near("homing/SN1/response", "mismatch", ID), True),
+        (near("thing/product/sn1/services_reply", "mismatch", ID, "sn1"), True),
+        (near("thing/product/sn1/services_reply", "unknown", ID.lower(), "sn1"), True),
+        (near(reason="not_json", device=""), True),
+        (near(at=999_999_999), False),
+        (near(at=2_000_000_001), False),
+        (near(got="POWER", device="SN2"), False),
+        (near("thing/product/SN2/services_reply", "not_json", device=""), False),
+    ],
+)
+def test_only_what_is_of_its_device_or_names_it_within_its_life_concerns_a_command(one: Near, *, expected: bool) -> None:
+    assert one.concerns(ID) is expected
 
 
 @pytest.mark.parametrize(

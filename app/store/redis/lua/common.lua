@@ -101,7 +101,7 @@ local function parse(about)
   }
 end
 
--- Whether the command still keeps others from its topic: open, or in quarantine.
+-- Whether the command still keeps others from its topic: open, or in quarantine, and then for how long (µs).
 local function occupies(id, now)
   local found = read(id, 'state', 'finished', 'quarantine', 'about')
   if not found then
@@ -119,8 +119,9 @@ local function occupies(id, now)
   local match = parse(about)
   if match and ends - now > match.quarantine then
     redis.call('HSET', key('callback', id), 'quarantine', micros(now + match.quarantine))
+    return match.quarantine
   end
-  return true
+  return ends - now
 end
 
 local function keep_while_mine(name, id, at_ms)

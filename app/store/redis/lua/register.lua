@@ -8,7 +8,7 @@
 --       10 number of correlations                        11 most joined nodes 12 trace ('' is none)
 --       13 what is written as `v`                        14 endpoints to be told, with a blank between ('' is none)
 -- Reply {'registered', created µs, deadline µs} | {'joined', command id, fields and values of the record}
---       | {'mismatch', command id} | {'busy'} | {'unreadable', command id, reason}: what the key stands for
+--       | {'mismatch', command id} | {'busy', µs left of a quarantine, or nothing} | {'unreadable', command id, reason}: what the key stands for
 -- Writes record, due, list, topics, correlations, idempotency key; for a join the record's joined nodes.
 -- Repeated: the record is there, so its first instants are the answer and nothing is written.
 
@@ -52,8 +52,9 @@ local function occupied(topic, now)
     if not oldest then
       return false
     end
-    if occupies(oldest, now) then
-      return true
+    local still = occupies(oldest, now)
+    if still then
+      return still
     end
     redis.call('ZREM', topic, oldest)
   end
@@ -74,8 +75,9 @@ end
 
 local now = now_us()
 for i = 4, 3 + by_order do
-  if occupied(KEYS[i], now) then
-    return {'busy'}
+  local still = occupied(KEYS[i], now)
+  if still then
+    return {'busy', type(still) == 'number' and micros(still) or nil}
   end
 end
 for i = 4 + topics, 3 + topics + values do
