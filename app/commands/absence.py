@@ -23,8 +23,8 @@ from app.mqtt.base import MqttClient
 EVERY_SECONDS: Final = 1.0
 """How often it is looked whether the connection is another one."""
 EXPIRY: Final = timedelta(seconds=1)
-NOTHING: Final = b"{}"
-"""What whoever listens to the commands of all devices gets to see of it."""
+NOTHING: Final = b""
+"""What whoever listens to the commands of all devices gets to see of it: empty, which no codec takes for a command."""
 
 
 OfflineSince = Callable[[str], Awaitable[int | None]]

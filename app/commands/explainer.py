@@ -21,7 +21,7 @@ from app.core.verdict import Case, Heard, Hop, Judgement, Told, judge
 ROOM_US: Final = 60_000_000
 """How much after a command was open a message may have come that has to do with it."""
 CLOCKS_US: Final = 2_000_000
-"""By how much the clocks of nodes and store may differ: what came earlier than that before a command is not about it."""
+"""By how much clocks of nodes and store may differ: what came longer before a command is not about it."""
 MOST_REPORT: Final = 200
 """How much of a report of progress is told, in characters."""
 
@@ -139,9 +139,7 @@ def _error_of(command: Command) -> tuple[str, Reach]:
     return code, Reach(known.get("published"), known.get("acknowledged"), subscribed)
 
 
-def _timeline(
-    command: Command, told: Sequence[Told], missed: Sequence[Miss], topic: str | None
-) -> Sequence[Step]:
+def _timeline(command: Command, told: Sequence[Told], missed: Sequence[Miss], topic: str | None) -> Sequence[Step]:
     home = command.home_node
     steps = [Step(command.created_at, home, "registered", reason=f"profile {command.profile}")]
     hops: Sequence[Hop] = next((one.hops for one in told if one.hops), ())

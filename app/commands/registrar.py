@@ -81,13 +81,23 @@ def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectat
     """Where the command may be answered; InvalidInputError when no answer could be told to be its own."""
     found = profile.expectations(facts)
     if not found:
-        named = " or ".join(dict.fromkeys(" with ".join(spec.value) for spec in profile.responses if spec.value))
-        raise InvalidInputError(
-            "params",
-            f"profile {profile.name!r} knows the answer to a command by {named}, which this one lacks; "
-            "needed: text, a number, true or false there, or one_way: true",
-        )
+        raise InvalidInputError("params", _lacking(profile, facts.method))
     return found
+
+
+def _lacking(profile: DeviceProfile, method: str) -> str:
+    """Why no answer to the command could be told to be its own."""
+    specs = [spec for spec in profile.responses if spec.answers(method)]
+    values = [" with ".join(spec.value) for spec in specs if spec.value]
+    wishes = [one.equals for spec in specs if spec.echo is not None for one in spec.echo.wishes]
+    states = [one for one in wishes if isinstance(one, str)]
+    if named := " or ".join(dict.fromkeys([*values, *states])):
+        kind = "text, a number, true or false" if values else "a value"
+        return (
+            f"profile {profile.name!r} knows the answer to {method} by {named}, which this command lacks; "
+            f"needed: {kind} for one of them, or one_way: true"
+        )
+    return f"profile {profile.name!r} has no kind of response that answers {method}; needed: one_way: true"
 
 
 def _fingerprint(request: CommandRequest) -> str:

@@ -7,9 +7,11 @@ which time after the command it must be told. Nothing here reads a clock or a st
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -17,7 +19,7 @@ from app.core.errors import InvalidInputError
 from app.core.identifiers import name_of
 from app.core.paths import Path, first
 from app.core.payload import MISSING, JsonValue
-from app.core.templating import CommandFacts, any_absent, render_present
+from app.core.templating import CommandFacts, any_absent, render_present, scalar_text
 
 
 class Kind(StrEnum):
@@ -30,11 +32,14 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     """What is on and what is off, in the words of `_TRUTHS`."""
     TEXT = "text"
-    """Text, without regard to upper and lower case."""
+    """As text, whatever the type: without regard to upper and lower case, and `true` is "True", 40 is "40.0"."""
     CONTAINS = "contains"
     """An object with at least these members, a list with at least such elements, at any depth; numbers by tolerance."""
+    ANY = "any"
+    """Whatever stands there will do, as soon as the command asks for something."""
 
 
+_NUMBER: Final = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
 _TRUTHS: Final = {
     **dict.fromkeys(("on", "true", "1", "yes"), True),
     **dict.fromkeys(("off", "false", "0", "no"), False),
@@ -69,7 +74,9 @@ class Wish:
             case Kind.BOOLEAN:
                 return _truth(found) is not None and _truth(found) == _truth(wanted)
             case Kind.TEXT:
-                return isinstance(found, str) and isinstance(wanted, str) and found.casefold() == wanted.casefold()
+                return _same_text(found, wanted)
+            case Kind.ANY:
+                return True
             case Kind.CONTAINS:
                 return self._contains(found, wanted)
             case Kind.NUMBER:
@@ -141,6 +148,19 @@ class HeardState(NamedTuple):
 
     echo: Echo
     state: JsonValue
+
+
+def _same_text(found: JsonValue, wanted: JsonValue) -> bool:
+    """Numbers are told from others by how they are written, and only where one of both is a number."""
+    if found is None or wanted is None:
+        return found is wanted
+    texts = scalar_text(found), scalar_text(wanted)
+    if texts[0] is None or texts[1] is None:
+        return False
+    if texts[0].casefold() == texts[1].casefold():
+        return True
+    some = _is_number(found) or _is_number(wanted)
+    return some and all(map(_NUMBER.fullmatch, texts)) and Decimal(texts[0]) == Decimal(texts[1])
 
 
 def _is_number(value: JsonValue) -> bool:

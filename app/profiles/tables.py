@@ -63,14 +63,14 @@ class WishTable(Table):
 
     path: Dotted
     equals: Annotated[JsonValue, AfterValidator(filled)] = None
-    type: Literal["json", "number", "boolean", "text", "contains"] = "json"
+    type: Literal["json", "number", "boolean", "text", "contains", "any"] = "json"
     tolerance: Annotated[float, Field(ge=0)] = 0.0
 
     @model_validator(mode="after")
     def _makes_sense(self) -> WishTable:
         if self.equals is None and (self.tolerance or self.type != "json"):
             raise ValueError("type and tolerance go with equals")
-        if self.tolerance and self.type in ("boolean", "text"):
+        if self.tolerance and self.type in ("boolean", "text", "any"):
             raise ValueError("a tolerance is for numbers")
         return self
 

@@ -12,7 +12,7 @@ from typing import Final
 from app.core.command import CommandState
 from app.core.conditions import Condition, all_hold
 from app.core.correlation import Correlation
-from app.core.echoes import Echo
+from app.core.echoes import Echo, Kind
 from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
@@ -187,8 +187,12 @@ class _Made:
         for wish in self._spec.echo.wishes if self._spec.echo is not None else ():
             if wish.equals is None:
                 self._put(wish.path, "ON")
-            elif (wanted := _wanted(wish.equals, self._known)) is not None:
+            elif (wanted := _wanted(wish.equals, self._known)) is None:
+                continue
+            elif wish.kind is not Kind.ANY:
                 self._put(wish.path, wanted)
+            elif wish.path or self._payload is MISSING:
+                self._put(wish.path, "ON")
 
     def _put_source(self, source: CorrelationSource, text: str, template: str) -> None:
         if source.property:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import timedelta
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.commands.invoker import Invocation
 from app.core.command import CommandState
 from app.core.correlation import Correlation
+from app.core.errors import InvalidInputError
 from app.core.messages import Publication
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackMqttClient
@@ -112,3 +115,26 @@ async def test_else_it_waits_for_the_device(tmp_path: Path, why: str) -> None:
     (command,) = await assembly.store.get([invocation.command.id])
     assert command is not None
     assert not command.state.final
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "sentence"),
+    [
+        (
+            "set",
+            {"transition": 1},
+            r"answer to set by \{params.state\} or \{params.brightness\} or .* which this command",
+        ),
+        ("set", {}, r"needed: a value for one of them, or one_way: true"),
+    ],
+)
+async def test_what_no_state_could_show_is_refused_with_a_whole_sentence(
+    tmp_path: Path, method: str, params: dict[str, Any], sentence: str
+) -> None:
+    shipped = resources.files("app.profiles").joinpath("zigbee2mqtt.toml").read_text("utf-8")
+    (tmp_path / "zigbee2mqtt.toml").write_text(shipped)
+    assembly = await assemble(profiles_dir=tmp_path)
+    with pytest.raises(InvalidInputError, match=sentence):
+        await assembly.members[0].invoker.invoke(
+            request(method, device_id="lamp", params=params, profile="zigbee2mqtt"), park=False
+        )

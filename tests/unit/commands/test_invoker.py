@@ -229,7 +229,7 @@ async def test_a_command_whose_answer_could_not_be_told_is_refused(tmp_path: Pat
     assembly = await assemble(profiles_dir=tmp_path)
     invoker = assembly.members[0].invoker
     with pytest.raises(
-        InvalidInputError, match=r"params: .*by F-\{params.flight\}, which this one lacks; needed: text"
+        InvalidInputError, match=r"params: .*by F-\{params.flight\}, which this command lacks; needed: text"
     ):
         await invoker.invoke(request(profile="flights", params=params), park=True)
     assert assembly.store.size == 0

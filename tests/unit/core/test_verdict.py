@@ -109,7 +109,9 @@ def test_what_others_said_at_another_time_is_not_near() -> None:
         (near("thing/product/SN2/services_reply", "not_json", device=""), False),
     ],
 )
-def test_only_what_is_of_its_device_or_names_it_within_its_life_concerns_a_command(one: Near, *, expected: bool) -> None:
+def test_only_what_is_of_its_device_or_names_it_within_its_life_concerns_a_command(
+    one: Near, *, expected: bool
+) -> None:
     assert one.concerns(ID) is expected
 
 
