@@ -154,13 +154,14 @@ def _same_text(found: JsonValue, wanted: JsonValue) -> bool:
     """Numbers are told from others by how they are written, and only where one of both is a number."""
     if found is None or wanted is None:
         return found is wanted
-    texts = scalar_text(found), scalar_text(wanted)
-    if texts[0] is None or texts[1] is None:
+    one, other = scalar_text(found), scalar_text(wanted)
+    if one is None or other is None:
         return False
-    if texts[0].casefold() == texts[1].casefold():
+    if one.casefold() == other.casefold():
         return True
-    some = _is_number(found) or _is_number(wanted)
-    return some and all(map(_NUMBER.fullmatch, texts)) and Decimal(texts[0]) == Decimal(texts[1])
+    if not (_is_number(found) or _is_number(wanted)) or not _NUMBER.fullmatch(one) or not _NUMBER.fullmatch(other):
+        return False
+    return Decimal(one) == Decimal(other)
 
 
 def _is_number(value: JsonValue) -> bool:
