@@ -15,7 +15,7 @@ from app.access.limiting import Limiting
 from app.access.ports import Identity, LimitState
 from app.access.sentences import NO_TOKEN, NOT_ON_RECORD, WORTHLESS, why, worthless
 from app.core.access.callers import EVER, Caller, Refusal, Standing, TokenFault
-from app.core.access.decide import decide
+from app.core.access.decide import decide, may_read_some
 from app.core.access.identify import identify_key, standing_at, standing_of
 from app.core.access.keys import PREFIX
 from app.core.access.places import Place
@@ -184,6 +184,15 @@ class Authority:
         if caller is None:
             return False
         return decide(self._current(), caller, Action.READ, device, profile, method, self._now_us()).allowed
+
+    def may_read_some(self, caller: Caller | None, device: str) -> bool:
+        """By the rules of this moment."""
+        return caller is not None and may_read_some(self._current(), caller, device, self._now_us())
+
+    @property
+    def secret(self) -> str:
+        """The id of the access directory, which all nodes read there, and which is shown to nobody."""
+        return self._current().cluster_id
 
     def tenant_of(self, device: str) -> str:
         """By the rules of this moment."""

@@ -82,14 +82,10 @@ class Devices:
         document = self._authority.view.document
         first = bisect_right(document.devices, query.after, key=lambda one: one.id) if query.after else 0
         scanned = document.devices[first : first + SCANNED]
-        found = list(islice(self._readable(caller, scanned, query), query.limit))
-        if len(found) == query.limit:
-            last = found[-1].id
-        elif first + SCANNED < len(document.devices):
-            last = scanned[-1].id
-        else:
-            return found, None
-        return found, last if last != document.devices[-1].id else None
+        found = list(islice(self._readable(caller, scanned, query), query.limit + 1))
+        if len(found) > query.limit:
+            return found[:-1], found[-2].id
+        return found, scanned[-1].id if first + SCANNED < len(document.devices) else None
 
     async def put(
         self, caller: Caller | None, device_id: str, wanted: Wanted, condition: Condition

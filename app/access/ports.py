@@ -47,6 +47,13 @@ class Access(Protocol):
     def limits(self, caller: Caller | None) -> Sequence[LimitState]:
         """Which limits hold for the caller, and what is left of them on this node. UnauthenticatedError."""
 
+    def may_read_some(self, caller: Caller | None, device: str) -> bool:
+        """Whether there is anything of the device that the caller may know of."""
+
+    @property
+    def secret(self) -> str | None:
+        """What all nodes of the cluster know and callers do not; None where nobody is asked. UnavailableError."""
+
     def profile_of(self, device: str) -> str | None:
         """The profile that is on record for a device, where one is."""
 
@@ -119,6 +126,16 @@ class Everybody:
         """None of them."""
         del caller
         return ()
+
+    def may_read_some(self, caller: Caller | None, device: str) -> bool:
+        """True."""
+        del caller, device
+        return True
+
+    @property
+    def secret(self) -> str | None:
+        """None: nobody has anything to hide from anybody."""
+        return None
 
     def profile_of(self, device: str) -> str | None:
         """None: nothing is on record."""

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from app.access.asking import ASKING
 from app.access.ports import Access, Identity, LimitState
+from app.api.cursors import Cursors, cursors
 from app.api.hot import HotRoute
 from app.api.http import asking, headers_of
 from app.api.ports import Directory, Ports
@@ -49,6 +50,20 @@ class Asker:
     def may_read_event(self, entry: Entry) -> bool:
         """Whether they may know of the event."""
         return self._access.may_read(self.caller, entry.device, *_named(entry.kind))
+
+    def may_read_some(self, device: str) -> bool:
+        """Whether there is anything of the device that they may know of. False is certain."""
+        return self._access.may_read_some(self.caller, device)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nobody is asked who they are, so that nothing is kept from anybody."""
+        return self._access.secret is None
+
+    @property
+    def cursors(self) -> Cursors:
+        """What gives them places in lists."""
+        return cursors(self._access.secret)
 
     def principal(self) -> str | None:
         """Who they are, in a word; None where nobody is asked."""

@@ -15,7 +15,7 @@ from app.api.event_schemas import Said
 from app.api.problems import UNREADABLE
 from app.api.representation import instant
 from app.core.errors import InvalidInputError, PayloadTooLargeError, UndecodableMessageError
-from app.core.eventlog.event import MAX_VALUE_BYTES, Entry, Event
+from app.core.eventlog.event import MAX_VALUE_BYTES, Entry, Event, validate_writable
 from app.core.payload import decode_json
 from app.profiles.quick_json import read_json
 
@@ -81,4 +81,4 @@ def entry_of(said: Said, field: str, device: str, *, readable: bool) -> Entry:
     value = value_of(said, field, readable=readable)
     if len(value) > MAX_VALUE_BYTES:
         raise PayloadTooLargeError(f"{field}.data", f"has {len(value)} bytes; allowed are {MAX_VALUE_BYTES}")
-    return Entry(said.topic, value, device)
+    return Entry(validate_writable(said.topic, f"{field}.topic"), value, device)

@@ -53,6 +53,7 @@ class EventPage(_Model):
         AwareDatetime | None,
         Field(description="Until when events of this page are missing, as they cannot be read any more; null: none."),
     ]
+    databases: Annotated[list[str], Field(description="Which databases were read.")]
 
 
 class Said(_Model):
@@ -83,19 +84,20 @@ class TopicPage(_Model):
     """Topics in the order of their bytes."""
 
     topics: list[Topic]
-    cursor: Annotated[str | None, Field(description="The next page goes on behind this topic; null: there is none.")]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
 class Structure(_Model):
     """What topics have in common: `+` is a level that varies."""
 
     structure: str
+    database: str
 
 
 class Streams(_Model):
-    """The structures of a database, taught and learned."""
+    """The structures of a database, taught and learned; of all where none was named."""
 
-    database: str
+    database: str | None
     streams: list[Structure]
 
 

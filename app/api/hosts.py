@@ -22,12 +22,29 @@ REMEMBERED: Final = 256
 _SLASH: Final = ord("/")
 
 PASSED_ON: Final = frozenset(
-    (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
+    (
+        *(b"forwarded", b"via"),  # RFC 7239, and RFC 9110, 7.6.3
+        *(b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-original-forwarded-for", b"x-original-host"),
+        *(b"x-envoy-external-address", b"x-envoy-original-path", b"cf-connecting-ip", b"cf-ray", b"cdn-loop"),
+        *(b"true-client-ip", b"fastly-client-ip", b"fly-client-ip", b"x-azure-clientip", b"x-appengine-user-ip"),
+        *(b"x-amz-cf-id", b"proxy-client-ip", b"wl-proxy-client-ip"),
+    )
 )
-"""Headers in which proxies say for whom they ask (RFC 7239, and what was usual before it)."""
+"""Headers in which proxies say for whom they ask; so do all that begin as follows."""
+_PASSED_ON_PREFIX: Final = b"x-forwarded-"
+_CROSS_SITE: Final = b"cross-site"
 _PASSED_ON_DETAIL: Final = (
     "a proxy has passed this request on, and this node asks nobody who they are: it is open to its own machine alone; "
     "HOMING_ACCESS_OPEN=true opens it to everybody who reaches the proxy"
+)
+_OLD_DETAIL: Final = (
+    "this request is HTTP/1.0, which proxies speak that add no word of their own, and this node asks nobody who they "
+    "are: it is open to its own machine alone; send HTTP/1.1, or set HOMING_ACCESS_OPEN=true, which opens it to "
+    "everybody who reaches it"
+)
+_CROSS_SITE_DETAIL: Final = (
+    "a page of another site has sent this request, and this node asks nobody who they are: it is open to its own "
+    "machine alone"
 )
 _FAR_DETAIL: Final = (
     "this connection comes from another machine, and this node asks nobody who they are: it is open to its own machine "
@@ -44,15 +61,16 @@ class Hosts:
 
     On a `loopback` listener only names and addresses of the loopback are allowed, on another one any address, and any
     name as long as none is `listed`. What is listed is allowed besides, also as the host of an origin; `*` is any host.
-    With `direct`, a request that a proxy has passed on is refused: it says that somebody further away asks. So is one
-    whose peer is no loopback address: a packet filter may lead strangers to a listener of the loopback.
+    With `direct`, a request that a proxy has passed on is refused: it says that somebody further away asks. HTTP/1.0
+    is what a proxy speaks that says nothing else of itself, so it is refused, too; and a request that a browser calls
+    another site's. So is one whose peer is no loopback address: a packet filter may lead strangers to a listener of
+    the loopback.
     """
 
     def __init__(self, listed: Iterable[str], *, loopback: bool, direct: bool = False) -> None:
         self._listed = frozenset(one.lower() for one in listed)
         self._loopback = loopback
         self._direct = direct
-        self._passed_on = PASSED_ON if direct else frozenset[bytes]()
         self._anything = ANY in self._listed or not (loopback or self._listed)
         self._known: set[bytes] = set()
 
@@ -60,14 +78,14 @@ class Hosts:
         """Who decides about the requests of a peer with this address."""
         return _Far(self) if self._direct and not is_loopback(peer) else self
 
-    def is_plain(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes]) -> bool:
+    def is_plain(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes], version: str) -> bool:
         """Whether `refusal` need not be asked: an allowed host, said once, and no page. It costs next to nothing."""
         return (
             by_name.get(b"host") in self._known
             and b"origin" not in by_name
-            and self._passed_on.isdisjoint(by_name)
             and len(by_name) == len(headers)
             and target[0] == _SLASH
+            and (not self._direct or self._about_way(by_name, version) is None)
         )
 
     def refusal(
@@ -80,11 +98,22 @@ class Hosts:
         host = _authority(target) or by_name.get(b"host")
         if host is not None and not self._anything and not self._judge(_name_of(host.decode("latin-1"))):
             return problems.HOST_NOT_ALLOWED, f"{_shown(host)} is not a name of this node; {_ALLOWED_BY}"
-        if not self._passed_on.isdisjoint(by_name):
-            return problems.PASSED_ON, _PASSED_ON_DETAIL
+        detail = self._about_way(by_name, version) if self._direct else None
+        if detail is not None:
+            return problems.PASSED_ON, detail
         if host is not None:
             self._remember(host)
         return self._about_origin(by_name.get(b"origin"), host or b"")
+
+    def _about_way(self, by_name: Mapping[bytes, bytes], version: str) -> str | None:
+        """Why the request has not come from a program of this machine alone, as far as it tells."""
+        if not PASSED_ON.isdisjoint(by_name) or any(name.startswith(_PASSED_ON_PREFIX) for name in by_name):
+            return _PASSED_ON_DETAIL
+        if version == "1.0":
+            return _OLD_DETAIL
+        if by_name.get(b"sec-fetch-site", b"").strip().lower() == _CROSS_SITE:
+            return _CROSS_SITE_DETAIL
+        return None
 
     def _remember(self, host: bytes) -> None:
         if len(self._known) >= REMEMBERED:
@@ -117,8 +146,8 @@ class _Far(Hosts):
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
 
-    def is_plain(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes]) -> bool:
-        del target, headers, by_name
+    def is_plain(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes], version: str) -> bool:
+        del target, headers, by_name, version
         return False
 
     def refusal(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes], version: str) -> Refusal:

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema, models_json_schema
 
+from app.api.cursors import ANY as ANY_CURSOR
 from app.core import identifiers
 from app.core.command import CommandState, IfOffline
 from app.core.correlation import Correlation
 from app.core.durations import DURATION
 from app.core.payload import MAX_DEPTH
-from app.store.rules import CURSOR
 
 DEVICE_ID: Final = "1ZNDH1D0010098"
 COMMAND_ID: Final = "042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
@@ -245,7 +245,8 @@ class CommandPage(_Model):
 
     commands: list[Command]
     cursor: Annotated[
-        str | None, Field(description="Give it to get the next page; null on the last one.", pattern=f"^{CURSOR}$")
+        str | None,
+        Field(description="Give it to get the next page; null on the last one.", pattern=f"^{ANY_CURSOR}$"),
     ]
 
 

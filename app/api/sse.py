@@ -67,9 +67,12 @@ class Stream:
     def __init__(self, send: Send, place: Place) -> None:
         self._send = send
         self._place = place
+        self._now = asyncio.get_running_loop().time
+        self._written = self._now()
 
     async def write(self, data: bytes) -> None:
         """Write whole events. Returns once the peer has read most of what came before."""
+        self._written = self._now()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     def cut_off(self) -> None:
@@ -77,13 +80,14 @@ class Stream:
         self._place.interrupt(Ending.TOO_SLOW)
 
     async def rest(self, changed: asyncio.Event, bookmark: Callable[[], bytes] = lambda: PING) -> None:
-        """Return when there may be something new. A bookmark is written when that takes long.
+        """Return when there may be something new. A bookmark is written when nothing was for long.
 
-        Raises what the caller's rights raise, once these are gone.
+        What is new and is not for this caller makes no difference to when it is written. Raises what the caller's
+        rights raise, once these are gone.
         """
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                async with asyncio.timeout_at(self._written + KEEP_ALIVE_SECONDS):
                     await changed.wait()
                     changed.clear()
                     return

@@ -146,11 +146,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return  # the parser stops behind this head, and says so
         by_name = dict(self.headers)
-        if b"transfer-encoding" in by_name and self.parser.get_http_version() == "1.0":
+        version = self.parser.get_http_version()
+        if b"transfer-encoding" in by_name and version == "1.0":
             raise _RefusedError  # whoever stands between us may have read it differently (RFC 9112, 6.1)
         if b"expect" in by_name:
             self.expect_100_continue = by_name[b"expect"].lower() == b"100-continue"
-        if self._standing is Standing.GUEST and self._hosts.is_plain(self.url, self.headers, by_name):
+        if self._standing is Standing.GUEST and self._hosts.is_plain(self.url, self.headers, by_name, version):
             self.app = self._application
         else:
             self.app = self._choose(by_name)

@@ -13,6 +13,7 @@ import structlog
 
 from app.core.clock import Clock
 from app.core.errors import EventsOffError, StoreUnavailableError, UnavailableError
+from app.core.eventlog.cursors import Scope
 from app.core.eventlog.event import END, Database, Entry, Event, Position, Shard, validate_entry
 from app.core.eventlog.generation import Generation
 from app.core.eventlog.plan import Kept, Plan
@@ -25,8 +26,9 @@ from app.core.profile import DeviceProfile
 from app.events.cooler import Cooler
 from app.events.intake import Intake, OpenMqtt
 from app.events.keeper import Keeper
+from app.events.merging import EventPage, May
 from app.events.presence import PresenceKeeper
-from app.events.reader import EventPage, EventsReader
+from app.events.reader import EventsReader
 from app.events.sharing import IntakeSharing, Membership, SharedIntake
 from app.events.spans import UNTRACED, EventSpans
 from app.events.tail import Batch, Tails
@@ -84,32 +86,48 @@ class EventPlane:
         ]
 
     async def page(
-        self, database: str, topic_filter: str, cursor: Cursor, limit: int, until: Position = END
+        self, scope: Scope, cursor: Cursor, limit: int, until: Position = END, may: May | None = None
     ) -> EventPage:
         """See `EventsReader.page`."""
         self._check()
         async with _budget():
-            return await self._reader.page(database, topic_filter, cursor, limit, until)
+            return await self._reader.page(scope.databases, scope.topic_filter, cursor, limit, until, may)
 
-    def start_of(self, database: str, cursor: str | None, since: Position | None) -> Cursor:
-        """See `EventsReader.start`."""
+    def start_of(
+        self, database: str | None, topic_filter: str, cursor: str | None, since: Position | None
+    ) -> tuple[Scope, Cursor]:
+        """What is read of the database that is named, else of all, and where to begin: see `EventsReader.start`."""
         self._check()
-        return self._reader.start(database, cursor, since)
+        return self._reader.start(self._reader.scope(database, topic_filter), cursor, since)
 
-    async def end_of(self, database: str) -> Cursor:
+    def text_of(self, cursor: Cursor, scope: Scope) -> str:
+        """The cursor, to be given out."""
+        return self._reader.text(cursor, scope)
+
+    @property
+    def room(self) -> int:
+        """Bytes of the longest cursor."""
+        return self._reader.room
+
+    async def end_of(self, scope: Scope) -> Cursor:
         """Behind the last event that is there now."""
         self._check()
-        return await self._reader.heads(database)
+        return await self._reader.heads(scope.databases)
 
-    async def gap(self, database: str, cursor: Cursor) -> Position | None:
+    async def gap(self, scope: Scope, cursor: Cursor) -> Position | None:
         """See `EventsReader.gap`."""
         self._check()
-        return await self._reader.gap(database, cursor)
+        return await self._reader.gap(scope.databases, cursor)
 
-    def follow(self, database: str, topic_filter: str, cursor: Cursor) -> AsyncGenerator[Batch, None]:
+    def follow(self, scope: Scope, cursor: Cursor) -> AsyncGenerator[Batch, None]:
         """See `Tails.follow`."""
         self._check()
-        return self._tails.follow(database, topic_filter, cursor)
+        return self._tails.follow(scope.databases, scope.topic_filter, cursor)
+
+    async def database_of(self, topic: str) -> str:
+        """The database of a topic where none is named: that of its last value, else that of its profile."""
+        found = await self.found(None, topic)
+        return self.plan.home(topic) if found is None else found[0]
 
     async def publish(self, database: str, entries: Iterable[Entry]) -> list[Position]:
         """Append what a backend says, in its order, and return the positions.
@@ -133,14 +151,19 @@ class EventPlane:
                     positions[number] = last - place
         return positions
 
-    async def value(self, database: str, topic: str) -> Event | None:
-        """The last value of a topic."""
+    async def value(self, database: str | None, topic: str) -> Event | None:
+        """The last value of a topic: in the database that is named, else the latest one of all."""
+        found = await self.found(database, topic)
+        return None if found is None else found[1]
+
+    async def found(self, database: str | None, topic: str) -> tuple[str, Event] | None:
+        """The last value of a topic, and the name of its database."""
         self._check()
-        found = await asyncio.gather(
-            *(self._store.value(shard, topic) for shard in self._reader.database(database).all_shards())
-        )
+        shards = self._reader.shards(self._reader.scope(database, topic).databases)
+        values = await asyncio.gather(*(self._store.value(shard, topic) for shard in shards))
         # A topic has one shard, but may have had another one under other profiles.
-        return max((one for one in found if one is not None), default=None)
+        known = [(shard.database, one) for shard, one in zip(shards, values, strict=True) if one is not None]
+        return max(known, key=lambda one: one[1].position, default=None)
 
     async def values_of(self, device_id: str) -> list[Event]:
         """The last values on the topics of a device, in the order of the topics."""
@@ -193,20 +216,21 @@ class EventPlane:
         shard = self.plan.shard(database, entry.topic) if there is None else Shard(database, there.shard)
         return await self.commit(Transaction(shard, tuple(conditions), (entry,)))
 
-    async def topics(self, database: str, topic_filter: str, after: str, limit: int) -> list[Event]:
+    async def topics(self, database: str | None, topic_filter: str, after: str, limit: int) -> list[Event]:
         """Last values by topic, behind this topic."""
         self._check()
-        shards = self._reader.database(database).all_shards()
+        shards = self._reader.shards(self._reader.scope(database, topic_filter).databases)
         found = await asyncio.gather(*(self._store.values(shard, topic_filter, after, limit) for shard in shards))
         latest: dict[str, Event] = {}
         for event in sorted(one for part in found for one in part):
             latest[event.entry.topic] = event
         return [latest[topic] for topic in sorted(latest, key=str.encode)[:limit]]
 
-    async def structures(self, database: str) -> Sequence[str]:
-        """The structures of its topics."""
+    async def structures(self, database: str | None) -> list[tuple[str, str]]:
+        """The structures of topics, each with the name of its database."""
         self._check()
-        return await self._store.structures(database)
+        names = self._reader.scope(database, "#").databases
+        return [(name, structure) for name in names for structure in await self._store.structures(name)]
 
     async def generations(self) -> list[tuple[Kept, Sequence[Generation]]]:
         """All databases with their generations."""

@@ -1,35 +1,26 @@
-"""Reads a database in pages: all its shards as one order, from an instant or a cursor on."""
+"""Reads databases in pages: all their shards as one order, from an instant or a cursor on."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from app.core.errors import DatabaseNotFoundError, InvalidInputError
-from app.core.eventlog.event import BEGINNING, END, Database, Event, Position, Shard
+from app.core.eventlog.cursors import Scope, parsed, room, written
+from app.core.eventlog.event import BEGINNING, END, Database, Position, Shard
 from app.core.eventlog.generation import GenerationState
 from app.core.eventlog.plan import Plan
-from app.core.eventlog.reading import Cursor, Reading, merged, parse_cursor
+from app.core.eventlog.reading import Cursor, Reading
+from app.events.merging import EventPage, May, Merge
 from app.store.eventlog import EventStore
 
 MAX_PAGE: Final = 1000
 """Events of one page."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventPage:
-    """Events by position, and where to read on. `more` when there may be some right now.
-
-    Up to `lost` something was left out that cannot be read any more; 0: nothing was.
-    """
-
-    events: Sequence[Event]
-    cursor: Cursor
-    more: bool
-    lost: Position = BEGINNING
+Databases = str | tuple[str, ...]
+"""The name of one, or several that are read as one."""
 
 
 class EventsReader:
@@ -38,6 +29,7 @@ class EventsReader:
     def __init__(self, store: EventStore, plan: Plan) -> None:
         self._store = store
         self._plan = plan
+        self._by_name = {one.name: one for one in plan.databases}
 
     def database(self, name: str) -> Database:
         """The database of this name."""
@@ -47,44 +39,69 @@ class EventsReader:
             raise DatabaseNotFoundError(f"there is no database {name[:64]!a}; there are {names}")
         return found
 
-    def start(self, database: str, cursor: str | None, since: Position | None) -> Cursor:
-        """Where to begin: at a cursor, at an instant, or at the beginning. InvalidInputError."""
-        shards = self.database(database).shards
+    def scope(self, database: str | None, topic_filter: str) -> Scope:
+        """What is read by the filter: of the database that is named, else of all."""
+        if database is not None:
+            return Scope((self.database(database).name,), topic_filter, every=False)
+        return Scope(tuple(self._by_name), topic_filter, every=True)
+
+    def start(self, scope: Scope, cursor: str | None, since: Position | None) -> tuple[Scope, Cursor]:
+        """What is read, and where to begin: at a cursor, at an instant, or at the beginning. InvalidInputError."""
         if cursor is not None:
             if since is not None:
                 raise InvalidInputError("from", "and cursor contradict each other; one is allowed")
-            return parse_cursor(cursor, shards)
-        return Cursor((max(BEGINNING, (since or BEGINNING + 1) - 1),) * shards)
+            return parsed(cursor, scope, self._by_name)
+        begin = max(BEGINNING, (since or BEGINNING + 1) - 1)
+        return scope, Cursor((begin,) * len(self.shards(scope.databases)))
+
+    def text(self, cursor: Cursor, scope: Scope) -> str:
+        """The cursor, to be given out."""
+        return written(cursor, scope, self._by_name)
+
+    @property
+    def room(self) -> int:
+        """Bytes of the longest cursor."""
+        return room(self._plan.databases)
+
+    def shards(self, databases: Databases) -> tuple[Shard, ...]:
+        """Those of these databases, in the order in which cursors and events count them."""
+        names = (databases,) if isinstance(databases, str) else databases
+        return tuple(shard for name in names for shard in self.database(name).all_shards())
 
     async def page(
-        self, database: str, topic_filter: str, cursor: Cursor, limit: int, until: Position = END
+        self,
+        databases: Databases,
+        topic_filter: str,
+        cursor: Cursor,
+        limit: int,
+        until: Position = END,
+        may: May | None = None,
     ) -> EventPage:
-        """At most `limit` events behind the cursor, and not behind `until`."""
-        shards = self.database(database).all_shards()
-        slices = await asyncio.gather(
-            *(
-                self._store.read(shard, Reading(topic_filter, after, max(after, until)), limit)
-                for shard, after in zip(shards, cursor.positions, strict=True)
-            )
-        )
-        events, places, more = merged(dict(enumerate(slices)), limit)
-        lost = max(one.lost for one in slices)
-        return EventPage(events, Cursor(tuple(places[number] for number in range(len(shards)))), more, lost)
+        """At most `limit` events behind the cursor, and not behind `until`: of those that the reader `may` know of."""
+        return await Merge(self.shards(databases), cursor, limit, may).page(self._store, topic_filter, until)
 
-    async def heads(self, database: str) -> Cursor:
-        """Where the database ends now."""
-        cold: Counter[int] = Counter()
-        for one in await self._store.generations(database):
-            for file in one.files:
-                cold[file.shard] = max(cold[file.shard], file.last)  # nobody has to look for the end before that
-        shards = self.database(database).all_shards()
-        ends = await asyncio.gather(*(self._end(shard, cold[shard.number]) for shard in shards))
+    async def heads(self, databases: Databases) -> Cursor:
+        """Where they end now."""
+        shards = self.shards(databases)
+        cold: Counter[Shard] = Counter()
+        for name in dict.fromkeys(one.database for one in shards):
+            for generation in await self._store.generations(name):
+                for file in generation.files:
+                    shard = Shard(name, file.shard)
+                    cold[shard] = max(cold[shard], file.last)  # nobody has to look for the end before that
+        ends = await asyncio.gather(*(self._end(shard, cold[shard]) for shard in shards))
         return Cursor(tuple(ends))
 
-    async def gap(self, database: str, cursor: Cursor) -> Position | None:
+    async def gap(self, databases: Databases, cursor: Cursor) -> Position | None:
         """Until when events behind the cursor may be gone, or cannot be read any more; None when all are there."""
+        read: dict[str, Position] = {}  # shards are read together: what is before this was read in all of a database
+        for shard, position in zip(self.shards(databases), cursor.positions, strict=True):
+            read[shard.database] = max(position, read.get(shard.database, BEGINNING))
+        gaps = [await self._gap(name, position) for name, position in read.items()]
+        return max((one for one in gaps if one is not None), default=None)
+
+    async def _gap(self, database: str, read: Position) -> Position | None:
         generations = await self._store.generations(database)
-        read = max(cursor.positions)  # shards are read together: what is before this position was read in all of them
         gone = [one.last for one in generations if one.state is GenerationState.DAMAGED and one.last > read]
         known = 0
         for one in generations:

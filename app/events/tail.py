@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import structlog
 
 from app.core.clock import Clock
 from app.core.errors import CapacityError, HomingError
-from app.core.eventlog.event import BEGINNING, Event, Position, size_of
+from app.core.eventlog.event import BEGINNING, Event, Position, Shard, size_of
 from app.core.eventlog.reading import EVERYTHING, Cursor, Reading
 from app.core.topics import matches
-from app.events.reader import EventsReader
+from app.events.reader import Databases, EventsReader
 from app.observability import Bursts, Counters, Fill
 from app.store.eventlog import EventStore
 from app.tasks import end
@@ -56,25 +56,31 @@ class Tails:
         """How many follow."""
         return Fill(self._followers, MOST_FOLLOWERS)
 
-    async def follow(self, database: str, topic_filter: str, cursor: Cursor) -> AsyncGenerator[Batch, None]:
-        """Everything behind the cursor that fits, without end. CapacityError when as many follow as may."""
-        self._reader.database(database)
+    async def follow(self, databases: Databases, topic_filter: str, cursor: Cursor) -> AsyncGenerator[Batch, None]:
+        """Everything behind the cursor that fits, without end. CapacityError when as many follow as may.
+
+        What was there already comes in the order of all databases; then each comes as it is said.
+        """
+        shards = self._reader.shards(databases)
         if self._followers >= MOST_FOLLOWERS:
             raise CapacityError(f"{MOST_FOLLOWERS} readers follow events on this node already")
         self._followers += 1
-        follower = _Follower(topic_filter)
+        names = tuple(dict.fromkeys(one.database for one in shards))
+        follower = _Follower(topic_filter, {name: _first(shards, name) for name in names})
         try:
             while True:
-                page = await self._reader.page(database, topic_filter, cursor, STEP)
+                page = await self._reader.page(databases, topic_filter, cursor, STEP)
                 yield Batch(page.events, page.cursor, page.lost)
                 cursor = page.cursor
                 if page.more:
                     continue
-                tail = await self._join(database, follower)
+                follower.begin()
+                for name in names:
+                    await self._join(name, follower)
                 # What came between the last page and the tail's place is in the log, and maybe in the tail as well.
                 behind = True
                 while behind:
-                    page = await self._reader.page(database, topic_filter, cursor, STEP)
+                    page = await self._reader.page(databases, topic_filter, cursor, STEP)
                     cursor, behind = page.cursor, page.more
                     if page.events or page.lost:
                         yield Batch(page.events, cursor, page.lost)
@@ -82,16 +88,17 @@ class Tails:
                     cursor = batch.cursor
                     yield batch
                 self._counters["events.follower_behind"] += 1
-                tail.leave(follower)
+                for tail in [self._tails[name] for name in names if name in self._tails]:
+                    tail.leave(follower)
         finally:
             self._followers -= 1
-            await self._leave(database, follower)
+            await self._leave(names, follower)
 
     async def close(self) -> None:
         """End all tails."""
         await end([tail.task for tail in self._tails.values()])
 
-    async def _join(self, database: str, follower: _Follower) -> _Tail:
+    async def _join(self, database: str, follower: _Follower) -> None:
         tail = self._tails.get(database)
         if tail is None:
             heads = await self._reader.heads(database)
@@ -99,7 +106,6 @@ class Tails:
             if tail is None:
                 tail = self._tails[database] = _Tail(self._store, self._reader, database, heads, self._failed)
         tail.join(follower)
-        return tail
 
     def _failed(self, database: str, error: Exception) -> None:
         """Count and say what keeps a tail from reading: the log is away, or Homing has a mistake."""
@@ -112,19 +118,23 @@ class Tails:
         elif count:
             _log.error("tail_failed", database=database, count=count, exc_info=error)
 
-    async def _leave(self, database: str, follower: _Follower) -> None:
-        tail = self._tails.get(database)
-        if tail is not None and tail.leave(follower) == 0:
-            del self._tails[database]
-            await end([tail.task])
+    async def _leave(self, names: Sequence[str], follower: _Follower) -> None:
+        left = [name for name in names if name in self._tails and self._tails[name].leave(follower) == 0]
+        await end([self._tails.pop(name).task for name in left])
+
+
+def _first(shards: Sequence[Shard], database: str) -> int:
+    """The place of a database's first shard among all that are read."""
+    return next(number for number, shard in enumerate(shards) if shard.database == database)
 
 
 class _Follower:
-    """What waits for one reader."""
+    """What waits for one reader; `first` says where the shards of each database begin among those that are read."""
 
-    def __init__(self, topic_filter: str) -> None:
+    def __init__(self, topic_filter: str, first: Mapping[str, int]) -> None:
         self.topic_filter = topic_filter
-        self._waiting: deque[tuple[Sequence[Event], tuple[Position, ...], tuple[Position, ...]]] = deque()
+        self._first = first
+        self._waiting: deque[tuple[int, Sequence[Event], tuple[Position, ...], tuple[Position, ...]]] = deque()
         self._size = 0
         self._there = asyncio.Event()
         self._behind = False
@@ -135,14 +145,16 @@ class _Follower:
         self._behind = False
         self._there.clear()
 
-    def put(self, events: Sequence[Event], positions: tuple[Position, ...], lost: tuple[Position, ...]) -> bool:
+    def put(
+        self, database: str, events: Sequence[Event], positions: tuple[Position, ...], lost: tuple[Position, ...]
+    ) -> bool:
         """Whether it has its place still. `positions` and `lost` are by shard."""
         self._size += sum([size_of(event.entry) for event in events])
         if self._size > MOST_WAITING_BYTES:
             self._behind = True
             self._waiting.clear()
         else:
-            self._waiting.append((events, positions, lost))
+            self._waiting.append((self._first[database], events, positions, lost))
         self._there.set()
         return not self._behind
 
@@ -153,11 +165,14 @@ class _Follower:
             await self._there.wait()
             self._there.clear()
             while self._waiting:
-                events, positions, lost = self._waiting.popleft()
+                first, events, positions, lost = self._waiting.popleft()
                 self._size -= sum([size_of(event.entry) for event in events])
+                if first:
+                    events = [event._replace(shard=first + event.shard) for event in events]
                 new = [event for event in events if event.position > at[event.shard]]
-                missed = max(one if one > read else BEGINNING for one, read in zip(lost, at, strict=True))
-                at = [max(one, other) for one, other in zip(at, positions, strict=True)]
+                read = at[first : first + len(positions)]
+                missed = max(one if one > known else BEGINNING for one, known in zip(lost, read, strict=True))
+                at[first : first + len(positions)] = map(max, read, positions)
                 yield Batch(new, Cursor(tuple(at)), missed)
 
 
@@ -181,7 +196,6 @@ class _Tail:
         self.task = asyncio.create_task(self._run(), name=f"tail of {database}")
 
     def join(self, follower: _Follower) -> None:
-        follower.begin()
         self._followers.add(follower)
 
     def leave(self, follower: _Follower) -> int:
@@ -213,5 +227,5 @@ class _Tail:
             wanted = follower.topic_filter
             if wanted not in by_filter:
                 by_filter[wanted] = [event for event in found if matches(wanted, event.entry.topic)]
-            if not follower.put(by_filter[wanted], positions, tuple(lost)):
+            if not follower.put(self._database, by_filter[wanted], positions, tuple(lost)):
                 self._followers.discard(follower)

@@ -88,6 +88,8 @@ def late_annex(state: CommandState, result: bytes | None, error: bytes | None, r
 
 CURSOR: Final = "([0-9]{1,16})_([0-9A-Z-]{1,64})"
 _CURSOR: Final = re.compile(CURSOR, re.ASCII)
+MOST_PLACE: Final = 16 + 1 + 64
+"""Bytes of the longest cursor."""
 
 
 def page_cursor(created_at: int, command_id: str) -> str:

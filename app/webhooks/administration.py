@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from app.core.clock import IdFactory
 from app.core.errors import CapacityError, InvalidInputError, WebhookChangedError, WebhookNotFoundError
 from app.core.webhooks.deliveries import Delivery
+from app.core.webhooks.destinations import Network, refusal_of_host
 from app.core.webhooks.endpoints import (
     Endpoint,
     new_id,
@@ -49,8 +51,9 @@ class Administration:
         new_ulid: IdFactory,
         now: Callable[[], int],
         plain_http: bool,
+        allowed: Sequence[Network] = (),
     ) -> None:
-        """`now` in µs; with `plain_http`, http:// is allowed besides https://."""
+        """`now` in µs; with `plain_http`, http:// is allowed besides https://. `allowed`: networks beside the public."""
         self._store = store
         self._book = book
         self._sender = sender
@@ -58,6 +61,7 @@ class Administration:
         self._new_ulid = new_ulid
         self._now = now
         self._plain_http = plain_http
+        self._allowed = allowed
 
     async def create(self, tenant: str, wanted: Wanted) -> tuple[Endpoint, str]:
         """A new endpoint and its secret, which is shown this once; InvalidInputError, CapacityError."""
@@ -145,7 +149,7 @@ class Administration:
         )
         changed = replace(endpoint, devices=devices, methods=methods)
         if wanted.url is not None:
-            changed = replace(changed, url=validate_url(wanted.url, plain_http=self._plain_http))
+            changed = replace(changed, url=self._url(wanted.url))
         if wanted.events is not None:
             changed = replace(changed, events=validate_events(wanted.events))
         if wanted.enabled is True:
@@ -153,6 +157,14 @@ class Administration:
         if wanted.enabled is False and changed.enabled:
             changed = changed.disabled(self._now(), "somebody has disabled it")
         return changed
+
+    def _url(self, text: str) -> str:
+        """The URL itself; InvalidInputError also where it names an address that nobody ever connects to."""
+        url = validate_url(text, plain_http=self._plain_http)
+        reason = refusal_of_host(urlsplit(url).hostname or "", self._allowed)
+        if reason is not None:
+            raise InvalidInputError("url", f"{reason}; allowed: public addresses, and HOMING_WEBHOOKS_NETWORKS")
+        return url
 
     async def _put(self, endpoint: Endpoint, before: Endpoint | None) -> None:
         if not await self._store.put_endpoint(endpoint, before):

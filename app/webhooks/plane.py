@@ -108,6 +108,7 @@ def open_webhooks(
         new_ulid=new_ulid,
         now=now,
         plain_http=settings.plain_http,
+        allowed=settings.allowed_networks,
     )
     service = Service("webhooks", deliverer.run, close=sender.close, queues=deliverer.queues)
     return WebhookPlane(book, administration, service)

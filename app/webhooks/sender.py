@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+import structlog
 from aiohttp import (
     AddrInfoType,
+    ClientConnectorDNSError,
+    ClientConnectorError,
     ClientError,
     ClientSession,
     ClientTimeout,
@@ -34,7 +38,11 @@ _MOST_REASON: Final = 200
 
 
 class RefusedAddressError(OSError):
-    """The address is not public."""
+    """The address is not public. What it says is for whoever named the host, who need not know its addresses."""
+
+
+_NOT_ALLOWED: Final = "the name leads to an address that is not allowed"
+_log = structlog.get_logger(__name__)
 
 
 class Answer(NamedTuple):
@@ -141,6 +149,8 @@ def _reason(error: BaseException) -> str:
         if isinstance(cause, RefusedAddressError):
             return str(cause)
         cause = cause.__cause__
+    if isinstance(error, ClientConnectorError) and not isinstance(error, ClientConnectorDNSError) and error.errno:
+        return f"cannot connect to {error.host[:100]}:{error.port}: {os.strerror(error.errno)}"  # without its address
     return str(error) or type(error).__name__
 
 
@@ -169,7 +179,8 @@ class _PublicResolver(AbstractResolver):
         for one in found:
             reason = refusal(one["host"], self._allowed)
             if reason is not None:
-                raise RefusedAddressError(f"{host[:100]}: {reason}")
+                _log.info("webhook_address_refused", host=host[:100], reason=reason)
+                raise RefusedAddressError(f"{host[:100]}: {_NOT_ALLOWED}")
         return found
 
     async def close(self) -> None:

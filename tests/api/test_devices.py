@@ -140,7 +140,8 @@ async def test_a_page_looks_at_so_many_records_and_no_more(site: Site) -> None:
     many = [Device(id=f"drone-{n:05}", tenant_id="air", profile="dji" if n == 4500 else None) for n in range(4501)]
     await site.change(*map(Put, many))
     page = (await ask(site, "viewer", "GET", "?profile=dji")).json()
-    assert page == {"devices": [], "cursor": "drone-01999"}
+    assert page["devices"] == []
+    assert page["cursor"].startswith("s1.")  # sealed: it may be of a device that the caller may not know of
     assert await listed(site, "viewer", "profile=dji") == ["drone-04500"]
 
 

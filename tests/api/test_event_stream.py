@@ -61,10 +61,32 @@ async def test_a_stream_begins_now_and_goes_on(served: Served) -> None:
     assert first is not None
     assert (first.name, first.data) == ("bookmark", {"cursor": first.id})
     async with stream(
-        url(served), headers={"Last-Event-ID": str(first.id)}
+        url(served, "?topic=homing/%2B/event"), headers={"Last-Event-ID": str(first.id)}
     ) as reading:  # nothing is lost before one came
-        assert (await numbers(reading, 5))[0] == [1, 2, 3, 9, 4]
+        assert (await numbers(reading, 4))[0] == [1, 2, 3, 4]
     await eventually(lambda: not rig.application.streams.fill().size)
+
+
+async def test_without_a_database_a_stream_is_of_all_of_them(served: Served) -> None:
+    rig = served.rig
+    osd, event = "thing/product/SN1/osd", "thing/product/SN1/events"
+    say(rig, osd, {"n": 0})
+    say(rig, event, {"n": 1})
+    await eventually(lambda: rig.counters["events.appended"] >= 3)
+    async with stream(url(served, "?topic=thing/%23&from=-1h")) as reading:
+        found, last = await numbers(reading, 2)
+        assert sorted(found) == [0, 1]
+        await follows(rig)
+        for number in (2, 4):
+            say(rig, osd, {"n": number})
+            say(rig, event, {"n": number + 1})
+        found, behind = await numbers(reading, 4)
+        assert sorted(found) == [2, 3, 4, 5]
+    async with stream(url(served, "?topic=thing/%23"), headers={"Last-Event-ID": str(last)}) as reading:
+        assert sorted((await numbers(reading, 4))[0]) == [2, 3, 4, 5]
+    say(rig, osd, {"n": 6})
+    async with stream(url(served, "?topic=thing/%23"), headers={"Last-Event-ID": str(behind)}) as reading:
+        assert (await numbers(reading, 1))[0] == [6]
 
 
 async def test_a_stream_begins_in_the_past_and_is_resumed_by_the_id_of_any_event(served: Served) -> None:

@@ -69,8 +69,72 @@ async def test_what_a_device_says_is_read_with_what_its_profile_knows_of_it(keep
 async def test_events_of_a_profile_are_in_its_database(keeping: Rig) -> None:
     say(keeping, "thing/product/SN1/osd", {"data": {"height": 3}})
     await appended(keeping, 2)  # and that it is there
-    assert await read(keeping) == []
+    assert await read(keeping, database="events") == []
     assert [one["kind"] for one in await read(keeping, database="telemetry")] == ["dji:osd"]
+
+
+async def test_without_a_database_all_of_them_are_read_as_one(keeping: Rig) -> None:
+    osd, event = "thing/product/SN1/osd", "thing/product/SN1/events"
+    for number in range(4):
+        say(keeping, osd, {"data": {"n": number}})
+        say(keeping, event, {"data": {"n": number}})
+    await appended(keeping, 9)  # and that it is there
+    page = (await keeping.http.get("/v1/events", params={"topic": "thing/product/+/osd"})).json()
+    assert [one["data"]["data"]["n"] for one in page["events"]] == [0, 1, 2, 3]
+    assert page["databases"] == ["events", "telemetry"]
+    topics, cursor = [], ""
+    while True:
+        query = f"topic=thing/product/SN1/%2B&limit=3{cursor}"
+        page = (await keeping.http.get(f"/v1/events?{query}")).json()
+        topics += [(one["position"], one["topic"]) for one in page["events"]]
+        cursor = f"&cursor={page['cursor']}"
+        if not page["more"]:
+            break
+    assert [topic for _, topic in topics].count(osd) == 4
+    assert len(topics) == 8
+    assert topics == sorted(topics)
+    listed = (await keeping.http.get("/v1/topics?topic=thing/%23&limit=1")).json()
+    rest = (await keeping.http.get("/v1/topics", params={"topic": "thing/#", "cursor": listed["cursor"]})).json()
+    assert [one["topic"] for one in (*listed["topics"], *rest["topics"])] == [event, osd]
+    assert rest["cursor"] is None
+
+
+async def test_a_last_value_is_found_in_whichever_database_it_is_and_changed_there(keeping: Rig) -> None:
+    osd = "thing/product/SN1/osd"
+    say(keeping, osd, {"data": {"height": 3}})
+    await appended(keeping, 2)
+    found = await keeping.http.get(f"/v1/state/{osd}")
+    assert found.json()["data"] == {"data": {"height": 3}}
+    assert (await keeping.http.get(f"/v1/state/{osd}?database=events")).status_code == 404
+    tag = {"If-Match": found.headers["etag"]}
+    assert (await keeping.http.put(f"/v1/state/{osd}", json=4, headers=tag)).status_code == 200
+    assert (await keeping.http.get(f"/v1/state/{osd}?database=telemetry")).json()["data"] == 4
+    other = "thing/product/SN2/osd"  # which has none yet: its profile says where
+    assert (await keeping.http.put(f"/v1/state/{other}", json=5)).status_code == 200
+    assert (await keeping.http.get(f"/v1/state/{other}?database=telemetry")).json()["data"] == 5
+    body = {"if": [{"topic": other, "absent": True}], "write": [{"topic": other, "data": 6}]}
+    assert (await keeping.http.post("/v1/transactions", json=body)).status_code == 409
+
+
+async def test_a_plus_that_became_a_blank_is_not_read_in_silence(keeping: Rig) -> None:
+    for path in ("/v1/events", "/v1/topics", "/v1/events/stream"):
+        answer = await keeping.http.get(f"{path}?topic=homing/+/event")
+        assert answer.status_code == 422
+        assert "did you mean 'homing/%2B/event'? + in a URL is one" in answer.text
+    assert (await keeping.http.get("/v1/events?topic=living room/%2B/event")).status_code == 200
+
+
+async def test_a_cursor_is_of_its_filter_and_databases(keeping: Rig) -> None:
+    page = (await keeping.http.get("/v1/events?topic=homing/%2B/event&database=telemetry")).json()
+    for query, sentence in (
+        ("topic=homing/%2B/event&database=events", "is of database telemetry; allowed: one of events"),
+        ("topic=homing/%23&database=telemetry", "is of another topic filter"),
+        ("database=telemetry", "is of another topic filter"),
+    ):
+        answer = await keeping.http.get(f"/v1/events?{query}&cursor={page['cursor']}")
+        assert (answer.status_code, sentence in answer.text) == (422, True), answer.text
+        stream = await keeping.http.get(f"/v1/events/stream?{query}", headers={"Last-Event-ID": page["cursor"]})
+        assert (stream.status_code, sentence in stream.text) == (422, True), stream.text
 
 
 async def test_pages_go_on_where_the_last_one_ended_and_nothing_is_lost_in_between(keeping: Rig) -> None:
@@ -214,11 +278,29 @@ async def test_it_is_known_who_is_there_and_changes_are_events(keeping: Rig) -> 
     await eventually(lambda: keeping.broker.holds_for("homing-intake") == 0)
 
 
+@pytest.mark.parametrize("topic", ["$homing/devices/SN1/presence", "$SYS/broker/uptime", "$homing/x"])
+async def test_nobody_but_homing_says_anything_on_its_topics(keeping: Rig, topic: str) -> None:
+    said = [{"topic": topic, "data": {"online": False, "said": True, "since": 1}}]
+    for method, path, body in (
+        ("PUT", f"/v1/state/{topic}", said[0]["data"]),
+        ("POST", "/v1/events", said),
+        ("POST", "/v1/transactions", {"write": said}),
+        ("POST", "/v1/transactions", {"delete": [topic]}),
+    ):
+        answer = await keeping.http.request(method, path, json=body)
+        assert answer.status_code == 422, answer.text
+        assert "where nobody says anything but Homing itself" in answer.text
+    assert await read(keeping, topic=topic) == []
+
+
 async def test_structures_and_databases_are_shown(keeping: Rig) -> None:
     say(keeping, TOPIC, {})
     await appended(keeping, 1)
     streams = (await keeping.http.get("/v1/streams")).json()
-    assert {"structure": "homing/+/event"} in streams["streams"]
+    assert {"structure": "homing/+/event", "database": "events"} in streams["streams"]
+    assert {one["database"] for one in streams["streams"]} == {"events", "telemetry"}
+    one = (await keeping.http.get("/v1/streams?database=events")).json()
+    assert {one["database"] for one in one["streams"]} == {"events"}
     databases = (await keeping.http.get("/v1/databases")).json()["databases"]
     assert [(one["name"], one["retention"], one["shards"]) for one in databases] == [
         ("events", "720h", 4),

@@ -22,6 +22,9 @@ PASSED_ON = (
     *("Forwarded: for=203.0.113.9", "forwarded: for=127.0.0.1", 'Forwarded: for="[2001:db8::9]";proto=https'),
     *("X-Forwarded-For: 203.0.113.9", "x-forwarded-for: 127.0.0.1", "X-Forwarded-For:", "X-Real-IP: 203.0.113.9"),
     *("X-Forwarded-Host: evil.example", "X-Forwarded-Host: localhost", "X-Forwarded-Proto: https"),
+    *("Via: 1.1 proxy", "X-Forwarded-Server: x", "X-Forwarded-Port: 443", "CF-Connecting-IP: 203.0.113.9"),
+    *("True-Client-IP: 203.0.113.9", "X-Client-IP: 203.0.113.9", "X-Envoy-External-Address: 203.0.113.9"),
+    "Sec-Fetch-Site: cross-site",
 )
 ORIGINS = (
     *("http://evil.example", "https://evil.example:8443", "http://localhost.evil.example", "null", "", "file://"),

@@ -94,6 +94,7 @@ DRIVERS = {
     "alembic": SQL,
     "aiohttp": (*CLI, "app/access/jwks.py", "app/webhooks/sender.py", "app/rig/*", "app/simulator/*"),
     "amqtt": ("app/mqtt/embedded.py",),
+    "cryptography": ("app/api/cursors.py",),
     "cbor2": ("app/profiles/codecs.py",),
     "google.protobuf": ("app/profiles/protobufs.py",),
     "fastapi": ("app/api/*", "app/main.py", "app/rig/bench/*"),

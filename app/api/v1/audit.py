@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BeforeValidator, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems
+from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Records, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
@@ -28,6 +29,8 @@ _ACTS: Final = acts(Action.AUDIT)
 _PROBLEMS: Final = (BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY)
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _CURSOR: Final = "([0-9]{1,18})_([0-9]{1,18})_([0-9]{1,19})_([!-~]{1,200})"
+_MOST_PLACE: Final = 18 + 18 + 19 + 200 + 3
+_LIST: Final = "audit"
 _DATE: Final = re.compile("[0-9]{4}-")
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
@@ -43,6 +46,7 @@ def _is_date(text: object) -> object:
 
 async def _asked(
     request: Request,
+    asker: WhoAsks,
     since: Annotated[
         Annotated[AwareDatetime, BeforeValidator(_is_date)] | SkipJsonSchema[None],
         Query(
@@ -62,14 +66,14 @@ async def _asked(
         str | SkipJsonSchema[None],
         Query(
             description="What the page before gave.",
-            json_schema_extra={"pattern": f"^{_CURSOR}$"},
+            json_schema_extra={"pattern": f"^{ANY_CURSOR}$"},
             examples=["1772352000000000_17_0_node-1/01JC8ZQ5M7W3T9K2V4X6Y8B0D1"],
         ),
     ] = None,
 ) -> AuditQuery:
     check_names(request, ("since", "who", "device", "limit", "cursor"))
     since_us = 0 if since is None else (since - _EPOCH) // timedelta(microseconds=1)
-    before = None if cursor is None else _place(cursor)
+    before = None if cursor is None else _place(asker.cursors.take(_LIST, cursor))
     return AuditQuery(since_us=max(0, since_us), who=who, device=device, before=before, limit=limit)
 
 
@@ -95,7 +99,10 @@ async def list_audit_lines(asked: Annotated[AuditQuery, Depends(_asked)], record
     """
     found = await records.audit.page(asker.caller, asked)
     before = found.before
-    cursor = None if before is None else f"{before.at_us}_{before.seq}_{before.part}_{before.writer}"
+    cursor = None
+    if before is not None:
+        place = f"{before.at_us}_{before.seq}_{before.part}_{before.writer}"
+        cursor = asker.cursors.give(_LIST, place, _MOST_PLACE)
     return BytesResponse(orjson.dumps({"lines": [_shown(one) for one in found.entries], "cursor": cursor}))
 
 

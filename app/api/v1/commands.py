@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -11,9 +12,11 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems, schemas
+from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Asker, Hot, Lists, NodePorts, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, json_of, problems_of
+from app.api.pages import filled
 from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, Limit, check_names
 from app.api.ports import Ports
 from app.api.present import present
@@ -28,12 +31,13 @@ from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidI
 from app.core.identifiers import validate_device_id, validate_idempotency_key
 from app.store.commands import Page
 from app.store.commands import Query as Asked
-from app.store.rules import CURSOR
+from app.store.rules import MOST_PLACE
 
 _ANSWER_HEADERS: Final = {
     "Idempotent-Replayed": header("`true` when an earlier call with the same key began the command."),
     "Preference-Applied": header("Which preferences decided the answer (RFC 7240)."),
 }
+_LIST: Final = "commands"
 _AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
 _DRAINING: Final = BY_ERROR[errors.NodeDrainingError]
 
@@ -167,7 +171,7 @@ _Cursor = Annotated[
     str | SkipJsonSchema[None],
     Query(
         description="What the page before gave.",
-        json_schema_extra=said(CURSOR),
+        json_schema_extra=said(ANY_CURSOR),
         examples=[f"1772352000000000_{schemas.COMMAND_ID}"],
     ),
 ]
@@ -223,10 +227,19 @@ async def _asked_of_device(
 async def list_commands(
     asked: Annotated[Asked, Depends(_asked)], ports: NodePorts, lists: Lists, asker: WhoAsks
 ) -> Reply:
-    """Of those that the caller may read. A page may be short, or empty, without being the last."""
+    """Of those that the caller may read. A page may be short, or empty, without being the last.
+
+    So is one behind which there are thousands that the caller may not read, before the next that they may.
+    """
+    if asked.device_id is not None and not asker.may_read_some(asked.device_id):
+        return BytesResponse(await page_json(Page((), None)))
+    cursor = None if asked.cursor is None else asker.cursors.take(_LIST, asked.cursor)
     async with lists.take():
-        page = await ports.store.list_commands(asked)
-        return BytesResponse(await page_json(Page([one for one in page.commands if asker.may_read(one)], page.cursor)))
+        page = await filled(
+            ports.store.list_commands, replace(asked, cursor=cursor), asker.may_read, sees_all=asker.sees_all
+        )
+        behind = None if page.cursor is None else asker.cursors.give(_LIST, page.cursor, MOST_PLACE)
+        return BytesResponse(await page_json(Page(page.commands, behind)))
 
 
 @router.get(

@@ -15,6 +15,7 @@ from app.access.conditions import ANY, tag_of
 from app.access.devices import Filter, Wanted, shown
 from app.api import problems, schemas
 from app.api.conditions import Conditional, etag
+from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import NodePorts, Records, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
@@ -25,7 +26,7 @@ from app.core.access.model import Device
 from app.core.access.patterns import validate_pattern
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError
-from app.core.identifiers import DEVICE_ID, validate_device_id
+from app.core.identifiers import validate_device_id
 
 _LABEL: Final = re.compile("([A-Za-z0-9_./-]{1,64})=(.{0,256})", re.DOTALL)
 _TAG: Final = {"ETag": header("Names this state, for `If-Match`.")}
@@ -33,6 +34,8 @@ _NO_DIRECTORY: Final = BY_ERROR[errors.NoDirectoryError]
 _UNKNOWN: Final = BY_ERROR[errors.DeviceNotFoundError]
 _FAILED: Final = BY_ERROR[errors.PreconditionFailedError]
 _CHANGED: Final = BY_ERROR[errors.VersionConflictError]
+_LIST: Final = "devices"
+_MOST_ID: Final = 128
 _FILTERS: Final = ("id", "tenant", "profile", "label", "limit", "cursor")
 
 router = APIRouter(prefix="/v1", tags=["devices"])
@@ -42,12 +45,9 @@ def _pattern(text: str | None) -> str | None:
     return None if text is None else validate_pattern("id", text)
 
 
-def _cursor(text: str | None) -> str | None:
-    return None if text is None else validate_device_id(text)
-
-
 async def _filter(
     request: Request,
+    asker: WhoAsks,
     id: Annotated[  # noqa: A002 - the name of the parameter
         str,
         AfterValidator(_pattern),
@@ -76,10 +76,9 @@ async def _filter(
     limit: Limit = 50,
     cursor: Annotated[
         str | SkipJsonSchema[None],
-        AfterValidator(_cursor),
         Query(
             description="What the page before gave.",
-            json_schema_extra=schemas.said(DEVICE_ID),
+            json_schema_extra=schemas.said(ANY_CURSOR),
             examples=[schemas.DEVICE_ID],
         ),
     ] = None,
@@ -87,7 +86,8 @@ async def _filter(
     """What a caller lists."""
     check_names(request, _FILTERS, repeatable=("label",))
     labels = tuple([_label(one) for one in label or ()])
-    return Filter(id=id, tenant=tenant, profile=profile, labels=labels, limit=limit, after=cursor or "")
+    after = "" if cursor is None else validate_device_id(asker.cursors.take(_LIST, cursor))
+    return Filter(id=id, tenant=tenant, profile=profile, labels=labels, limit=limit, after=after)
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -107,7 +107,8 @@ def _label(text: str) -> tuple[str, str]:
 )
 async def list_devices(asked: Annotated[Filter, Depends(_filter)], records: Records, asker: WhoAsks) -> Reply:
     """Those that the caller may read, in the order of their ids. A page looks at 2,000 records before it is short."""
-    found, cursor = records.devices.page(asker.caller, asked)
+    found, behind = records.devices.page(asker.caller, asked)
+    cursor = None if behind is None else asker.cursors.give(_LIST, behind, _MOST_ID)
     return BytesResponse(orjson.dumps({"devices": [shown(one) for one in found], "cursor": cursor}))
 
 

@@ -14,17 +14,29 @@ from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems, sse
+from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Asker, Events, NodePorts, OpenStreams, WhoAsks
 from app.api.event_json import event_json
 from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
-from app.api.v1.events import AWAY, GONE, DatabaseName, EventCursor, Since, TopicFilter, name_of
+from app.api.v1.events import (
+    AWAY,
+    CURSOR_EXAMPLE,
+    GONE,
+    DatabaseName,
+    EventCursor,
+    Since,
+    TopicFilter,
+    start_of,
+    text_of,
+)
 from app.core import errors
 from app.core.access.rules import Action
+from app.core.eventlog.cursors import Scope
 from app.core.eventlog.instants import parse_position
-from app.core.eventlog.reading import CURSOR, Cursor
+from app.core.eventlog.reading import Cursor
 from app.events.plane import EventPlane
 from app.events.tail import Batch
 
@@ -35,8 +47,8 @@ _Last = Annotated[
     Header(
         alias="Last-Event-ID",
         description="Go on behind the event with this id, on any node.",
-        json_schema_extra={"pattern": f"^{CURSOR}$"},
-        examples=["1-hg8v9o0zk0-0-0-0"],
+        json_schema_extra={"pattern": f"^{ANY_CURSOR}$"},
+        examples=[CURSOR_EXAMPLE],
     ),
 ]
 
@@ -70,17 +82,16 @@ async def follow_events(
     `bookmark` has a newer cursor: at once where it begins now, and when nothing has come for a while.
     """
     check_names(request, ("topic", "database", "from", "cursor"))
-    name = name_of(events, database)
     given = cursor or last_event_id or None
     begin = None if since is None or given is not None else parse_position("from", since, ports.now_us())
-    start = events.start_of(name, given, begin)
+    scope, start = start_of(events, asker, database, topic, given, begin)
     begins_now = given is None and begin is None
     if begins_now:
-        start = await events.end_of(name)
-    gone = None if given is None else await events.gap(name, start)
+        start = await events.end_of(scope)
+    gone = None if given is None else await events.gap(scope, start)
     if ports.audit is not None:
-        ports.audit.followed({"topic": topic, "database": name})
-    feed = partial(_feed, _Follow(events, name, topic, start), asker, gone, begins_now=begins_now)
+        ports.audit.followed({"topic": topic, "database": ", ".join(scope.databases)})
+    feed = partial(_feed, _Follow(events, scope, start, asker), gone, begins_now=begins_now)
     return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
 
 
@@ -92,28 +103,32 @@ def _known(asker: Asker) -> None:
 class _Follow:
     """What is followed, and the cursor behind what was written."""
 
-    def __init__(self, plane: EventPlane, database: str, topic_filter: str, start: Cursor) -> None:
-        self.batches: AsyncGenerator[Batch, None] = plane.follow(database, topic_filter, start)
-        self.cursor = start
+    def __init__(self, plane: EventPlane, scope: Scope, start: Cursor, asker: Asker) -> None:
+        self.batches: AsyncGenerator[Batch, None] = plane.follow(scope, start)
+        self._plane = plane
+        self._scope = scope
+        self._asker = asker
+        self._cursor = start
 
     def bookmark(self) -> bytes:
         """The cursor, for who has seen no event for long."""
-        return sse.event("bookmark", orjson.dumps({"cursor": str(self.cursor)}), str(self.cursor))
+        text = text_of(self._plane, self._asker, self._cursor, self._scope)
+        return sse.event("bookmark", orjson.dumps({"cursor": text}), text)
 
-    def written(self, batch: Batch, asker: Asker) -> bytes:
+    def written(self, batch: Batch) -> bytes:
         """The events of a batch that they may read, each with the cursor behind it."""
         parts = [] if not batch.lost else [_gap(batch.lost)]
+        places = list(self._cursor.positions)
         for event in batch.events:
-            places = list(self.cursor.positions)
             places[event.shard] = event.position
-            self.cursor = Cursor(tuple(places))
-            if asker.may_read_event(event.entry):
-                parts.append(sse.event("event", event_json(event), str(self.cursor)))
-        self.cursor = batch.cursor
+            if self._asker.may_read_event(event.entry):
+                cursor = text_of(self._plane, self._asker, Cursor(tuple(places)), self._scope)
+                parts.append(sse.event("event", event_json(event), cursor))
+        self._cursor = batch.cursor
         return b"".join(parts)
 
 
-async def _feed(follow: _Follow, asker: Asker, gone: int | None, stream: sse.Stream, *, begins_now: bool) -> None:
+async def _feed(follow: _Follow, gone: int | None, stream: sse.Stream, *, begins_now: bool) -> None:
     if begins_now:  # so that who loses the connection before the first event misses nothing
         await stream.write(follow.bookmark())
     if gone is not None:
@@ -122,7 +137,7 @@ async def _feed(follow: _Follow, asker: Asker, gone: int | None, stream: sse.Str
     try:
         while True:
             batch = await _next(follow, changed, stream)
-            data = follow.written(batch, asker)
+            data = follow.written(batch)
             if data:
                 await stream.write(data)
     finally:

@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import event_schemas, problems
-from app.api.dependencies import Events, NodePorts, WhoAsks
+from app.api.cursors import ANY as ANY_CURSOR
+from app.api.dependencies import Asker, Events, NodePorts, WhoAsks
 from app.api.event_json import about, entry_of, events_json
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
@@ -25,15 +26,30 @@ from app.core import errors
 from app.core.access.rules import Action
 from app.core.durations import format_duration
 from app.core.errors import InvalidInputError
-from app.core.eventlog.event import END, Position, validate_database, validate_reading_filter
+from app.core.eventlog.cursors import Scope
+from app.core.eventlog.event import (
+    END,
+    MAX_TOPIC_BYTES,
+    Event,
+    Position,
+    validate_database,
+    validate_reading_filter,
+)
 from app.core.eventlog.generation import Generation
 from app.core.eventlog.instants import PATTERN, parse_position
 from app.core.eventlog.plan import Kept
-from app.core.eventlog.reading import CURSOR, Cursor
+from app.core.eventlog.reading import Cursor
+from app.events.merging import EventPage
 from app.events.plane import EventPlane
 from app.events.reader import MAX_PAGE
 
 DEFAULT_LIMIT: Final = 100
+CURSOR_EXAMPLE: Final = "2.b2f5ff47.s.events.hg8v9o0zk0.0.0.0"
+KIND: Final = "events"
+"""Of cursors."""
+_TOPICS: Final = "topics"
+TOPIC_LOOKS: Final = 6
+"""After so many looks for topics that a caller may read, of MAX_PAGE each, a page is short."""
 
 GONE: Final = (BY_ERROR[errors.EventsOffError], BY_ERROR[errors.DatabaseNotFoundError])
 AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
@@ -60,7 +76,7 @@ DatabaseName = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(lambda name: None if name is None else validate_database(name)),
     Query(
-        description="The database; the first one when left out.",
+        description="The database; all of them when left out.",
         json_schema_extra={"pattern": "^[a-z][a-z0-9_-]{0,31}$"},
         examples=["telemetry"],
     ),
@@ -78,8 +94,8 @@ EventCursor = Annotated[
     str | SkipJsonSchema[None],
     Query(
         description="What an answer gave: read on from there.",
-        json_schema_extra={"pattern": f"^{CURSOR}$"},
-        examples=["1-hg8v9o0zk0-0-0-0"],
+        json_schema_extra={"pattern": f"^{ANY_CURSOR}$"},
+        examples=[CURSOR_EXAMPLE],
     ),
 ]
 _Until = Annotated[
@@ -100,22 +116,35 @@ _Limit = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    database: str
-    topic_filter: str
+    scope: Scope
     cursor: Cursor
     until: Position
     limit: int
 
 
 def name_of(plane: EventPlane, database: str | None) -> str:
-    """The database that is meant."""
+    """The database that is meant, where only one can be."""
     return database or plane.plan.kept[0].name
+
+
+def start_of(
+    plane: EventPlane, asker: Asker, database: str | None, topic: str, cursor: str | None, begin: Position | None
+) -> tuple[Scope, Cursor]:
+    """What is read, and where it begins; InvalidInputError."""
+    place = None if cursor is None else asker.cursors.take(KIND, cursor)
+    return plane.start_of(database, topic, place, begin)
+
+
+def text_of(plane: EventPlane, asker: Asker, cursor: Cursor, scope: Scope) -> str:
+    """The cursor, as this caller is given it."""
+    return asker.cursors.give(KIND, plane.text_of(cursor, scope), plane.room)
 
 
 async def _asked(
     request: Request,
     events: Events,
     ports: NodePorts,
+    asker: WhoAsks,
     topic: TopicFilter = "#",
     database: DatabaseName = None,
     since: Since = None,
@@ -126,10 +155,10 @@ async def _asked(
     """What a caller reads."""
     check_names(request, ("topic", "database", "from", "to", "cursor", "limit"))
     now = ports.now_us()
-    name = name_of(events, database)
     begin = None if since is None else parse_position("from", since, now)
     end = END if until is None else parse_position("to", until, now)
-    return _Asked(name, topic, events.start_of(name, cursor, begin), end, limit)
+    scope, start = start_of(events, asker, database, topic, cursor, begin)
+    return _Asked(scope, start, end, limit)
 
 
 @router.get(
@@ -142,15 +171,29 @@ async def _asked(
 )
 async def read_events(asked: Annotated[_Asked, Depends(_asked)], events: Events, asker: WhoAsks) -> Reply:
     """Of those that the caller may read. A page may be short, or empty, though `more` is true."""
-    page = await events.page(asked.database, asked.topic_filter, asked.cursor, asked.limit, asked.until)
-    shown = [event for event in page.events if asker.may_read_event(event.entry)]
-    body = b'{"events":%b,"cursor":"%b","more":%b,"lost":%b}' % (
-        events_json(shown),
-        str(page.cursor).encode(),
+    page = await _page(asked, events, asker)
+    body = b'{"events":%b,"cursor":%b,"more":%b,"lost":%b,"databases":%b}' % (
+        events_json(page.events),
+        orjson.dumps(text_of(events, asker, page.cursor, asked.scope)),
         b"true" if page.more else b"false",
         orjson.dumps(instant(page.lost) if page.lost else None),
+        orjson.dumps(asked.scope.databases),
     )
     return BytesResponse(body)
+
+
+async def _page(asked: _Asked, events: EventPlane, asker: Asker) -> EventPage:
+    if asker.sees_all:
+        return await events.page(asked.scope, asked.cursor, asked.limit, asked.until)
+    if _nothing_for(asker, events, asked.scope.topic_filter):
+        return EventPage((), asked.cursor, more=False)
+    return await events.page(asked.scope, asked.cursor, asked.limit, asked.until, asker.may_read_event)
+
+
+def _nothing_for(asker: Asker, events: EventPlane, topic_filter: str) -> bool:
+    """Whether all that fits the filter is of devices of which the caller may read nothing: then nothing is read."""
+    devices = events.plan.devices_of(topic_filter)
+    return devices is not None and not any(asker.may_read_some(one) for one in devices)
 
 
 @router.post(
@@ -206,22 +249,51 @@ async def list_topics(
     asker: WhoAsks,
     topic: TopicFilter = "#",
     database: DatabaseName = None,
-    after: Annotated[
-        str,
+    cursor: Annotated[
+        str | SkipJsonSchema[None],
         Query(
-            description="Behind this topic: the `cursor` of the page before.",
-            max_length=1024,
+            description="What the page before gave.",
+            max_length=2048,
             examples=["thing/product/dock-1/osd"],
         ),
-    ] = "",
+    ] = None,
+    after: Annotated[
+        str | SkipJsonSchema[None],
+        Query(
+            description="The same as `cursor`, or a topic: those behind it.",
+            max_length=2048,
+            examples=["thing/product/dock-1/osd"],
+        ),
+    ] = None,
     limit: _Limit = DEFAULT_LIMIT,
 ) -> Reply:
-    """Of those whose last value the caller may read."""
-    check_names(request, ("topic", "database", "after", "limit"))
-    found = await events.topics(name_of(events, database), topic, after, limit)
-    shown = [about(event) for event in found if asker.may_read_event(event.entry)]
-    cursor = found[-1].entry.topic if len(found) == limit else None
-    return BytesResponse(orjson.dumps({"topics": shown, "cursor": cursor}))
+    """Of those whose last value the caller may read. A page may be short, or empty, though there is a cursor."""
+    check_names(request, ("topic", "database", "cursor", "after", "limit"))
+    if cursor is not None and after is not None:
+        raise InvalidInputError("after", "and cursor contradict each other; one is allowed")
+    place = asker.cursors.take(_TOPICS, cursor or after or "")
+    shown, behind = await _topics(events, asker, database, topic, place, limit)
+    given = None if behind is None else asker.cursors.give(_TOPICS, behind, MAX_TOPIC_BYTES)
+    return BytesResponse(orjson.dumps({"topics": [about(one) for one in shown], "cursor": given}))
+
+
+async def _topics(
+    events: EventPlane, asker: Asker, database: str | None, topic: str, after: str, limit: int
+) -> tuple[list[Event], str | None]:
+    """So many of those that the caller may read, and behind which topic there may be more."""
+    shown: list[Event] = []
+    if not asker.sees_all and _nothing_for(asker, events, topic):
+        return shown, None
+    look = limit + 1
+    for _ in range(TOPIC_LOOKS):
+        found = await events.topics(database, topic, after, look)
+        shown += [one for one in found if asker.may_read_event(one.entry)]
+        if len(shown) > limit:
+            return shown[:limit], shown[limit - 1].entry.topic
+        if len(found) < look:
+            return shown, None
+        after, look = found[-1].entry.topic, MAX_PAGE
+    return shown, after
 
 
 @router.get(
@@ -236,9 +308,9 @@ async def list_structures(request: Request, events: Events, asker: WhoAsks, data
     """Events of one structure lie together."""
     check_names(request, ("database",))
     asker.check(Action.STREAM)
-    name = name_of(events, database)
-    found = await events.structures(name)
-    return BytesResponse(orjson.dumps({"database": name, "streams": [{"structure": one} for one in found]}))
+    found = await events.structures(database)
+    shown = [{"structure": structure, "database": name} for name, structure in found]
+    return BytesResponse(orjson.dumps({"database": database, "streams": shown}))
 
 
 @router.get(

@@ -20,11 +20,11 @@ from app.api.parameters import DeviceId, check_names
 from app.api.present import present
 from app.api.problems import BY_ERROR, problem
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
-from app.api.v1.events import AWAY, GONE, DatabaseName, name_of
+from app.api.v1.events import AWAY, GONE, DatabaseName
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError, ValueChangedError, ValueNotFoundError
-from app.core.eventlog.event import Entry, Shard
+from app.core.eventlog.event import Entry, Shard, validate_writable
 from app.core.eventlog.transaction import Condition, Transaction
 from app.core.payload import decode_json
 from app.core.topics import validate_topic
@@ -59,9 +59,9 @@ _Topic = Annotated[
 async def read_state(
     request: Request, topic: _Topic, events: Events, asker: WhoAsks, database: DatabaseName = None
 ) -> Reply:
-    """It outlives the retention of events."""
+    """It outlives the retention of events. Without `database`, the latest one of all databases."""
     check_names(request, ("database",))
-    found = await events.value(name_of(events, database), topic)
+    found = await events.value(database, topic)
     if found is None or not asker.may_read_event(found.entry):
         raise ValueNotFoundError(f"topic {topic[:128]!a} has no value")
     return BytesResponse(event_json(found), headers=[_etag(found.position)])
@@ -120,10 +120,12 @@ async def put_state(
     check_names(request, ("database",))
     device = events.plan.device_of(topic)
     asker.check_topic(Action.PUBLISH, device)
+    validate_writable(topic)
     conditions = _conditions(topic, if_match, if_none_match)
     body = await read_body(request.receive, headers_of(request.scope))
     decode_json(body)
-    position = await events.put_value(name_of(events, database), Entry(topic, body, device), conditions)
+    name = database or await events.database_of(topic)
+    position = await events.put_value(name, Entry(topic, body, device), conditions)
     return BytesResponse(orjson.dumps({"position": position}), headers=[_etag(position)])
 
 
@@ -186,7 +188,9 @@ async def commit_transaction(
     """If all conditions hold when it is written. All topics are of one shard, as those of one device are."""
     check_names(request, ("database",))
     readable = unreadable_of(request) is None
-    transaction = _transaction(body, name_of(events, database), events, asker, readable=readable)
+    topics = [*(one.topic for one in body.when), *(one.topic for one in body.write), *body.delete]
+    name = database or await events.database_of(next(iter(topics), ""))
+    transaction = _transaction(body, name, events, asker, readable=readable)
     check_readable(request)
     try:
         position = await events.commit(transaction)
@@ -206,7 +210,7 @@ def _transaction(
     entries = []
     for number, said in enumerate(body.write):
         entries.append(entry_of(said, f"write.{number}", plane.plan.device_of(said.topic), readable=readable))
-    entries += [Entry(validate_topic(topic), b"", plane.plan.device_of(topic)) for topic in body.delete]
+    entries += [Entry(validate_writable(validate_topic(topic), "delete"), b"", plane.plan.device_of(topic)) for topic in body.delete]
     for entry in entries:
         asker.check_topic(Action.PUBLISH, entry.device)
     topics = [one.topic for one in conditions] + [one.topic for one in entries]

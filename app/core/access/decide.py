@@ -60,6 +60,19 @@ def readable(
             yield one
 
 
+def may_read_some(snapshot: Snapshot, caller: Caller, device: str, now_us: int) -> bool:
+    """Whether there may be a method of the device of which the caller may read. False is certain."""
+    standing = standing_at(now_us, standing_of(snapshot, caller))
+    if isinstance(standing, Refusal):
+        return False
+    owner = snapshot.tenancy.owner(device)
+    if standing.tenant_id not in (None, owner):
+        return False
+    narrow = snapshot.narrows.get(standing.credential.id) if standing.credential else None
+    rules = _rules_of(snapshot, standing.subjects, device, owner, now_us)
+    return all(one.allows_some(Action.READ, device) for one in (rules, narrow) if one is not None)
+
+
 def _judge(snapshot: Snapshot, standing: Standing | Refusal, question: Question, now_us: int) -> Decision:
     if isinstance(standing, Refusal):
         return Decision(allowed=False, reason=standing)

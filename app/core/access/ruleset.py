@@ -69,6 +69,12 @@ class RuleSet:
             self._tables.put(key, table)
         return table
 
+    def allows_some(self, action: Action, device: str) -> bool:
+        """Whether a rule allows it for some method of the device, and none denies it for all of them."""
+        about = [rule for rule in self.rules if rule.concerns(action) and _devices((rule.device,)).fullmatch(device)]
+        denied = any(rule.effect is Effect.DENY and rule.profile == rule.method == "*" for rule in about)
+        return not denied and any(rule.effect is Effect.ALLOW for rule in about)
+
 
 class DevicePatterns:
     """Several patterns of device ids."""

@@ -24,6 +24,8 @@ END: Final[Position] = 2**62
 """After every event."""
 OWN: Final = "$homing/"
 """What the topics of Homing itself begin with."""
+RESERVED: Final = (OWN, "$SYS/")
+"""What callers say nothing on: forged presence would end commands, and so on."""
 MOST_VALUES: Final = 100_000
 MOST_VALUE_BYTES: Final = 256 * 1024 * 1024
 MAX_TOPIC_BYTES: Final = 1024
@@ -90,7 +92,7 @@ class Entry(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An entry in its place."""
+    """An entry in its place. Where several databases are read as one, `shard` counts the shards of all of them."""
 
     position: Position
     shard: int
@@ -117,10 +119,24 @@ def validate_entry(entry: Entry) -> Entry:
     return entry
 
 
+def validate_writable(topic: str, field: str = "topic") -> str:
+    """The topic itself when a caller may say something on it; InvalidInputError: nodes and brokers alone may."""
+    for reserved in RESERVED:
+        if topic.startswith(reserved):
+            raise InvalidInputError(field, f"begins with {reserved}, where nobody says anything but Homing itself")
+    return topic
+
+
 def validate_reading_filter(topic_filter: str) -> str:
     """The filter itself when events can be read by it; raises InvalidInputError otherwise."""
     if topic_filter.startswith("$share/"):
         raise InvalidInputError("topic", "is a shared subscription; allowed: a topic filter such as a/+/b or #")
+    levels = topic_filter.split("/")
+    if " " in levels:
+        meant = "/".join("%2B" if level == " " else level for level in levels)
+        raise InvalidInputError(
+            "topic", f"has a level that is a blank, which + becomes in a URL: write {meant[:256]!a}"
+        )
     try:
         return validate_filter(topic_filter)
     except InvalidInputError as error:

@@ -11,6 +11,7 @@ from typing import Final
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 from app.core.eventlog.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Shard, validate_database
+from app.core.eventlog.presence import topic_of
 from app.core.identifiers import id_of_name, name_of
 from app.core.profile import DeviceProfile
 from app.core.topics import TopicTemplate
@@ -54,6 +55,28 @@ def parse_databases(text: str) -> tuple[Kept, ...]:
     return tuple(kept.values())
 
 
+_UNKNOWN: Final = "\0"
+"""Stands for what a filter leaves open; no topic has it."""
+
+
+def _fitting(template: TopicTemplate, wanted: Sequence[str]) -> list[str] | None:
+    """The levels of a topic that has both the template and the filter, as far as that is known; None: there is none."""
+    if template.before_several is not None:
+        known = zip(template.levels[: template.before_several], wanted, strict=False)
+        apart = any(literal is not None and level not in ("+", "#", literal) for literal, level in known)
+        return None if apart else [_UNKNOWN]  # how many levels it takes is open
+    open_end = wanted[-1] == "#"
+    given = [*wanted[:-1], *["+"] * (len(template.levels) - len(wanted) + 1)] if open_end else list(wanted)
+    if len(given) != len(template.levels):
+        return None
+    levels = []
+    for literal, level in zip(template.levels, given, strict=True):
+        if literal is not None and level not in ("+", literal):
+            return None
+        levels.append(literal or (_UNKNOWN if level == "+" else level))
+    return levels
+
+
 class Plan:
     """The databases of a node. Where a profile proposes one that is not there, or none, the first one is taken."""
 
@@ -70,9 +93,13 @@ class Plan:
         self._names: Final = frozenset(one.name for one in kept)
         self._topics: Final = TopicTree[TopicTemplate]()
         self._of_devices: Final[list[tuple[str, TopicTemplate]]] = []
+        self._homes: Final = TopicTree[tuple[str, TopicTemplate]]()
+        self._templates: Final = [TopicTemplate(topic_of("{device_id}"))]
         taught: dict[str, list[str]] = {one.name: [] for one in kept}
         for profile in profiles:
             for spec in profile.events:
+                self._templates.append(spec.topic)
+                self._homes.enter(spec.topic, (self.name(spec.database), spec.topic))
                 if "device_id" in spec.topic.names:
                     self._topics.enter(spec.topic, spec.topic)
                 if spec.topic.names == ("device_id",):
@@ -103,6 +130,28 @@ class Plan:
             with suppress(InvalidInputError):  # no device of that profile is called so, as with a slash in the name
                 found.append((database, one.render(device_id=name_of(device_id))))
         return found
+
+    def home(self, topic: str) -> str:
+        """The database to which a profile sends what is said on a topic; the first one where none does."""
+        levels = topic.split("/")
+        for database, template in self._homes.find(levels):
+            if template.match(levels) is not None:
+                return database
+        return self.kept[0].name
+
+    def devices_of(self, topic_filter: str) -> frozenset[str] | None:
+        """The devices of which all topics are that fit a filter; None where that cannot be told."""
+        levels = topic_filter.split("/")
+        found = set()
+        for template in self._templates:
+            fitting = _fitting(template, levels)
+            if fitting is None:
+                continue
+            values = template.match(fitting)
+            if values is None or _UNKNOWN in values.get("device_id", _UNKNOWN):
+                return None
+            found.add(id_of_name(values["device_id"]))
+        return frozenset(found) or None
 
     def device_of(self, topic: str) -> str:
         """The device that the topic names, as profiles say; empty where none does."""

@@ -1,4 +1,4 @@
-"""Reading a log: what is asked of one shard, what it gives, and how several shards become one order.
+"""Reading a log: what is asked of one shard, and what it gives.
 
 A cursor is a value: the position up to which each shard was read. It works on any node, and outlives all of them.
 """
@@ -6,8 +6,7 @@ A cursor is a value: the position up to which each shard was read. It works on a
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -57,12 +56,12 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Up to where each shard of a database was read, in the order of their numbers."""
+    """Up to where each shard of what is read was read: by database, and in it by number."""
 
     positions: tuple[Position, ...]
 
     def __str__(self) -> str:
-        return "-".join(["1", *map(_base36, self.positions)])
+        return "-".join(["1", *map(base36, self.positions)])
 
 
 def parse_cursor(text: str, shards: int) -> Cursor:
@@ -80,23 +79,8 @@ def parse_cursor(text: str, shards: int) -> Cursor:
     return Cursor(positions)
 
 
-def merged(slices: Mapping[int, Slice], limit: int) -> tuple[list[Event], dict[int, Position], bool]:
-    """At most `limit` events of all slices by position; up to where each shard is read then; whether there may be more.
-
-    What a shard has behind its slice is unknown, so nothing later than the end of the shortest one is given.
-    """
-    horizon = min((one.position for one in slices.values() if one.more), default=END)
-    given = sorted([event for one in slices.values() for event in one.events if event.position <= horizon])[:limit]
-    taken = Counter(event.shard for event in given)
-    places = {}
-    for number, one in slices.items():
-        left = one.events[taken[number] :]
-        places[number] = left[0].position - 1 if left else one.position
-    more = len(given) < sum(len(one.events) for one in slices.values()) or any(one.more for one in slices.values())
-    return given, places, more
-
-
-def _base36(number: int) -> str:
+def base36(number: int) -> str:
+    """The number in digits and small letters."""
     text = ""
     while True:
         number, digit = divmod(number, 36)

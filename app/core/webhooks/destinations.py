@@ -29,6 +29,8 @@ _REFUSED_6: Final = tuple(
         "fec0::/10",  # RFC 3879: site-local
         "::/96",  # RFC 4291: IPv4-compatible
         "::ffff:0:0/96",  # RFC 4291: IPv4-mapped, which a resolver has no reason to give
+        "::ffff:0:0:0/96",  # RFC 2765: IPv4-translated
+        "100:0:0:1::/64",  # RFC 9780: dummy addresses
     )
 )
 """What `ipaddress.is_global` of Python 3.11 calls global, or which no receiver has."""
@@ -50,6 +52,18 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
         except ValueError as error:
             raise InvalidInputError("networks", f"{error}; allowed: CIDR notation, as 10.1.0.0/16") from None
     return tuple(found)
+
+
+def refusal_of_host(host: str, allowed: Sequence[Network] = ()) -> str | None:
+    """Why nobody ever connects to the host of a URL, where that can be told without asking a name server."""
+    name = host.lower().removesuffix(".")
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
+        return None if any(refusal(one, allowed) is None for one in ("127.0.0.1", "::1")) else f"{name} is this machine"
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return refusal(host, allowed)
 
 
 def refusal(address: str, allowed: Sequence[Network] = ()) -> str | None:

@@ -19,22 +19,33 @@ def verdict(hosts: Hosts, host: str | None, origin: str | None = None, target: s
     given = [(b"host", host), (b"accept", "*/*"), (b"origin", origin)]
     headers = [(name, value.encode("latin-1")) for name, value in given if value is not None]
     refusal = hosts.refusal(target.encode(), headers, dict(headers), version)
-    if hosts.is_plain(target.encode(), headers, dict(headers)):
+    if hosts.is_plain(target.encode(), headers, dict(headers), version):
         assert refusal is None
         assert origin is None
     return "" if refusal is None else refusal[0].slug
 
 
-@pytest.mark.parametrize("header", sorted(PASSED_ON))
+@pytest.mark.parametrize("header", [*sorted(PASSED_ON), b"x-forwarded-port", b"x-forwarded-anything"])
 def test_what_a_proxy_has_passed_on_is_refused_where_only_this_machine_may_call(header: bytes) -> None:
     headers = [(b"host", b"localhost"), (header, b"for=203.0.113.9")]
     for _ in range(2):  # the first one that is allowed makes its host known
         refusal = DIRECT.refusal(b"/", headers, dict(headers), "1.1")
         assert refusal is not None
         assert refusal[0].slug == "passed-on"
-        assert not DIRECT.is_plain(b"/", headers, dict(headers))
+        assert not DIRECT.is_plain(b"/", headers, dict(headers), "1.1")
         assert verdict(DIRECT, "localhost") == ""
     assert ANY.refusal(b"/", headers, dict(headers), "1.1") is None
+
+
+def test_http_1_0_and_another_sites_page_are_refused_where_only_this_machine_may_call() -> None:
+    assert verdict(DIRECT, "localhost") == ""
+    assert verdict(DIRECT, "localhost", version="1.0") == "passed-on"
+    assert verdict(ANY, "localhost", version="1.0") == ""
+    for site, slug in ((b"cross-site", "passed-on"), (b"Cross-Site ", "passed-on"), (b"same-origin", ""), (b"none", "")):
+        headers = [(b"host", b"localhost"), (b"sec-fetch-site", site)]
+        refusal = DIRECT.refusal(b"/", headers, dict(headers), "1.1")
+        assert ("" if refusal is None else refusal[0].slug) == slug
+        assert DIRECT.is_plain(b"/", headers, dict(headers), "1.1") == (refusal is None)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from app.core.errors import InvalidInputError
-from app.core.webhooks.destinations import networks, refusal
+from app.core.webhooks.destinations import networks, refusal, refusal_of_host
 from app.core.webhooks.endpoints import validate_url
 from app.webhooks import sender as module
 from app.webhooks.sender import HttpSender
@@ -31,6 +32,7 @@ PRIVATE = (
     *("[2002:7f00:1::]", "[2002:a9fe:a9fe::1]", "[2002:808:808::]", "[fec0::1]", "[fe80::1]", "[fc00::1]"),
     *("[fd00:ec2::254]", "[fdff:ffff::1]", "[ff02::1]", "[ff0e::1]", "[100::1]", "[2001::1]", "[2001:db8::1]"),
     *("[2001:10::1]", "[3fff::1]", "[5f00::1]", "[::ffff:169.254.169.254]", "[::ffff:8.8.8.8]"),
+    *("[::ffff:0:127.0.0.1]", "[::ffff:0:a9fe:a9fe]", "[::ffff:0:10.0.0.1]", "[::ffff:0:8.8.8.8]", "[100:0:0:1::1]"),
 )
 NAMES = ("localhost", "LOCALHOST", "localhost.", "LocalHost.")
 
@@ -85,8 +87,23 @@ class TestWhereNobodyConnects:
         resolves_to(monkeypatch, ["8.8.8.8", "127.0.0.1"])
         reply = await sender.post(f"http://rebound.example:{receiver.port}/", {}, b"{}")
         assert reply.status is None
-        assert "127.0.0.1 is no public address" in reply.reason
+        assert reply.reason == "rebound.example: the name leads to an address that is not allowed"
         assert receiver.connections == 0
+
+    async def test_what_a_name_leads_to_is_for_the_log_alone(
+        self, neighbour: HttpSender, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        resolves_to(monkeypatch, ["10.0.0.7"])
+        with capture_logs() as logs:
+            refused = await neighbour.post("http://rebound.example/", {}, b"{}")
+        assert "10.0.0.7" not in refused.reason
+        (event,) = [one for one in logs if one["event"] == "webhook_address_refused"]
+        assert (event["host"], event["reason"]) == ("rebound.example", "10.0.0.7 is no public address")
+        resolves_to(monkeypatch, ["127.0.0.1"])
+        closed = await neighbour.post("http://rebound.example:9/", {}, b"{}")
+        assert closed.status is None
+        assert "127.0.0.1" not in closed.reason
+        assert closed.reason == "cannot connect to rebound.example:9: Connection refused"
 
     async def test_what_a_name_means_is_judged_on_each_attempt(
         self, neighbour: HttpSender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +140,15 @@ class TestWhereNobodyConnects:
     @pytest.mark.parametrize("address", ["8.8.8.8", "2a00:1450:4001::1", "64:ff9b::808:808", "193.99.144.80"])
     def test_public_addresses_are_allowed(self, address: str) -> None:
         assert refusal(address) is None
+
+    def test_a_url_that_can_never_be_delivered_to_is_known(self) -> None:
+        for host in ("10.0.0.1", "::1", "::ffff:0:a00:1", "localhost", "LOCALHOST.", "a.localhost", "169.254.169.254"):
+            assert refusal_of_host(host) is not None
+        for host in ("8.8.8.8", "hooks.example.com", "localhost.example.com", "10.0.0.1.example.com"):
+            assert refusal_of_host(host) is None
+        here = networks(["127.0.0.0/8", "10.1.0.0/16"])
+        assert [refusal_of_host(one, here) for one in ("localhost", "127.0.0.1", "10.1.0.1")] == [None] * 3
+        assert refusal_of_host("10.2.0.1", here) is not None
 
     def test_a_private_network_can_be_allowed(self) -> None:
         allowed = networks(["10.1.0.0/16", "fd00::/8"])

@@ -1,35 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.core.errors import InvalidInputError
-from app.core.eventlog.event import END, Entry, Event
-from app.core.eventlog.reading import Cursor, Slice, merged, parse_cursor
+from app.core.eventlog.cursors import Scope, parsed, room, written
+from app.core.eventlog.event import BEGINNING, END, Database
+from app.core.eventlog.reading import Cursor, parse_cursor
 
-ENTRY = Entry("a", b"1")
-
-positions = st.sets(st.integers(1, 60), max_size=20)
-
-
-@given(shards=st.lists(positions, min_size=1, max_size=4), per_shard=st.integers(1, 5), limit=st.integers(1, 7))
-def test_all_shards_read_in_steps_give_every_event_once(shards: list[set[int]], per_shard: int, limit: int) -> None:
-    cursor = dict.fromkeys(range(len(shards)), 0)
-    read: list[tuple[int, int]] = []
-    more = True
-    while more:
-        slices = {}
-        for number, all_of_it in enumerate(shards):
-            left = [Event(one, number, ENTRY) for one in sorted(all_of_it) if one > cursor[number]]
-            cut = len(left) > per_shard
-            slices[number] = Slice(left[:per_shard], left[per_shard - 1].position if cut else 100, more=cut)
-        given_out, cursor, more = merged(slices, limit)
-        page = [(event.position, event.shard) for event in given_out]
-        assert len(page) <= limit
-        assert page == sorted(page)
-        read += page
-    assert read == sorted((one, number) for number, all_of_it in enumerate(shards) for one in all_of_it)
+DATABASES = {"events": Database("events", 2), "tele-metry_1": Database("tele-metry_1", 1)}
+EVERY = Scope(tuple(DATABASES), "a/+", every=True)
 
 
 def test_a_cursor_survives_being_written_down() -> None:
@@ -52,3 +31,53 @@ def test_a_cursor_survives_being_written_down() -> None:
 def test_what_is_no_cursor_is_refused_in_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=sentence):
         parse_cursor(text, 1)
+
+
+def test_a_cursor_names_what_was_read() -> None:
+    cursor = Cursor((1, END, 1_772_352_000_000_000))
+    text = written(cursor, EVERY, DATABASES)
+    assert text.partition(".a.")[2] == "events.1.z1ci99jj7474~tele-metry_1.hg8v9o0zk0"
+    assert parsed(text, EVERY, DATABASES) == (EVERY, cursor)
+    assert len(text) <= room(tuple(DATABASES.values()))
+
+
+def test_the_cursor_says_which_databases_are_read_on() -> None:
+    one = Scope(("tele-metry_1",), "a/+", every=False)
+    text = written(Cursor((7,)), one, DATABASES)
+    assert parsed(text, EVERY, DATABASES) == (one, Cursor((7,)))
+    # 0.2.0 gave positions alone, and meant the first database where none was named
+    assert parsed("1-3-4", EVERY, DATABASES) == (Scope(("events",), "a/+", every=False), Cursor((3, 4)))
+    assert parsed("1-3", one, DATABASES) == (one, Cursor((3,)))
+
+
+def test_a_database_that_is_new_is_read_from_its_beginning() -> None:
+    before = written(Cursor((3, 4)), Scope(("events",), "a/+", every=True), DATABASES)
+    assert parsed(before, EVERY, DATABASES) == (EVERY, Cursor((3, 4, BEGINNING)))
+
+
+@pytest.mark.parametrize(
+    ("scope", "sentence"),
+    [
+        (Scope(("events", "tele-metry_1"), "a/#", every=True), "is of another topic filter; allowed: the `topic`"),
+        (Scope(("events",), "a/+", every=False), "is of database tele-metry_1; allowed: one of events"),
+    ],
+)
+def test_a_cursor_of_something_else_is_refused(scope: Scope, sentence: str) -> None:
+    text = written(Cursor((7,)), Scope(("tele-metry_1",), "a/+", every=False), DATABASES)
+    with pytest.raises(InvalidInputError, match=sentence):
+        parsed(text, scope, DATABASES)
+
+
+@pytest.mark.parametrize("rest", ["", ".a.", ".x.events.0.0", ".s.events", ".s.events.A", ".s.events.zzzzzzzzzzzzz.0"])
+def test_what_is_written_wrong_is_no_cursor(rest: str) -> None:
+    digest = written(Cursor((7,)), Scope(("tele-metry_1",), "a/+", every=False), DATABASES)[:10]
+    with pytest.raises(InvalidInputError, match="is none"):
+        parsed(f"{digest}{rest}", EVERY, DATABASES)
+
+
+def test_a_cursor_of_other_shards_or_of_no_database_is_refused() -> None:
+    digest = written(Cursor((7,)), Scope(("tele-metry_1",), "a/+", every=False), DATABASES)[:10]
+    with pytest.raises(InvalidInputError, match="has 1 shards of events; allowed: one of this database, with 2"):
+        parsed(f"{digest}.s.events.0", EVERY, DATABASES)
+    with pytest.raises(InvalidInputError, match="is of database 'gone', which is not there any more"):
+        parsed(f"{digest}.s.gone.0", EVERY, DATABASES)

@@ -1,0 +1,36 @@
+"""Pages of lists out of which a caller reads only a part: they are filled up, and what is left out shows nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from app.core.command import Command
+from app.store.commands import Page, Query
+from app.store.rules import page_cursor
+
+LOOK: Final = 200
+"""How many commands are looked at together, once a first look has not filled the page."""
+LOOKS: Final = 10
+"""After so many looks a page is short, though there may be more: 2,000 commands of others in front of one's own."""
+
+
+async def filled(
+    read: Callable[[Query], Awaitable[Page]], asked: Query, may_read: Callable[[Command], bool], *, sees_all: bool
+) -> Page:
+    """So many commands as are asked for of those that the caller may read, and a cursor only if there may be more."""
+    if sees_all:
+        return await read(asked)
+    shown: list[Command] = []
+    cursor, look = asked.cursor, asked.limit + 1
+    for _ in range(LOOKS):
+        page = await read(replace(asked, cursor=cursor, limit=look))
+        shown += [one for one in page.commands if may_read(one)]
+        if len(shown) > asked.limit:
+            shown = shown[: asked.limit]
+            return Page(shown, page_cursor(shown[-1].created_at, shown[-1].id))
+        if page.cursor is None:
+            return Page(shown, None)
+        cursor, look = page.cursor, LOOK
+    return Page(shown, cursor)
