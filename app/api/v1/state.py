@@ -210,7 +210,10 @@ def _transaction(
     entries = []
     for number, said in enumerate(body.write):
         entries.append(entry_of(said, f"write.{number}", plane.plan.device_of(said.topic), readable=readable))
-    entries += [Entry(validate_writable(validate_topic(topic), "delete"), b"", plane.plan.device_of(topic)) for topic in body.delete]
+    entries += [
+        Entry(validate_writable(validate_topic(topic), "delete"), b"", plane.plan.device_of(topic))
+        for topic in body.delete
+    ]
     for entry in entries:
         asker.check_topic(Action.PUBLISH, entry.device)
     topics = [one.topic for one in conditions] + [one.topic for one in entries]

@@ -41,7 +41,12 @@ def test_http_1_0_and_another_sites_page_are_refused_where_only_this_machine_may
     assert verdict(DIRECT, "localhost") == ""
     assert verdict(DIRECT, "localhost", version="1.0") == "passed-on"
     assert verdict(ANY, "localhost", version="1.0") == ""
-    for site, slug in ((b"cross-site", "passed-on"), (b"Cross-Site ", "passed-on"), (b"same-origin", ""), (b"none", "")):
+    for site, slug in (
+        (b"cross-site", "passed-on"),
+        (b"Cross-Site ", "passed-on"),
+        (b"same-origin", ""),
+        (b"none", ""),
+    ):
         headers = [(b"host", b"localhost"), (b"sec-fetch-site", site)]
         refusal = DIRECT.refusal(b"/", headers, dict(headers), "1.1")
         assert ("" if refusal is None else refusal[0].slug) == slug
