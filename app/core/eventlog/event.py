@@ -135,7 +135,7 @@ def validate_reading_filter(topic_filter: str) -> str:
     if " " in levels:
         meant = "/".join("%2B" if level == " " else level for level in levels)
         raise InvalidInputError(
-            "topic", f"has a level that is a blank, which + becomes in a URL: write {meant[:256]!a}"
+            "topic", f"has a level that is a blank: did you mean {meant[:256]!a}? + in a URL is one"
         )
     try:
         return validate_filter(topic_filter)
