@@ -53,7 +53,7 @@ class Administration:
         plain_http: bool,
         allowed: Sequence[Network] = (),
     ) -> None:
-        """`now` in µs; with `plain_http`, http:// is allowed besides https://; `allowed` networks besides public ones."""
+        """`now` in µs. With `plain_http`, http:// is allowed, too; `allowed` networks are besides public addresses."""
         self._store = store
         self._book = book
         self._sender = sender
