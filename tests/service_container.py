@@ -19,7 +19,7 @@ from docker.errors import APIError
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-IMAGES: Final = {"redis-server": "redis:7-bookworm", "mosquitto": "eclipse-mosquitto:2"}
+IMAGES: Final = {"redis-server": "redis:7-bookworm", "mosquitto": "eclipse-mosquitto:2.0.22"}
 
 
 class ContainerProcess:

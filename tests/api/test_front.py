@@ -54,6 +54,13 @@ async def test_the_page_names_its_own_files_only_and_lets_none_else_in(rig: Rig)
         assert (await rig.http.get(f"/{one}")).status_code == 200, one
 
 
+async def test_an_open_node_takes_requests_with_a_key_so_that_callers_can_have_theirs_first(rig: Rig) -> None:
+    """docs/operations/open-to-access.md stands on this."""
+    key = {"Authorization": "Bearer homing_2F7QW9ZD_secret_check"}
+    assert (await rig.http.get("/v1/commands", headers=key)).status_code == 200
+    assert (await rig.http.get("/v1/me", headers=key)).json() == {"open": True}
+
+
 async def test_only_known_files_are_served(rig: Rig) -> None:
     for name in ("README.md", "..%2Fhttp.py", "%2e%2e/http.py", "docs.html"):
         assert (await rig.http.get(f"/assets/{name}")).status_code == 404

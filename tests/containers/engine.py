@@ -145,7 +145,7 @@ class Services:
             .with_network_aliases("redis")
         )
         self.mosquitto = (
-            DockerContainer("eclipse-mosquitto:2")
+            DockerContainer("eclipse-mosquitto:2.0.22")
             .with_command("sh /homing/start-mosquitto")
             .with_kwargs(user="1883:1883")
             .with_env("NODE_PASSWORD", PASSWORD)

@@ -1,0 +1,57 @@
+"""docs/events.md, docs/streams.md and docs/webhooks.md work as they are written, against a node or the demo."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from app.rig.ports import lasting_port
+from tests.cluster.test_tutorial import demo, environment, run
+from tests.pages import to_run
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, find_binary
+
+__all__ = ["environment"]  # a fixture
+ADDRESS = "127.0.0.1:8080"
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the pages use curl")
+
+
+def on_a_node(page: str, environment: dict[str, str], folder: Path, broker: MosquittoProcess) -> str:
+    """What a page says that starts a node of its own."""
+    port = str(lasting_port())
+    script = "\n".join(to_run(page, "sh")).replace(ADDRESS, f"127.0.0.1:{port}")
+    for client in ("pub", "sub"):
+        script = script.replace(f"mosquitto_{client}", f"mosquitto_{client} -p {broker.port}")
+    settings = {
+        "HOMING_API_PORT": port,
+        "HOMING_URL": f"http://127.0.0.1:{port}",
+        "HOMING_STORE_URL": "memory://",
+        "HOMING_MQTT_URL": broker.url,
+        "HOMING_MQTT_USERNAME": NODE_USER,
+        "HOMING_MQTT_PASSWORD": NODE_PASSWORD,
+    }
+    return run(f"set -e\ntrap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT\n{script}", environment | settings, folder)
+
+
+def test_events(environment: dict[str, str], tmp_path: Path) -> None:
+    find_binary("mosquitto_pub", "mosquitto-clients")
+    with MosquittoProcess() as broker:
+        said = on_a_node("docs/events.md", environment, tmp_path, broker)
+    assert "overheated" in said
+    assert '"cooled"' in (tmp_path / "followed").read_text()
+    assert '"position"' in said.splitlines()[-1]
+
+
+def test_webhooks(environment: dict[str, str], tmp_path: Path) -> None:
+    with MosquittoProcess() as broker:
+        said = on_a_node("docs/webhooks.md", environment, tmp_path, broker)
+    assert said.count("whsec_") == 2
+
+
+def test_streams(environment: dict[str, str], tmp_path: Path) -> None:
+    with demo(environment) as url:
+        script = "set -e\n" + "\n".join(to_run("docs/streams.md", "sh")).replace(f"http://{ADDRESS}", url)
+        said = run(script, environment | {"HOMING_URL": url, "PWD": os.fspath(tmp_path)}, tmp_path)
+    assert said.count("event: outcome") == 2
