@@ -19,13 +19,15 @@ READER = ResponseReader([DJI])
 RUNNING, SUCCEEDED, FAILED = CommandState.RUNNING, CommandState.SUCCEEDED, CommandState.FAILED
 OTHER = "042-01JC8ZQ5M7W3T9K2V4X6Y8B0D9"
 JOBS = {"flighttask_execute", "takeoff_to_point", "fly_to_point"}
+JOBS |= {"fileupload_start", "speaker_audio_play_start", "speaker_tts_play_start"}
 """Their reply says only that they were accepted."""
 METHODS = sorted(set(DJI.catalogue.methods) - {"property_set"})
 OF_JOBS = {
     **dict.fromkeys(("sent", "in_progress", "paused"), RUNNING),
-    **dict.fromkeys(("ok", "partially_done"), SUCCEEDED),
-    **dict.fromkeys(("failed", "rejected", "canceled", "timeout"), FAILED),
+    **dict.fromkeys(("ok", "success", "partially_done"), SUCCEEDED),
+    **dict.fromkeys(("failed", "fail", "rejected", "canceled", "timeout"), FAILED),
 }
+OF_SPEAKERS = {"in_progress": RUNNING, "ok": SUCCEEDED, "success": SUCCEEDED, "failed": FAILED}
 OF_TAKEOFF = {
     **dict.fromkeys(("task_ready", "wayline_progress", "wayline_ok"), RUNNING),
     "task_finish": SUCCEEDED,
@@ -52,6 +54,75 @@ def test_the_reply_to_each_service_is_its_end_or_the_acceptance_of_a_job(method:
     accepted = states(method, "services_reply", {**said, "data": {"result": 0}})
     assert accepted == [RUNNING if method in JOBS else SUCCEEDED]
     assert states(method, "services_reply", {**said, "data": {"result": 314000}}) == [FAILED]
+
+
+@pytest.mark.parametrize("method", sorted(JOBS))
+def test_the_first_report_of_a_job_says_that_it_was_accepted(method: str) -> None:
+    for data in ({"result": 0}, {"result": 0, "output": {}}):
+        body = json.dumps({"tid": ID, "bid": ID, "data": data}).encode()
+        answer = READER.read(ReceivedMessage("thing/product/D1/services_reply", body))
+        (own,) = (
+            one
+            for one in (answer, *answer.others)
+            if names(DJI, CommandFacts(ID, "D1", method, None, CREATED, CREATED + 10_000_000), one)
+        )
+        assert json.loads(own.result or b"null") == {"status": "accepted"}
+
+
+@pytest.mark.parametrize(
+    ("output", "state"), [(None, SUCCEEDED), ({"status": "in_progress"}, RUNNING)], ids=["a photo", "a panorama"]
+)
+def test_a_photo_is_taken_with_its_reply_but_where_more_is_to_come(output: JsonValue, state: CommandState) -> None:
+    data: dict[str, JsonValue] = {"result": 0} if output is None else {"result": 0, "output": output}
+    assert states("camera_photo_take", "services_reply", {"tid": ID, "bid": ID, "data": data}) == [state]
+
+
+@pytest.mark.parametrize("method", ["drc_mode_enter", "poi_mode_enter", "return_home", "flight_areas_update"])
+def test_what_has_no_end_that_names_it_ends_with_its_reply(method: str) -> None:
+    assert states(method, "services_reply", {"tid": ID, "bid": ID, "data": {"result": 0}}) == [SUCCEEDED]
+
+
+@pytest.mark.parametrize(("status", "state"), OF_SPEAKERS.items())
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("speaker_tts_play_start", {"tts": {"md5": "M1"}}), ("speaker_audio_play_start", {"file": {"md5": "M1"}})],
+)
+@pytest.mark.parametrize("known_by", ["bid", "md5"])
+def test_what_a_speaker_plays_is_known_by_its_bid_or_its_md5(
+    method: str, params: JsonValue, status: str, state: CommandState, known_by: str
+) -> None:
+    by_bid = known_by == "bid"
+    output: dict[str, JsonValue] = {"psdk_index": 2, "status": status, "progress": {"percent": 100}}
+    output |= {} if by_bid else {"md5": "M1"}
+    body: dict[str, JsonValue] = {"tid": "t", "bid": ID if by_bid else "b", "data": {"result": 0, "output": output}}
+    assert states(method, "events", body, params) == [state]
+    other: JsonValue = {"tts": {"md5": "M2"}, "file": {"md5": "M2"}}
+    assert states(method, "events", {**body, "bid": "b"}, other) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "files", "state"),
+    [
+        ("ok", ["ok"], SUCCEEDED),
+        ("partially_done", ["ok", "failed"], SUCCEEDED),
+        ("in_progress", ["ok", "ok"], RUNNING),
+        ("canceled", ["ok"], FAILED),
+        (None, ["ok", "ok"], SUCCEEDED),
+        (None, ["ok", "file_uploading"], RUNNING),
+        (None, ["failed", "in_progress"], RUNNING),
+        (None, ["ok", "failed"], FAILED),
+    ],
+)
+def test_logs_are_uploaded_when_all_of_them_are(status: str | None, files: list[str], state: CommandState) -> None:
+    ext: JsonValue = {"files": [{"key": "k", "progress": {"status": one}} for one in files]}
+    output: dict[str, JsonValue] = {"ext": ext} if status is None else {"ext": ext, "status": status}
+    body: dict[str, JsonValue] = {"tid": "t", "bid": ID, "data": {"output": output}}
+    assert states("fileupload_start", "events", body) == [state]
+    assert states("fileupload_start", "events", {**body, "bid": "b"}) == []
+
+
+def test_what_is_documented_is_not_taken_for_misspelt() -> None:
+    DJI.check("drc_camera_mode_switch", {"payload_index": "81-0-0", "camera_mode": 2})
 
 
 @pytest.mark.parametrize(("status", "state"), OF_JOBS.items())
