@@ -98,8 +98,10 @@ class RedisRole:
 
     async def close(self) -> None:
         """Let go of the connection."""
-        await self.release()
-        await self._redis.close()
+        try:
+            await self.release()
+        finally:
+            await self._redis.close()
 
     @property
     def _who(self) -> bytes:
