@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
+from app.core.access.callers import OIDC
 from app.core.access.model import Binding, Device, Document, Kind, Principal, Role, Tenant
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_device_id
@@ -253,10 +254,19 @@ def tenant_of(part: TenantInFile, current: Document, now_us: int) -> Tenant:
     return Tenant(id=part.id, name=part.name or part.id, devices=tuple(part.devices), created_us=created)
 
 
+def check_new_id(principal_id: str) -> None:
+    """InvalidInputError when this is what the subject of a token is called."""
+    if principal_id.startswith(OIDC):
+        raise InvalidInputError("id", f"{principal_id[:128]!a} begins with {OIDC}, as the subjects of tokens do")
+
+
 def principal_of(part: PrincipalInFile, current: Document, now_us: int) -> Principal:
     """The entry; what a file does not say stays as it is on record."""
     new = Principal(id=part.id, tenant_id=None, kind=part.kind, name="", created_us=now_us)
-    known = next((one for one in current.principals if one.id == part.id), new)
+    known = next((one for one in current.principals if one.id == part.id), None)
+    if known is None:
+        check_new_id(part.id)
+        known = new
     disabled = (known.disabled_us or now_us) if part.disabled else None
     return replace(
         known, tenant_id=part.tenant, kind=part.kind, name=part.name or part.id, email=part.email, disabled_us=disabled

@@ -16,7 +16,7 @@ from app.access.ports import Identity, LimitState
 from app.access.sentences import NO_TOKEN, NOT_ON_RECORD, WORTHLESS, why, worthless
 from app.core.access.callers import EVER, Caller, Refusal, Standing, TokenFault
 from app.core.access.decide import decide, may_read_some
-from app.core.access.identify import identify_key, standing_at, standing_of
+from app.core.access.identify import credential_of, identify_key, standing_at, standing_of
 from app.core.access.keys import PREFIX
 from app.core.access.places import Place
 from app.core.access.questions import Decision
@@ -204,7 +204,7 @@ class Authority:
         standing = self._standing(caller, now_us)
         bindings = [grant.binding for subject in standing.subjects for grant in snapshot.grants.get(subject, ())]
         return Identity(
-            principal=caller.subject or "" if caller and standing.principal is None else standing.subjects[0],
+            principal=_called(standing, caller) or "",
             tenant=standing.tenant_id,
             key=None if standing.credential is None else standing.credential.id,
             expires_us=None if standing.expires_us == EVER else standing.expires_us,
@@ -212,12 +212,16 @@ class Authority:
         )
 
     def who(self, caller: Caller | None) -> tuple[str | None, str | None]:
-        """The principal of a caller, as far as it is known, and the public id of the key."""
+        """Whose request it is, as far as that is known, and the public id of the key.
+
+        A principal's id, or `oidc:<issuer>#<subject>` of a token that is nobody's on record.
+        """
         if caller is None:
             return None, None
-        credential = self._current().credentials.get(caller.credential_id or "")
-        known = caller.principal_id or caller.subject if credential is None else credential.principal_id
-        return known, caller.credential_id
+        credential = credential_of(self._current(), caller)
+        if credential is not None:
+            return credential.principal_id, caller.credential_id
+        return caller.principal_id or caller.outsider, caller.credential_id
 
     def profile_of(self, device: str) -> str | None:
         """By the record of this moment."""
@@ -244,3 +248,10 @@ class Authority:
 
     def _now_us(self) -> int:
         return int(self._wall() * 1_000_000)
+
+
+def _called(standing: Standing, caller: Caller | None) -> str | None:
+    """The principal's id; of somebody who is not on record, what their token calls them."""
+    if standing.principal is not None:
+        return standing.principal.id
+    return None if caller is None else caller.outsider

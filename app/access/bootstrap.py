@@ -7,7 +7,7 @@ import structlog
 from app.core.access.admins import ADMIN, admins
 from app.core.access.changes import Put
 from app.core.access.keys import Key
-from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
+from app.core.access.model import Binding, Credential, Document, Kind, Principal, Scheme
 from app.core.audit import Author
 from app.core.errors import VersionConflictError
 from app.store.directory import AccessDirectory
@@ -30,17 +30,19 @@ async def prepare(directory: AccessDirectory, *, migrate: bool, key: Key | None,
             return  # it was revoked, or has expired, and does not come back
         try:
             author = Author(principal="bootstrap", key=key.id, via="bootstrap", at_us=now_us)
-            await directory.apply(_first_admin(key, now_us), expected_version=document.version, author=author)
+            await directory.apply(_first_admin(document, key, now_us), expected_version=document.version, author=author)
         except VersionConflictError:  # another node was faster
             continue
         structlog.get_logger().info("access_bootstrapped", key=key.id)
         return
 
 
-def _first_admin(key: Key, now_us: int) -> list[Put]:
-    """The principal, the key and the binding, all of the id of the role."""
-    principal = Principal(id=ADMIN, tenant_id=None, kind=Kind.SERVICE, name="bootstrap", created_us=now_us)
+def _first_admin(document: Document, key: Key, now_us: int) -> list[Put]:
+    """The principal, the key and the binding, all of the id of the role where no tenant has taken it."""
+    taken = any(one.id == ADMIN and one.tenant_id is not None for one in document.principals)
+    name = f"{ADMIN}-{key.id}" if taken else ADMIN
+    principal = Principal(id=name, tenant_id=None, kind=Kind.SERVICE, name="bootstrap", created_us=now_us)
     credential = Credential(
-        id=key.id, principal_id=ADMIN, scheme=Scheme.KEY, name="bootstrap", digest=key.digest, created_us=now_us
+        id=key.id, principal_id=name, scheme=Scheme.KEY, name="bootstrap", digest=key.digest, created_us=now_us
     )
-    return [Put(principal), Put(credential), Put(Binding(id=ADMIN, subject=ADMIN, role=ADMIN, tenant_id=None))]
+    return [Put(principal), Put(credential), Put(Binding(id=name, subject=name, role=ADMIN, tenant_id=None))]

@@ -15,6 +15,7 @@ from app.access.access_file import (
     RoleInFile,
     TenantBody,
     TenantInFile,
+    binding_id,
     binding_of,
     binding_part,
     file_of,
@@ -35,7 +36,7 @@ from app.core.access.model import Binding, Credential, Principal, Role, Tenant
 from app.core.access.plan import differences, plan
 from app.core.access.questions import Decision, Question
 from app.core.access.rules import BUILT_IN
-from app.core.errors import EntryConflictError, EntryNotFoundError
+from app.core.errors import EntryConflictError, EntryNotFoundError, InvalidInputError
 
 
 class People:
@@ -98,9 +99,10 @@ class People:
         def decide(view: View) -> list[Change]:
             known = view.snapshot.principals.get(principal_id)
             tenant = body.tenant if "tenant" in body.model_fields_set else self._administration.tenant_of(caller)
-            if known is None:
+            if known is None or not self._may(caller, known.tenant_id):
                 self._administration.require(caller, tenant)
-            else:
+                self._check_own_id(caller, tenant, "id", principal_id)
+            if known is not None:
                 self._principal(caller, view, principal_id)
                 tenant = body.tenant if "tenant" in body.model_fields_set else known.tenant_id
             what = f"principal {principal_id!a}"
@@ -148,7 +150,11 @@ class People:
             new = [binding_of(_of_subject(one, subject, usual)) for one in bodies]
             if len({one.id for one in new}) < len(new):
                 raise EntryConflictError(f"two bindings of {subject!a} are alike: give one of them an id")
-            others = {one.id for one in view.document.bindings} - {one.id for one in current}
+            kept = {one.id for one in current}
+            others = {one.id for one in view.document.bindings} - kept
+            for one in new:
+                if one.id not in kept and one.id != binding_id(one.subject, one.role, one.tenant_id):
+                    self._check_own_id(caller, one.tenant_id, "bindings", one.id)
             taken = next((one.id for one in new if one.id in others), None)
             if taken is not None:
                 raise EntryConflictError(f"binding {taken!a} is somebody else's")
@@ -255,6 +261,16 @@ class People:
             self._administration.require_any(caller)
             raise _missing("principal", principal_id)
         return found
+
+    def _check_own_id(self, caller: Caller | None, tenant: str | None, field: str, identity: str) -> None:
+        """InvalidInputError for an id that only who operates Homing may choose.
+
+        All tenants share the ids, so that each chooses among its own: nobody takes those of others, or learns of them.
+        """
+        if tenant is not None and not identity.startswith(f"{tenant}/") and not self._may(caller, None):
+            raise InvalidInputError(
+                field, f"{identity[:128]!a} does not begin with {f'{tenant}/'!a}, as ids of a tenant do"
+            )
 
     def _usual_tenant(self, caller: Caller | None, view: View, subject: str) -> str | None:
         principal = view.snapshot.principals.get(subject)

@@ -102,17 +102,39 @@ def author() -> Author:
 
 
 def find(document: Document, name: str, tenant: str | None = None) -> Principal | None:
-    """The principal of this id, or else of this name in the tenant; of any tenant by its id, when none is given."""
-    by_id = (one for one in document.principals if one.id == name and tenant in (None, one.tenant_id))
-    by_name = (one for one in document.principals if (one.name, one.tenant_id) == (name, tenant))
-    return next(by_id, None) or next(by_name, None)
+    """The principal of this id, or else of this name in the tenant.
+
+    Without a tenant also one of a tenant whose id says so: `north/ann`. Stop when another tenant has taken the id.
+    """
+    of_id = next((one for one in document.principals if one.id == name), None)
+    if of_id is not None and (of_id.tenant_id == tenant or (tenant is None and _says_its_tenant(of_id))):
+        return of_id
+    of_name = next((one for one in document.principals if (one.name, one.tenant_id) == (name, tenant)), None)
+    if of_name is None and of_id is not None and tenant is None:
+        raise taken(of_id)
+    return of_name
+
+
+def taken(principal: Principal) -> Stop:
+    """Why somebody else cannot have this id."""
+    where = "no tenant" if principal.tenant_id is None else f"tenant {principal.tenant_id!a}"
+    hint = "" if principal.tenant_id is None else f"; if you mean that one, add --tenant {principal.tenant_id}"
+    return Stop(f"{principal.id!a} is on record already, as a principal of {where}{hint}", Exit.USAGE)
+
+
+def _says_its_tenant(principal: Principal) -> bool:
+    return principal.id.startswith(f"{principal.tenant_id}/")
 
 
 def new_id(document: Document, name: str, tenant: str | None) -> str:
     """The id of a new principal of this name; Stop when it is taken."""
+    from app.access.access_file import check_new_id
+
     identity = name if tenant is None else f"{tenant}/{name}"
-    if find(document, identity) or find(document, name, tenant):
-        raise Stop(f"{identity!a} is on record already", Exit.USAGE)
+    known = next((one for one in document.principals if one.id == identity), None) or find(document, name, tenant)
+    if known is not None:
+        raise taken(known)
+    check_new_id(identity)
     return identity
 
 

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.access import Days, Never
-from app.cli.directory import FOLLOWED, change, end_of, find, instant, new_bindings, new_id, shown, with_directory
+from app.cli.directory import (
+    FOLLOWED,
+    change,
+    end_of,
+    find,
+    instant,
+    new_bindings,
+    new_id,
+    shown,
+    taken,
+    with_directory,
+)
 from app.cli.output import Exit, Stop, err, out, plain, tell
 from app.core.access.admins import counts
 
@@ -53,6 +64,8 @@ def create(
 
     def decide(document: Document) -> Sequence[Change]:
         owner = find(document, principal, tenant)
+        if owner is not None and owner.tenant_id != tenant:
+            raise taken(owner)
         made = owner or Principal(
             id=new_id(document, principal, tenant),
             tenant_id=tenant,

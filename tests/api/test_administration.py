@@ -98,6 +98,8 @@ def expected(name: str, who: str | None, tenant: str) -> tuple[int, ...]:
         return done
     if "/tenants/" in name or name.endswith(("/v1/access", "/v1/audit/verify")):
         return done if who == "boss" else (403,)
+    if name == "PUT /v1/principals/{principal_id}" and tenant not in ADMINISTERS[who]:
+        return (403, 422)  # whether there is such an id or not
     return done if tenant in ADMINISTERS[who] else (403, 404)
 
 
@@ -200,15 +202,42 @@ async def test_nobody_gives_what_they_do_not_have(site: Site) -> None:
     await refused("admin", "PUT", "/principals/admin/bindings", {"bindings": [{"role": "admin", "tenant": None}]})
     await refused("admin", "PUT", "/principals/new", {"tenant": "ground"})
     await refused("admin", "PUT", "/principals/group:x/bindings", {"bindings": [{"role": "admin", "tenant": "ground"}]})
-    assert (await ask(site, "clerk", "PUT", "/principals/new", {})).status_code == 201
-    reader = {"bindings": [{"role": "people"}]}
-    assert (await ask(site, "clerk", "PUT", "/principals/new/bindings", reader)).status_code == 200
+    assert (await ask(site, "clerk", "PUT", "/principals/air%2Fnew", {})).status_code == 201
+    reader = {"bindings": [{"id": "air/new", "role": "people"}]}
+    assert (await ask(site, "clerk", "PUT", "/principals/air%2Fnew/bindings", reader)).status_code == 200
     own = (await ask(site, "half", "POST", "/keys", {})).json()
     assert own["narrow"] == ["allow read *:* on *"]
     taken = await ask(
-        site, "admin", "PUT", "/principals/viewer/bindings", {"bindings": [{"id": "admin-admin", "role": "viewer"}]}
+        site, "admin", "PUT", "/principals/viewer/bindings", {"bindings": [{"id": "air/new", "role": "viewer"}]}
     )
     assert taken.status_code == 409
+
+
+async def test_a_tenant_names_principals_and_bindings_as_its_own_and_learns_of_no_others(site: Site) -> None:
+    async def refused(path: str, body: object, field: str) -> dict[str, Any]:
+        answer = await ask(site, "admin", "PUT", path, body)
+        assert answer.status_code == 422, answer.text
+        (error,) = answer.json()["errors"]
+        assert error["field"] == field
+        assert "does not begin with 'air/', as ids of a tenant do" in error["reason"]
+        return {name: value for name, value in answer.json().items() if name not in ("detail", "errors", "instance")}
+
+    # Whose it is, or nobody's, makes no difference.
+    ids = ("boss", "neighbour", "nobody-yet", "ground%2Fci", "airy%2Fci")
+    said = [await refused(f"/principals/{one}", {}, "id") for one in ids]
+    assert all(one == said[0] for one in said)
+    for one in ("neighbour-admin", "boss-admin", "free", "ground/x"):
+        bindings = {"bindings": [{"id": one, "role": "viewer"}]}
+        await refused("/principals/viewer/bindings", bindings, "bindings")
+    # Those that have other names keep them.
+    assert (await ask(site, "admin", "PUT", "/principals/viewer", {"email": "v@example.org"})).status_code == 200
+    theirs = {"bindings": [{"id": "viewer-viewer", "role": "viewer", "devices": ["drone-1"]}]}
+    assert (await ask(site, "admin", "PUT", "/principals/viewer/bindings", theirs)).status_code == 200
+    # Who operates Homing names whom they like.
+    assert (await ask(site, "boss", "PUT", "/principals/ci", {"tenant": "ground"})).status_code == 201
+    token = await ask(site, "boss", "PUT", "/principals/oidc:https:%2F%2Flogin.example%23ada", {})
+    assert token.status_code == 422
+    assert "begins with oidc:" in token.text
 
 
 async def test_somebody_goes_on_to_administer(site: Site) -> None:

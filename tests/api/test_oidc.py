@@ -84,7 +84,7 @@ async def test_a_token_may_do_what_its_groups_may_in_its_tenant(place: Place) ->
     token = place.token(org="air", groups=["x", GROUP])
     assert (await place.me(token)).json() == {
         "open": False,
-        "principal": "ada",
+        "principal": f"oidc:{place.issuer.url}#ada",
         "tenant": "air",
         "key": None,
         "expires_at": (await place.me(token)).json()["expires_at"],
@@ -104,6 +104,21 @@ async def test_who_is_on_record_has_their_own_tenant_and_rights(place: Place) ->
     assert (await place.me(token)).json()["principal"] == "ann"
     assert await place.send(token, "lamp-1") == 200
     assert await place.send(token) == 404
+
+
+async def test_a_token_is_never_called_as_somebody_on_record_is(place: Place) -> None:
+    """Neither in the audit nor where streams are counted, whatever its issuer calls the subject."""
+    site = place.site
+    token = place.token(org="air", sub="boss")
+    name = f"oidc:{place.issuer.url}#boss"
+    assert (await place.me(token)).json()["principal"] == name
+    access: Any = site.rig.application.ports.access
+    caller = access.caller(f"Bearer {token}".encode())
+    assert access.who(caller) == (name, None)
+    assert access.identity(caller).principal == name
+    await on_record(place)
+    known = access.caller(f"Bearer {place.token(org='air', groups=[])}".encode())
+    assert access.who(known)[0] == access.identity(known).principal == "ann"
 
 
 async def on_record(place: Place) -> Principal:

@@ -13,6 +13,10 @@ GROUP: Final = "group:"
 """What the subject of a binding begins with when it is a group; no principal's id does."""
 
 
+OIDC: Final = "oidc:"
+"""What the name of somebody begins with whom only a token tells of; the id of no new principal does."""
+
+
 class Caller(NamedTuple):
     """By what a caller is known. Each decision looks up anew what that is worth, in the snapshot of that moment.
 
@@ -49,6 +53,11 @@ class Caller(NamedTuple):
     ) -> Caller:
         """Who has shown a token that was verified."""
         return cls(None, issuer, subject, None, tuple(sorted(set(groups))), tenant_id, issued_us, expires_us)
+
+    @property
+    def outsider(self) -> str | None:
+        """What a token's subject is called, which is no id: `oidc:<issuer>#<subject>`. None for all others."""
+        return None if self.issuer is None else f"{OIDC}{self.issuer}#{self.subject}"
 
     @classmethod
     def of_login(cls, principal_id: str, *, issued_us: int, expires_us: int) -> Caller:

@@ -44,8 +44,7 @@ def stand(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
 
     What is revoked or disabled is so whatever the instant beside it says: clocks differ.
     """
-    credential_id = caller.credential_id or snapshot.identities.get((caller.issuer or "", caller.subject or ""))
-    credential = snapshot.credentials.get(credential_id) if credential_id is not None else None
+    credential_id, credential = _credential_id(snapshot, caller), credential_of(snapshot, caller)
     if credential_id is not None and credential is None:
         return Refusal.UNKNOWN
     if credential is not None and credential.revoked_us is not None:
@@ -61,6 +60,15 @@ def stand(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
     if _begun_us(caller, credential) < principal.not_before_us:
         return Refusal.REVOKED
     return _standing(snapshot, caller, principal, credential)
+
+
+def credential_of(snapshot: Snapshot, caller: Caller) -> Credential | None:
+    """The key that was shown, or what ties a token's subject to a principal."""
+    return snapshot.credentials.get(_credential_id(snapshot, caller) or "")
+
+
+def _credential_id(snapshot: Snapshot, caller: Caller) -> str | None:
+    return caller.credential_id or snapshot.identities.get((caller.issuer or "", caller.subject or ""))
 
 
 def _begun_us(caller: Caller, credential: Credential | None) -> int:

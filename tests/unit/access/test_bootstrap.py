@@ -12,7 +12,7 @@ from app.access.bootstrap import prepare
 from app.core.access.admins import admins
 from app.core.access.changes import Put, Revoke
 from app.core.access.keys import Key, make_key
-from app.core.access.model import Binding
+from app.core.access.model import Binding, Kind, Principal, Tenant
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
 from app.system import new_secret
@@ -57,3 +57,14 @@ async def test_a_key_that_was_revoked_does_not_come_back(directory: AccessDirect
     await directory.apply([Revoke(credential_id=first.id, at_us=5)])
     assert await administer(directory, first, 6) == []
     assert await administer(directory, second, 7) == [second.id]
+
+
+async def test_a_principal_of_a_tenant_that_has_taken_the_name_does_not_become_the_administrator(
+    directory: AccessDirectory,
+) -> None:
+    await prepare(directory, migrate=True, key=None, now_us=1)
+    taken = Principal(id="admin", tenant_id="default", kind=Kind.SERVICE, name="admin")
+    await directory.apply([Put(Tenant(id="default", name="default", devices=("*",), created_us=0)), Put(taken)])
+    key = make_key(secrets.token_bytes)
+    assert await administer(directory, key, 2) == [key.id]
+    assert taken in (await directory.read()).principals

@@ -208,6 +208,33 @@ class TestKeys:
         assert owners == ["ci", "default/ci"] * 2
         assert [(one.id, one.name) for one in read().principals if one.tenant_id] == [("default/ci", "ci")]
 
+    def test_without_a_tenant_none_is_of_a_principal_of_a_tenant(
+        self, homing: Homing, read: Read, admin_key: str, tmp_path: Path
+    ) -> None:
+        """Those of earlier versions may have any id: here a tenant has taken what an operator would choose."""
+        squatters = [{"id": "ops", "tenant": "default"}, {"id": "south/ci", "tenant": "default"}]
+        document = {"tenants": [{"id": "default", "devices": ["*"]}, {"id": "south", "devices": []}]}
+        principals = [{"id": "admin"}, *squatters]
+        file = tmp_path / "access.json"
+        file.write_text(json.dumps({**document, "principals": principals}))
+        assert homing("access", "apply", str(file))[0] == 0
+        before = read()
+        for arguments in (
+            ("keys", "create", "ops", "--role", "operator"),
+            ("users", "add", "ops", "--no-password"),
+            ("users", "disable", "ops"),
+            ("keys", "create", "south/ci"),
+            ("keys", "create", "ci", "--tenant", "south"),
+        ):
+            code, out, err = homing(*arguments)
+            assert (code, out) == (2, ""), arguments
+            assert "is on record already, as a principal of tenant 'default'" in err
+            assert read() == before
+        assert homing("keys", "create", "ops", "--tenant", "default")[0] == 0
+        assert homing("keys", "create", "ann", "--tenant", "south")[0] == 0
+        assert homing("keys", "create", "south/ann")[0] == 2  # it is a principal of a tenant, and none was named
+        assert homing("users", "disable", "south/ann")[0] == 0  # the id says which
+
     def test_it_lasts_ninety_days_unless_said(self, homing: Homing, read: Read, admin_key: str) -> None:
         found = credential_of(read(), admin_key)
         assert found.expires_us == found.created_us + 90 * 86_400 * 1_000_000
@@ -281,6 +308,7 @@ class TestKeys:
             (["create", "admin", "--role", "admin", "--devices", "dock-*"], "has the role 'admin' on * already"),
             (["create", ""], "is empty"),
             (["create", "group:x"], "begins with group:"),
+            (["create", "oidc:x"], "begins with oidc:"),
             (["revoke", "2F7QW9ZD"], "there is no key of this id"),
             (["rotate", "2F7QW9ZD", "--grace", "soon"], "--grace: 'soon' is not a duration"),
         ],
@@ -460,7 +488,7 @@ class TestApplyAndExport:
         self, homing: Homing, read: Read, admin_key: str, file: Path
     ) -> None:
         homing("access", "apply", "access.json")
-        key = homing("keys", "create", "ci")[1].strip()
+        key = homing("keys", "create", "ci", "--tenant", "north")[1].strip()
         without = {**FILE, "principals": FILE["principals"][:1], "bindings": FILE["bindings"][:1]}
         file.write_text(json.dumps(without))
         code, out, _ = homing("access", "apply", "access.json")
