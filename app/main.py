@@ -44,6 +44,7 @@ from app.metrics import Exposition, NodeMetrics
 from app.mqtt.from_settings import intake_options, mqtt_options, ordered_session
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
+from app.mqtt.paho_roll_call import PahoRollCall
 from app.node import Node
 from app.observability import Counters, Fill
 from app.observers.audit import Audit
@@ -91,6 +92,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
             mqtt_options(settings, client_id), counters, still_ours=still_ours
         ),
         open_drain=lambda client_id: PahoSessionDrain(mqtt_options(settings, client_id), counters),
+        open_roll_call=lambda client_id: PahoRollCall(mqtt_options(settings, client_id), counters),
         store_measures=store_measures,
         wake_key=wake_key,
         directory=_directory(settings),

@@ -229,6 +229,12 @@ _COUNTED: Final = (
         {"charter.changed": ""},
     ),
     (
+        Family(
+            "homing_charter_copied", "counter", "Times that the store turned out to be a copy of a living cluster's"
+        ),
+        {"charter.copied": ""},
+    ),
+    (
         Family("homing_lease_renewals_failed", "counter", "Renewals of the lease to which Redis gave no answer"),
         {"lease.renewal_failed": ""},
     ),

@@ -14,6 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 
 from app.callbacks.adopter import Adopter
 from app.callbacks.canary import Canary
+from app.callbacks.founding import Founding
 from app.callbacks.sessions import Session, Sessions
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
@@ -55,6 +56,7 @@ class Membership:
 
     info: NodeInfo
     sessions: Sessions
+    founding: Founding
     wake_key: WakeKey
     store: StateStore
     cluster: Cluster
@@ -213,7 +215,8 @@ class Node:
 
     async def _join(self, previous: NodeInfo | None) -> Session:
         parts = self._parts
-        charter = await parts.cluster.charter()
+        first = previous is None
+        charter = await (parts.founding.charter(self._info) if first else parts.cluster.charter())
         parts.wake_key.set(charter.key)
         session = parts.sessions.of(self._info, charter)
         self._info = session.info

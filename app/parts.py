@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from app.callbacks.canary import Canary
 from app.callbacks.dispatcher import Dispatcher
 from app.callbacks.echoes import Echoes
 from app.callbacks.finding import LastEntry, no_events
+from app.callbacks.founding import Founding
 from app.callbacks.observer import Observer, Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.replier import Replier
@@ -36,8 +38,9 @@ from app.commands.sweeper import Sweeper
 from app.commands.watches import Watches
 from app.core.callback import Answer
 from app.core.clock import Clock, IdFactory
-from app.core.errors import ConfigurationError
+from app.core.errors import BrokerUnavailableError, ConfigurationError
 from app.core.listening import ReplyReader
+from app.core.messages import Publication
 from app.core.notices import Notice
 from app.core.profile import DeviceProfile
 from app.core.reading import ResponseReader
@@ -47,7 +50,7 @@ from app.core.wakekey import WakeKey
 from app.latency.factory import open_log
 from app.latency.log import LatencyLog
 from app.measures import StoreMeasures
-from app.mqtt.base import MqttClient, SessionDrain
+from app.mqtt.base import MqttClient, RollCall, SessionDrain
 from app.mqtt.inbox import Inbox
 from app.node import Membership
 from app.observability import BurstLog, Counters
@@ -86,6 +89,8 @@ class Adapters:
     """Makes the client of an MQTT client id, with what to await before each of its connections."""
     open_drain: Callable[[str], SessionDrain]
     """Makes what empties and ends the session of an MQTT client id."""
+    open_roll_call: Callable[[str], RollCall] | None = None
+    """Makes what asks who is there, under an MQTT client id; None where nobody else can be."""
     store_measures: StoreMeasures = field(default_factory=StoreMeasures)
     new_secret: Callable[[], str] = new_secret
     wake_key: WakeKey = field(default_factory=new_wake_key)
@@ -155,6 +160,7 @@ def compose(
         filters=filters,
         own_topics=own_topics,
         heard=heard,
+        answer=_answering(lambda: mqtt),
         new_ulid=adapters.new_ulid,
         new_secret=adapters.new_secret,
         clock=clock,
@@ -294,6 +300,7 @@ def compose(
     membership = Membership(
         info=info,
         sessions=sessions,
+        founding=_founding(adapters, cluster, info),
         wake_key=adapters.wake_key,
         store=store,
         cluster=cluster,
@@ -344,6 +351,20 @@ def compose(
         measures=measures,
         tracing=tracing,
     )
+
+
+def _answering(mqtt: Callable[[], MqttClient]) -> Callable[[str, bytes], None]:
+    def answer(topic: str, payload: bytes) -> None:
+        with suppress(BrokerUnavailableError):
+            _written = mqtt().publish(Publication(topic, payload, qos=0))
+
+    return answer
+
+
+def _founding(adapters: Adapters, cluster: Cluster, info: NodeInfo) -> Founding:
+    asker = adapters.open_roll_call
+    roll_call = None if asker is None else asker(f"{info.client_id}-asks")
+    return Founding(cluster=cluster, roll_call=roll_call, counters=adapters.counters)
 
 
 def _profiles(settings: Settings) -> Mapping[str, DeviceProfile]:

@@ -131,7 +131,9 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.DeviceBusyError: ProblemType("device-busy", "The device is busy with a command", 429, retry_after=1),
         errors.UnavailableError: UNAVAILABLE,
         errors.StoreUnavailableError: ProblemType("store-unavailable", "The state store is away", 503, retry_after=1),
-        errors.StoreRefusedError: INTERNAL,
+        errors.StoreRefusedError: ProblemType(
+            "store-refused", "The store refused the call: its data or our rights are wrong", 503, retry_after=10
+        ),
         errors.DirectoryUnavailableError: ACCESS_STORE_AWAY,
         errors.BrokerUnavailableError: ProblemType("broker-unavailable", "The MQTT broker is away", 503, retry_after=1),
         errors.PublishRefusedError: ProblemType(

@@ -30,7 +30,8 @@ class Session:
 class Sessions:
     """Makes them. `group` is what the name of the share group begins with; None for a node alone, which shares nothing.
 
-    Some small brokers know no shared subscriptions, and a node alone has nobody to tell that it is gone.
+    Some small brokers know no shared subscriptions, and a node alone has nobody to tell that it is gone. `heard` is
+    told what happened to other sessions; `answer` publishes a payload on a topic, or not when there is no connection.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Sessions:
         filters: Sequence[str],
         own_topics: OwnTopics,
         heard: Callable[[Notice], None],
+        answer: Callable[[str, bytes], None],
         new_ulid: IdFactory,
         new_secret: Callable[[], str],
         clock: Clock,
@@ -51,6 +53,7 @@ class Sessions:
         self._filters: Final = tuple(filters)
         self._own_topics = own_topics
         self._heard = heard
+        self._answer = answer
         self._new_ulid = new_ulid
         self._new_secret = new_secret
         self._clock = clock
@@ -76,21 +79,28 @@ class Sessions:
             Subscription(topic, qos=0, needed=False),
         ]
 
+        def say(word: Word, asker: str = "") -> bytes:
+            return encode_notice(Notice(word, info.node_id, info.incarnation, asker), charter)
+
         def hear(payload: bytes) -> None:
-            self._hear(payload, charter, info.incarnation)
+            notice = self._read(payload, charter)
+            if notice is None or notice.incarnation == info.incarnation:
+                return
+            if notice.word is Word.WHO:
+                self._answer(topic, say(Word.HERE, notice.incarnation))
+            elif notice.word is not Word.HERE:  # an answer is for the node that asked
+                self._heard(notice)
 
         self._own_topics[topic] = hear
-        lost, back = (encode_notice(Notice(word, info.node_id, info.incarnation), charter) for word in Word)
+        lost, back = say(Word.LOST), say(Word.BACK)
         return Session(_with_filters(info, subscriptions), subscriptions, Will(topic, lost, back))
 
-    def _hear(self, payload: bytes, charter: Charter, own: str) -> None:
+    def _read(self, payload: bytes, charter: Charter) -> Notice | None:
         try:
-            notice = decode_notice(payload, charter)
+            return decode_notice(payload, charter)
         except ValueError:
             self._counters["drop.bad_notice"] += 1
-            return
-        if notice.incarnation != own:
-            self._heard(notice)
+            return None
 
 
 def _with_filters(info: NodeInfo, subscriptions: Sequence[Subscription]) -> NodeInfo:

@@ -14,6 +14,12 @@ class Membership(Protocol):
     async def charter(self) -> Charter:
         """What the nodes of this cluster share; made now when the cluster's memory has none."""
 
+    async def found_anew(self, copied: Charter) -> Charter:
+        """Found this cluster with another charter, as its memory turned out to be a copy of that of another cluster.
+
+        What the copy knows of sessions is forgotten: they are those of the other cluster, which lives.
+        """
+
     async def directory(self, own: str) -> str:
         """The id of the access directory that all nodes of this cluster have: `own`, where nobody has said so."""
 

@@ -25,6 +25,8 @@ from app.store.redis.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
 from app.store.redis.plain import PlainRedis
 from app.tasks import end
 
+_LISTED: Final = "!"
+"""The member of the list of nodes that says that the list has not been lost; no node id begins so."""
 CLAIMED: Final = "!"
 """In front of an incarnation whose session is being adopted."""
 TAKEN_POLL_SECONDS: Final = 0.2
@@ -105,6 +107,11 @@ class RedisCluster:
 
     async def charter(self) -> Charter:
         self._charter = await self._read_charter()
+        return self._charter
+
+    async def found_anew(self, copied: Charter) -> Charter:
+        await self._redis.call("DEL", keys.NODES)
+        self._charter = await self._read_charter(copied.group)
         return self._charter
 
     async def directory(self, own: str) -> str:
@@ -223,8 +230,12 @@ class RedisCluster:
         await self._redis.run("keep", [keys.ACCESS], version, at_us, copy, _milliseconds(life), lately)
 
     async def copy_kept(self) -> tuple[int, int] | None:
-        version, at_us = await self._redis.call("HMGET", keys.ACCESS, "version", "at")
-        return None if version is None or at_us is None else (int(version), int(at_us))
+        kept = await self._redis.call("HMGET", keys.ACCESS, "version", "at")
+        try:
+            version, at_us = (int(one) for one in kept if one is not None)
+        except ValueError:  # there is none, or none that can be read
+            return None
+        return version, at_us
 
     async def kept_copy(self) -> bytes | None:
         found: bytes | None = await self._redis.call("HGET", keys.ACCESS, "copy")
@@ -296,14 +307,16 @@ class RedisCluster:
     async def _enlist(self, node: NodeInfo) -> None:
         await self._redis.run("enlist", [keys.NODES], node.node_id, self._session_ms)
 
-    async def _read_charter(self) -> Charter:
+    async def _read_charter(self, copied_group: str = "") -> Charter:
         ours = self._new_charter()
-        group, key = await self._redis.run("charter", [keys.CLUSTER], ours.group, ours.key, self._session_ms)
-        return Charter(_text(group), _text(key).encode())
+        listed = await self._redis.call("ZSCORE", keys.NODES, _LISTED) is not None
+        arguments = (ours.group, ours.key, self._session_ms, int(listed), copied_group)
+        group, key, age_ms = await self._redis.run("charter", [keys.CLUSTER], *arguments)
+        return Charter(_text(group), _text(key).encode(), timedelta(milliseconds=age_ms))
 
     async def _ids(self) -> list[str]:
         members = await self._redis.call("ZRANGE", keys.NODES, 0, -1)
-        return sorted(_text(member) for member in members)
+        return sorted(_text(member) for member in members if member != _LISTED.encode())
 
     async def _run(self, script: str, node: NodeInfo, arguments: Sequence[object], *, adoption: bool = False) -> object:
         names = [keys.lease(node.node_id), keys.sessions(node.node_id)]
@@ -367,5 +380,8 @@ def _decode(text: str) -> NodeInfo:
 
 
 def _text(reply: object) -> str:
-    """A reply that is a string; its stated type depends on options that we do not set."""
-    return reply.decode() if isinstance(reply, bytes) else str(reply)
+    """A reply that is a string; its stated type depends on options that we do not set.
+
+    Bytes that are no text become a text that names nobody: one torn write must not end a node.
+    """
+    return reply.decode("utf-8", "backslashreplace") if isinstance(reply, bytes) else str(reply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
@@ -15,11 +16,12 @@ class Charter:
     """Made by the first node of a cluster and kept in its store; new whenever the store has lost its memory.
 
     `group` is the part of the share group's name that nobody can guess: whoever subscribes under that name takes a
-    share of all responses away (MQTT 5, section 4.8.2). `key` is secret, too.
+    share of all responses away (MQTT 5, section 4.8.2). `key` is secret, too. `age` is how old it was when it was read.
     """
 
     group: str = field(repr=False)
     key: bytes = field(repr=False)
+    age: timedelta = field(default=timedelta(0), compare=False)
 
     def sign(self, purpose: str, text: str) -> str:
         """A code that only nodes of this cluster can make: 16 hexadecimal digits."""

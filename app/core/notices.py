@@ -1,7 +1,10 @@
-"""What the nodes of a cluster tell each other over the broker: that a session has lost its connection, or is back.
+"""Nodes of a cluster tell each other over the broker that a session has lost its connection, or is back.
 
 `<word> <node id> <incarnation> <signature>`, with blanks between. The broker sends the first as the will of a session
-(MQTT 5, section 3.1.2.5); a node sends the second itself. It is a hint: who acts on it asks the store first.
+(MQTT 5, section 3.1.2.5); a node sends the second itself. It is a hint: a node asks the store before it acts on it.
+
+A node also asks who is there (`who`), and each node answers (`here`); an answer names the incarnation that asked in
+front of its signature.
 """
 
 from __future__ import annotations
@@ -23,15 +26,18 @@ class Word(StrEnum):
 
     LOST = "lost"
     BACK = "back"
+    WHO = "who"
+    HERE = "here"
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What is told of the session of an incarnation."""
+    """A word of an incarnation. `asker` is the incarnation to which it answers."""
 
     word: Word
     node_id: str
     incarnation: str
+    asker: str = ""
 
 
 def notice_topic(charter: Charter) -> str:
@@ -41,7 +47,7 @@ def notice_topic(charter: Charter) -> str:
 
 def encode_notice(notice: Notice, charter: Charter) -> bytes:
     """The payload."""
-    text = f"{notice.word} {notice.node_id} {notice.incarnation}"
+    text = f"{notice.word} {notice.node_id} {notice.incarnation} {notice.asker}".rstrip()
     return f"{text} {charter.sign(_PURPOSE, text)}".encode()
 
 
@@ -50,5 +56,5 @@ def decode_notice(payload: bytes, charter: Charter) -> Notice:
     text, _, signature = payload.decode("ascii").rpartition(" ")
     if not charter.signed(_PURPOSE, text, signature):
         raise ValueError("not signed by this cluster")
-    word, node_id, incarnation = text.split(" ")
-    return Notice(Word(word), node_id, incarnation)
+    word, node_id, incarnation, *asker = text.split(" ")
+    return Notice(Word(word), node_id, incarnation, *asker[:1])

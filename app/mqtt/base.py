@@ -131,6 +131,16 @@ class MqttClient(Protocol):
         """DISCONNECT and end the background work; the broker drops the session unless `keep_session`."""
 
 
+class RollCall(Protocol):
+    """A question to whoever listens on a topic, over a connection that ends with it."""
+
+    async def ask(self, topic: str, question: bytes, is_answer: Callable[[bytes], bool], patience: timedelta) -> bool:
+        """Publish the question; whether something came back on the topic within `patience` that is an answer.
+
+        Raises BrokerUnavailableError when there is no way to ask.
+        """
+
+
 class SessionDrain(Protocol):
     """The session of another client, to be emptied and ended: that of a node that died."""
 

@@ -171,6 +171,30 @@ async def test_two_clusters_with_default_settings_share_a_broker_and_no_answers(
                 assert list(await asyncio.gather(one.round(), two.round())) == [ALL, ALL]
 
 
+async def test_a_copy_of_the_store_on_the_same_broker_takes_no_answers(
+    redis_server: RedisProcess, broker: WatchedBroker
+) -> None:
+    """A backup that somebody restores for staging: it knows the charter, and the sessions of the nodes that live."""
+    with RedisProcess() as other:
+        async with scene(redis_server, broker, 2) as one:
+            await _copied(redis_server, other)
+            async with callers(other, broker, 2) as two:
+                for _ in range(3):
+                    assert list(await asyncio.gather(one.round(), two.round())) == [ALL, ALL]
+                assert sum(one.cluster.counters("taken_over")) == 0
+                assert sum(two.cluster.counters("charter.copied")) >= 1
+
+
+async def _copied(original: RedisProcess, copy: RedisProcess) -> None:
+    """All that the original knows but its leases, which end while a backup is carried from one place to another."""
+    async with Redis.from_url(original.url) as source, Redis.from_url(copy.url) as target:
+        for key in [key async for key in source.scan_iter("*")]:
+            content = await source.dump(key)
+            if content is not None and not key.startswith(b"mqtt:lease:"):
+                await target.restore(key, max(0, await source.pttl(key)), content, replace=True)
+        await target.hset("mqtt:cluster", "made", 0)
+
+
 async def test_a_thief_who_knows_the_group_is_noticed_by_every_node(
     redis_server: RedisProcess, broker: WatchedBroker
 ) -> None:

@@ -478,10 +478,10 @@ async def test_members_live_on_at_maxmemory() -> None:
         async with Redis.from_url(server.url) as admin:
             await member.charter()
             await admin.config_set("maxmemory", 1)
-            for key in (LEASE_KEY, "mqtt:nodes"):
-                await admin.delete(key)
+            await admin.delete(LEASE_KEY)
+            await admin.zrem("mqtt:nodes", "n1")
             await eventually(lambda: admin.exists(LEASE_KEY))
-            await eventually(lambda: admin.exists("mqtt:nodes"))
+            await eventually(lambda: admin.zscore("mqtt:nodes", "n1"))
             assert member.listening
             await late.join(info("n2"))  # a node that starts now is a member, too
             assert await late.charter() == await member.charter()
@@ -489,6 +489,44 @@ async def test_members_live_on_at_maxmemory() -> None:
             assert member._counters["lease.renewal_failed"] == 0
         for one in (member, late):
             await one.leave()
+
+
+async def test_members_that_lost_the_list_of_nodes_agree_on_another_charter(
+    joined: tuple[RedisCluster, Heard], redis: Redis
+) -> None:
+    """Of dead nodes in it nobody knows any more: their sessions must not share in what comes from now on."""
+    member, _ = joined
+    charter = await member.charter()
+    await eventually(lambda: redis.hexists("mqtt:cluster", "listed"))
+    await redis.delete("mqtt:nodes")
+    await asyncio.wait_for(member.fenced(), PATIENCE)
+    again = await member.charter()
+    assert again != charter
+    assert again.age < timedelta(seconds=PATIENCE)
+
+
+async def test_a_cluster_whose_last_node_left_keeps_its_charter(redis: Redis, redis_server: RedisProcess) -> None:
+    charters = []
+    for _ in range(2):
+        member = redis_member(redis_server.node_url, Heard())
+        charters.append(await member.charter())
+        await member.join(info("n1"))
+        await eventually(lambda: redis.hexists("mqtt:cluster", "listed"))
+        await member.leave()
+    assert charters[0] == charters[1]
+
+
+async def test_a_charter_that_was_copied_is_replaced_once(redis: Redis, redis_server: RedisProcess) -> None:
+    one, two = (redis_member(redis_server.node_url, Heard()) for _ in range(2))
+    copied = await one.charter()
+    assert await two.charter() == copied
+    await redis.zadd("mqtt:nodes", {"a node of the other cluster": 4e12})
+    own = await one.found_anew(copied)
+    assert own != copied
+    assert await redis.exists("mqtt:nodes") == 0
+    assert await two.found_anew(copied) == own
+    for member in (one, two):
+        await member.leave()
 
 
 async def test_a_member_that_was_not_heard_of_lately_strains_the_cluster(

@@ -19,6 +19,7 @@ class Rig:
     def __init__(self, group: str | None = "homing") -> None:
         self.own_topics: OwnTopics = {}
         self.heard: list[Notice] = []
+        self.answers: list[tuple[str, bytes]] = []
         self.counters: Counter[str] = Counter()
         ulids = count(1)
         self.sessions = Sessions(
@@ -27,6 +28,7 @@ class Rig:
             filters=["a/+/b"],
             own_topics=self.own_topics,
             heard=self.heard.append,
+            answer=lambda topic, payload: self.answers.append((topic, payload)),
             new_ulid=lambda: f"{next(ulids):026}",
             new_secret=new_secret,
             clock=ManualClock(),
@@ -100,3 +102,20 @@ def test_the_signature_covers_every_word() -> None:
     for changed in (payload.replace(b"lost", b"back"), payload.replace(b"n2", b"n3"), payload.replace(b" i ", b" j ")):
         with pytest.raises(ValueError, match="signed"):
             decode_notice(changed, CHARTER)
+
+
+def test_a_node_answers_who_asks_under_its_charter_and_nobody_else() -> None:
+    rig = Rig()
+    session = rig.sessions.of(rig.sessions.incarnation("n1"), CHARTER)
+    topic = session.subscriptions[-1].topic_filter
+    hear = rig.own_topics[topic]
+    question = Notice(Word.WHO, "n1", "01ASKS")
+    for charter in (OTHER, CHARTER):
+        hear(encode_notice(question, charter))
+    hear(encode_notice(Notice(Word.WHO, "n1", session.info.incarnation), CHARTER))  # its own question
+    [(answered_on, answer)] = rig.answers
+    assert answered_on == topic
+    assert decode_notice(answer, CHARTER) == Notice(Word.HERE, "n1", session.info.incarnation, "01ASKS")
+    hear(answer.replace(b"01ASKS", b"01LIES"))
+    hear(encode_notice(Notice(Word.HERE, "n2", "01THERE", "01ASKS"), CHARTER))
+    assert rig.heard == []
