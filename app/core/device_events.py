@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from app.core.conditions import Condition, all_hold
 from app.core.errors import UndecodableMessageError
@@ -16,8 +17,7 @@ from app.core.templating import scalar_text
 from app.core.topics import TopicTemplate
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceEvent:
+class DeviceEvent(NamedTuple):
     """A message as an event of its device. The event itself is the message: topic and payload, as they came.
 
     `name` is what the profile calls this kind, empty where only the payload could tell and it cannot be read. `type` is
@@ -35,8 +35,7 @@ class DeviceEvent:
     database: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(NamedTuple):
     """A sign that a device is there, or has gone (`online` is false).
 
     After `offline_after` without a further message it counts as gone; None: until it says so.
@@ -100,16 +99,12 @@ class EventSpec:
             device_id = device_of(self.device, values, document)
         except UndecodableMessageError:
             device_id = ""
-        found = (source.read(said.message, values, document) for source in self.sources)
-        return DeviceEvent(
-            profile,
-            name,
-            said.message.topic,
-            device_id,
-            None if self.type is None else scalar_text(first(document, self.type)),
-            next((one for one in found if one), None),
-            self.database,
-        )
+        identity = None
+        for source in self.sources:
+            if identity := source.read(said.message, values, document):
+                break
+        kind = None if self.type is None else scalar_text(first(document, self.type))
+        return DeviceEvent(profile, name, said.message.topic, device_id, kind, identity or None, self.database)
 
     @property
     def _asks(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from app.core.callback import Answer
@@ -11,7 +12,7 @@ from app.core.messages import ReceivedMessage
 from app.core.profile import DeviceProfile
 from app.core.replies import Candidate, ReplySpec, candidate
 from app.core.topics import TopicTemplate
-from app.core.topictree import TopicTree
+from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
 
 Reading: TypeAlias = Answer | DeviceEvent | Presence
 """All that a message of a device can be. One message may be several of them."""
@@ -20,6 +21,14 @@ Reading: TypeAlias = Answer | DeviceEvent | Presence
 class _Kind(NamedTuple):
     profile: str
     spec: EventSpec | PresenceSpec
+
+
+class _Heard(NamedTuple):
+    """A kind that messages of a topic may be, and what stands in the places of its placeholders."""
+
+    profile: str
+    spec: EventSpec | PresenceSpec
+    values: dict[str, str]
 
 
 class EventReader:
@@ -39,6 +48,7 @@ class EventReader:
         self._filters: Final = tuple(dict.fromkeys(kind.spec.topic.filter() for kind in kinds))
         for kind in kinds:
             self._tree.enter(kind.spec.topic, kind)
+        self._known: Final = lru_cache(MOST_TOPICS)(self._kinds_of)
 
     def filters(self) -> tuple[str, ...]:
         """The topic filters that bring all of it, without repetition."""
@@ -55,19 +65,24 @@ class EventReader:
         The ids of devices are as the message has them: they may be none of ours. Payloads that cannot be read are
         events as well.
         """
-        levels = message.topic.split("/")
+        topic = message.topic
         found: list[DeviceEvent | Presence] = []
         decided = set()
         said = Said(message)
-        for profile, spec in self._tree.find(levels):
+        for profile, spec, values in (self._known if len(topic) <= LONG_TOPIC else self._kinds_of)(topic):
             scope = profile, type(spec)
-            if scope in decided or (values := spec.topic.match(levels)) is None:
+            if scope in decided:
                 continue
             one = spec.read(profile, said, values)
             if one is not None:
                 decided.add(scope)
                 found.append(one)
         return found
+
+    def _kinds_of(self, topic: str) -> Sequence[_Heard]:
+        levels = topic.split("/")
+        found = ((kind, kind.spec.topic.match(levels)) for kind in self._tree.find(levels))
+        return [_Heard(*kind, values) for kind, values in found if values is not None]
 
 
 class ReplyReader:

@@ -36,8 +36,8 @@ _REST: Final = re.compile(r"\{([a-z_]+)\*(?: but ([^{}]+))?\}")
 def validate_topic(topic: str) -> str:
     """The topic name itself when a message may be published to it; raises InvalidInputError otherwise."""
     _check_text("topic", topic)
-    wildcard = next((char for char in topic if char in "+#"), None)
-    if wildcard is not None:
+    if "+" in topic or "#" in topic:
+        wildcard = next(char for char in topic if char in "+#")
         raise InvalidInputError(
             "topic", f"{named(wildcard)} at index {topic.index(wildcard)} is a wildcard, allowed in topic filters only"
         )

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from app.core.topics import TopicTemplate
+
+MOST_TOPICS: Final = 16_384
+"""Topics for which a reader keeps what it has found: devices say most of what they say on the same ones."""
+LONG_TOPIC: Final = 256
+"""Characters; what was found for longer ones is not kept, as a device may make many of them up."""
 
 T = TypeVar("T")
 

@@ -153,8 +153,9 @@ class Intake:
         if not read:
             self._drops.drop("not_an_event", topic=message.topic)
         entries = [entry for one in read if (entry := self._entry_of(one, arrival, message)) is not None]
-        # A message may be of several profiles; it is in the log once.
-        self._keep(arrival, list({entry.topic: (shard, entry) for shard, entry in reversed(entries)}.values()))
+        if len(entries) > 1:  # A message may be of several profiles; it is in the log once.
+            entries = list({entry.topic: (shard, entry) for shard, entry in reversed(entries)}.values())
+        self._keep(arrival, entries)
 
     def _entry_of(
         self, one: DeviceEvent | Presence, arrival: Arrival, message: ReceivedMessage
@@ -181,11 +182,11 @@ class Intake:
         if not entries:
             arrival.settle()
             return
-        parts = _Parts(arrival, len(entries))
+        done = arrival.done if len(entries) == 1 else _Parts(arrival, len(entries)).done
         for shard, entry in entries:
-            if not self._writer.put(shard, Waiting(entry, self._epoch, parts.done)):
+            if not self._writer.put(shard, Waiting(entry, self._epoch, done)):
                 self._drops.drop("events_full", topic=entry.topic)  # QoS 0, which nothing holds back
-                parts.done(is_in=False)
+                done(is_in=False)
 
 
 class _Parts:
@@ -202,12 +203,8 @@ class _Parts:
         """A part is in the log, or given up; without PUBACK the message comes again."""
         self._in = self._in and is_in
         self._left -= 1
-        if self._left:
-            return
-        if self._in:
-            self._arrival.settle()
-        else:
-            self._arrival.leave()
+        if not self._left:
+            self._arrival.done(self._in)
 
 
 def _is_device(name: str) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -29,8 +28,7 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """An entry, and what is to be called with whether it is in the log."""
 
     entry: Entry
@@ -132,8 +130,11 @@ class EventWriter:
                 one.done(is_in)
 
     async def _gather(self, full: asyncio.Event) -> None:
+        """Wait for others, until a moment that all shards have in common: so what they write leaves together."""
+        now, interval = asyncio.get_running_loop().time(), self._flush_seconds
+        moment = (now // interval + 1) * interval if interval else now
         try:
-            async with asyncio.timeout(self._flush_seconds):
+            async with asyncio.timeout_at(moment):
                 await full.wait()
         except TimeoutError:
             pass

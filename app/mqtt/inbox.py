@@ -45,6 +45,13 @@ class Arrival:
         """Without PUBACK the next connection gets it again; it holds up none behind it."""
         self._inbox.forget(self)
 
+    def done(self, is_in: bool) -> None:  # noqa: FBT001 - how a writer tells
+        """Settle it, or leave it."""
+        if is_in:
+            self.settle()
+        else:
+            self.leave()
+
     def refuse(self) -> bool:
         """Leave it where no later try is likely to help; false when too many are left already, and nothing is done."""
         return self._inbox.refuse(self)

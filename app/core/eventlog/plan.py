@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 from app.core.durations import parse_duration
@@ -15,7 +16,7 @@ from app.core.eventlog.presence import topic_of
 from app.core.identifiers import id_of_name, name_of
 from app.core.profile import DeviceProfile
 from app.core.topics import TopicTemplate
-from app.core.topictree import TopicTree
+from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
 
 LEAST_RETENTION: Final = timedelta(minutes=1)
 MOST_DATABASES: Final = 16
@@ -109,6 +110,7 @@ class Plan:
         self.databases: Final = tuple(
             Database(one.name, shards, tuple(dict.fromkeys(taught[one.name])), values, value_bytes) for one in kept
         )
+        self._known: Final = lru_cache(MOST_TOPICS)(self._named_by)
         self._by_name: Final = {one.name: one for one in self.databases}
 
     def name(self, proposed: str | None) -> str:
@@ -155,6 +157,9 @@ class Plan:
 
     def device_of(self, topic: str) -> str:
         """The device that the topic names, as profiles say; empty where none does."""
+        return self._known(topic) if len(topic) <= LONG_TOPIC else self._named_by(topic)
+
+    def _named_by(self, topic: str) -> str:
         levels = topic.split("/")
         for template in self._topics.find(levels):
             values = template.match(levels)

@@ -115,27 +115,41 @@ class Processes:
             await one.stop()
         self._running.clear()
 
-    async def redis(self) -> tuple[Running, int]:
+    async def redis(self, name: str = "redis") -> tuple[Running, int]:
         """A Redis with an append-only file and no eviction, and its port."""
         port = lasting_port()
-        folder = self._subfolder("redis")
+        folder = self._subfolder(name)
         options = REDIS_SETTINGS | {"port": str(port), "dir": str(folder)}
         flags = [word for name, value in options.items() for word in (f"--{name}", value)]
-        running = await self._start("redis", find_binary("redis-server"), *flags, cwd=folder)
+        running = await self._start(name, find_binary("redis-server"), *flags, cwd=folder)
         await self._until(running, lambda: replies(port, b"PING\r\n", b"+PONG"))
         return running, port
 
-    async def mosquitto(self) -> tuple[Running, int]:
+    async def mosquitto(self, name: str = "mosquitto") -> tuple[Running, int]:
         """A Mosquitto with the limits that Homing asks for, and its port."""
         port = lasting_port()
-        folder = self._subfolder("mosquitto")
+        folder = self._subfolder(name)
         # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
         own = (f"listener {port} 127.0.0.1", f"persistence_location {folder}/", f"user {getpass.getuser()}")
         config = folder / "mosquitto.conf"
         config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, "")), "utf-8")
-        running = await self._start("mosquitto", find_binary("mosquitto"), "-c", str(config), cwd=folder)
+        running = await self._start(name, find_binary("mosquitto"), "-c", str(config), cwd=folder)
         await self._until(running, lambda: replies(port, CONNECT_PACKET, b"\x20\x02"))
         return running, port
+
+    async def nats(self, name: str = "nats") -> tuple[Running, int, int]:
+        """A NATS with streams in files and its MQTT gateway, its own port and that of the gateway."""
+        port, mqtt_port = lasting_port(), lasting_port()
+        folder = self._subfolder(name)
+        config = folder / "nats.conf"
+        config.write_text(
+            f'server_name: bench\nlisten: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder}/streams" }}\n'
+            f'mqtt {{ listen: "127.0.0.1:{mqtt_port}" }}\n',
+            "utf-8",
+        )
+        running = await self._start(name, find_binary("nats-server"), "-c", str(config), cwd=folder)
+        await self._until(running, lambda: replies(mqtt_port, CONNECT_PACKET, b"\x20\x02"))
+        return running, port, mqtt_port
 
     async def node(self, name: str, command: tuple[str, ...], settings: Mapping[str, str]) -> tuple[Running, int]:
         """A node with these settings, ready to serve, and its port."""
@@ -154,9 +168,10 @@ class Processes:
         await self._until(running, lambda: replies(port, http_get("/"), b"HTTP/1.1 404"))
         return running, port
 
-    async def worker(self, role: str, argument: Mapping[str, object]) -> Worker:
-        """One of our workers, ready."""
-        with (self._folder / f"{role}.log").open("wb") as log:
+    async def worker(self, role: str, argument: Mapping[str, object], name: str | None = None) -> Worker:
+        """One of our workers, ready. `name` where there are several of a role."""
+        path = self._folder / f"{name or role}.log"
+        with path.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "app.rig.bench.worker", role, orjson.dumps(argument).decode()),
                 stdin=PIPE,
@@ -166,7 +181,7 @@ class Processes:
                 env=environment({}),
                 limit=MAX_LINE,
             )
-        worker = Worker(role, process, self._folder / f"{role}.log")
+        worker = Worker(name or role, process, path)
         self._running.append(worker)
         try:
             async with asyncio.timeout(START_SECONDS):

@@ -1,4 +1,4 @@
-"""The processes that the benchmark starts: `python -m app.rig.bench.worker fleet|load|paho|talkers|no-op ARGUMENT`.
+"""The processes that the benchmark starts: `python -m app.rig.bench.worker ROLE ARGUMENT`, the roles being those below.
 
 Apart from `no-op`, which is a server, they read one JSON object per line from standard input, answer each with one on
 standard output, and end with the input. The first line they write says that they are ready.
@@ -19,6 +19,7 @@ from app.mqtt.options import MqttOptions
 from app.observability import configure_logging
 from app.profiles.loader import load_profiles
 from app.rig.bench.generator import LoadJob, run_load
+from app.rig.bench.publisher import Publisher
 from app.rig.bench.reference import PahoRoundTrip, serve_no_op
 from app.rig.talkers import Talkers, topics_of
 from app.simulator import Fleet, FleetOptions
@@ -91,6 +92,17 @@ async def talkers(argument: dict[str, Any]) -> None:
         await talking.stop()
 
 
+async def publisher(argument: dict[str, Any]) -> None:
+    """Publishes as many events per line as it says, as fast as the broker takes them."""
+    one = await Publisher.connected(argument["port"])
+
+    async def publish(request: dict[str, Any]) -> dict[str, int]:
+        await one.publish(request["count"])
+        return {"taken": request["count"]}
+
+    await answer(publish)
+
+
 async def answer(handle: Handler) -> None:
     """Say ready, then answer line by line until the input ends."""
     reader = asyncio.StreamReader(limit=MAX_LINE)
@@ -111,7 +123,7 @@ def main(role: str, argument: str) -> None:
         serve_no_op(int(argument))
         return
     configure_logging("warning", "console")
-    roles = {"fleet": fleet, "load": load, "paho": paho, "talkers": talkers}
+    roles = {"fleet": fleet, "load": load, "paho": paho, "talkers": talkers, "publisher": publisher}
     uvloop.run(roles[role](orjson.loads(argument)))
 
 

@@ -144,6 +144,15 @@ def test_a_message_that_says_no_device_is_an_event_of_none() -> None:
     assert read("gateway/up", b"\x00", reader) == [DeviceEvent("p", "e", "gateway/up", "")]
 
 
+@pytest.mark.parametrize("device", ["D1", "D" * 300])
+def test_a_topic_that_comes_again_is_read_as_the_first_time(device: str) -> None:
+    reader = EventReader(PROFILES.values())
+    topic = f"thing/product/{device}/events"
+    (first,), (second,) = (read(topic, {"tid": tid}, reader) for tid in ("1", "2"))
+    assert isinstance(first, DeviceEvent)
+    assert second == first._replace(identity="2")
+
+
 def test_a_payload_is_read_once_at_most_and_not_at_all_where_no_rule_asks() -> None:
     reads: list[bytes] = []
 
