@@ -213,7 +213,11 @@ def compose(
     explainer = _explainer(adapters, info, cluster, profiles, notes, open_commands)
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
     absence = Absence(
-        mqtt=mqtt, profiles=profiles, contradicted=lambda: canary.contradicted, offline_since=offline_since
+        mqtt=mqtt,
+        profiles=profiles,
+        contradicted=lambda: canary.contradicted,
+        offline_since=offline_since,
+        expire=settings.mqtt.version != "3.1.1",
     )
     expirer = Expirer(store=store, open_commands=open_commands, clock=clock, node_id=info.node_id, tells=absence.tells)
     webhooks = open_webhooks(

@@ -190,7 +190,7 @@ class MqttSettings(_Part):
     url: str = "mqtt://127.0.0.1:1883"
     """`mqtt://host:port`, or `mqtts://…` with TLS."""
     version: Literal["5", "3.1.1"] = "5"
-    """The protocol version to speak."""
+    """The protocol version to speak. With 3.1.1 commands that wait at the broker never expire."""
     share_group: str = "homing"
     """What the names of the share group and of the sessions begin with."""
     username: str = ""

@@ -82,7 +82,8 @@ class CommandBody(_Model):
             description=(
                 "What to do when the MQTT broker says that nobody is subscribed to the device's topic. `fail`: the "
                 "command is unsent, at once (`409`). `send`: wait for an answer until the deadline. When left out, "
-                "`fail` where the broker has been seen to tell, else `send`."
+                "`fail` where the broker has been seen to tell, else `send`. With an event log `fail` also asks "
+                "whether the device has said that it is offline."
             )
         ),
     ] = None

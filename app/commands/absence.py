@@ -49,8 +49,11 @@ class Absence:
         profiles: Mapping[str, DeviceProfile],
         contradicted: Callable[[], bool],
         offline_since: OfflineSince = nobody_knows,
+        expire: bool = True,
     ) -> None:
+        """`expire`: whether what the broker keeps for a device that is away expires; with MQTT 3.1.1 nothing does."""
         self.offline_since: Final = offline_since
+        self._expire = expire
         self._mqtt = mqtt
         self._profiles = profiles
         self._contradicted = contradicted
@@ -60,6 +63,13 @@ class Absence:
     def default(self, profile: str) -> IfOffline:
         """What a command of this profile does whose caller does not say."""
         return IfOffline.FAIL if self.tells(profile) else IfOffline.SEND
+
+    def asks_first(self, if_offline: IfOffline | None) -> bool:
+        """Whether a command is sent only to a device that is not known to be away; None: its caller does not say.
+
+        A command that does not expire would reach the device whenever it comes back, however late that is.
+        """
+        return if_offline is IfOffline.FAIL or (if_offline is None and not self._expire)
 
     def tells(self, profile: str) -> bool:
         """Whether the broker says of a command of this profile that nobody is subscribed."""

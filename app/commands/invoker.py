@@ -177,7 +177,8 @@ class Invoker:
         self._open_commands.registered(pending, command)
         self._expirer.keep(identity, timeout)
         try:
-            if request.if_offline is not IfOffline.FAIL or await self._is_there(command):
+            asks_first = self._publisher.absence.asks_first(request.if_offline)
+            if not asks_first or await self._is_there(command):
                 self._publish(command, pending, registration.trace)
         except BaseException as error:
             self._forget(identity, waiter)
@@ -188,7 +189,7 @@ class Invoker:
         return Invocation(command, self._waiters, waiter)
 
     async def _is_there(self, command: Command) -> bool:
-        """Whether to send a command whose caller has asked to fail where the device is away; ends it if not.
+        """Whether to send a command that is not to wait for a device that is away; ends it if not.
 
         Of other commands the broker alone tells, which costs nothing.
         """

@@ -37,6 +37,8 @@ SETTLE_SECONDS: Final = 1.0
 QUIET: Final = timedelta(milliseconds=200)
 """After UNSUBACK the broker still sends what it had queued; a silence of this length says that it has no more."""
 
+LOOK_SECONDS: Final = 0.05
+
 OpenMqtt = Callable[[], MqttClient]
 
 _log = structlog.get_logger(__name__)
@@ -72,6 +74,7 @@ class Intake:
         self._mqtt: MqttClient | None = None
         self._epoch: int | None = None
         self._handed_over = False
+        self._waits_for_role = False
 
     @property
     def subscriptions(self) -> Sequence[Subscription]:
@@ -89,10 +92,19 @@ class Intake:
     async def run(self) -> None:
         """Take events in while the role is held, until cancelled."""
         while True:
+            self._waits_for_role = True
             self._epoch = await self._role.hold()
+            self._waits_for_role = False
             _log.info("intake_begins", epoch=self._epoch)
             await self._serve()
             _log.warning("intake_ends", epoch=self._epoch)
+
+    async def listened(self) -> None:
+        """Return when the broker keeps events for this node, or another one brings them in."""
+        while not (self._mqtt is not None and self._mqtt.connected):
+            if self._waits_for_role and await self._role.held() and self._waits_for_role:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def hand_over(self) -> None:
         """Leave what is to come to other sessions, and take in what has come."""

@@ -45,6 +45,8 @@ BOUND: Final = 8
 CALL_SECONDS: Final = 5.0
 """The budget of a call of the API."""
 START_AGAIN_SECONDS: Final = 0.5
+LISTEN_SECONDS: Final = 5.0
+"""How long a node is not ready because nobody has subscribed to events yet: commands go on without them."""
 
 _log = structlog.get_logger(__name__)
 
@@ -78,6 +80,7 @@ class EventPlane:
         self._spans = spans
         self._open = False
         self._tried = False
+        self._listened = False
 
     def services(self) -> Sequence[Service]:
         """What lives as long as the node, in the order in which it starts."""
@@ -247,6 +250,7 @@ class EventPlane:
                 group.create_task(self._shared.run(), name="shared events intake")
             if self._cooler is not None:
                 group.create_task(self._cooler.run(), name="events cooler")
+            group.create_task(self._listen(), name="first subscription to events")
 
     async def _start(self) -> None:
         """Open the log, as soon as it can be; ConfigurationError when that will never be."""
@@ -259,6 +263,17 @@ class EventPlane:
                 await asyncio.sleep(START_AGAIN_SECONDS)
             else:
                 return
+
+    async def _listen(self) -> None:
+        """What devices say before anybody has ever subscribed, the broker keeps for nobody."""
+        try:
+            async with asyncio.timeout(LISTEN_SECONDS):
+                await self._intake.listened()
+                if self._shared is not None:
+                    await self._shared.listened()
+        except TimeoutError:
+            _log.warning("events_not_subscribed", seconds=LISTEN_SECONDS)
+        self._listened = True
 
     async def _drain(self) -> None:
         if self._shared is not None:
@@ -276,8 +291,10 @@ class EventPlane:
         await self._store.close()
 
     def _health(self) -> str:
-        """Only the first try to open the log is waited for: commands go on without events."""
-        return "ok" if self._open or self._tried else "the event log is not open yet"
+        """Only the first try is waited for, to open the log and to subscribe: commands go on without events."""
+        if self._tried or self._listened:
+            return "ok"
+        return "nobody has subscribed to events yet" if self._open else "the event log is not open yet"
 
     def _queues(self) -> dict[str, Fill]:
         return {

@@ -85,6 +85,10 @@ class EachMember(OnlyOne):
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
+    async def held(self) -> bool:
+        """False: what other nodes have is no answer, as each has a session of its own."""
+        return False
+
     async def still_held(self) -> None:
         """Return once it is known that nobody has adopted its session."""
         await self._sharing.still_member(self._client_id)
@@ -119,6 +123,10 @@ class SharedIntake:
             await self._intake.run()
         finally:
             await end([former])
+
+    async def listened(self) -> None:
+        """Return when the broker keeps this node's share."""
+        await self._intake.listened()
 
     async def adopt(self, member: Membership, idle: timedelta) -> int:
         """Take in what the session of a node that died holds, and end it."""
