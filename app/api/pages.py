@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from heapq import nsmallest
+from typing import Final, TypeVar
 
+from app.api.cursors import Cursors
 from app.core.command import Command
 from app.store.commands import Page, Query
 from app.store.rules import page_cursor
 
+T = TypeVar("T")
+MOST_PLACE: Final = 256
+"""Bytes of the longest name by which `part` knows its place."""
 LOOK: Final = 200
 """How many commands are looked at together, once a first look has not filled the page."""
 LOOKS: Final = 10
@@ -34,3 +39,20 @@ async def filled(
             return Page(shown, None)
         cursor, look = page.cursor, LOOK
     return Page(shown, cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which part of a list that is whole in memory is asked for."""
+
+    kind: str
+    limit: int
+    cursor: str | None
+
+    def part(self, cursors: Cursors, entries: Sequence[T], place: Callable[[T], str]) -> tuple[list[T], str | None]:
+        """The entries in the order of their places, of which no two are the same; and the cursor, if there are more."""
+        behind = "" if self.cursor is None else cursors.take(self.kind, self.cursor)
+        found = nsmallest(self.limit + 1, (one for one in entries if place(one) > behind), key=place)
+        if len(found) <= self.limit:
+            return found, None
+        return found[:-1], cursors.give(self.kind, place(found[-2]), MOST_PLACE)

@@ -8,8 +8,10 @@ from typing import Annotated, Final
 
 from fastapi import Path, Query, Request
 from pydantic import AfterValidator, BeforeValidator
+from pydantic.json_schema import SkipJsonSchema
 
 from app.api import schemas
+from app.api.cursors import ANY as ANY_CURSOR
 from app.api.schemas import said
 from app.core import identifiers
 from app.core.errors import InvalidInputError
@@ -17,6 +19,7 @@ from app.core.identifiers import validate_command_id, validate_device_id
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 200
+MOST_LISTED: Final = 1_000
 
 
 PROFILE: Final = "[a-z][a-z0-9_-]{0,31}"
@@ -60,6 +63,24 @@ Limit = Annotated[
     int,
     BeforeValidator(_limit),
     Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT}, examples=[20]),
+]
+
+
+def _listed(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MOST_LISTED)) and 1 <= int(text) <= MOST_LISTED:
+        return int(text)
+    raise InvalidInputError("limit", f"{text[:32]!a} is out of range; allowed: 1 to {MOST_LISTED}")
+
+
+ListLimit = Annotated[
+    int,
+    BeforeValidator(_listed),
+    Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MOST_LISTED}, examples=[100]),
+]
+"""Of lists that were whole in 0.2.0, and are without it, as long as they are no longer than MOST_LISTED."""
+ListCursor = Annotated[
+    str | SkipJsonSchema[None],
+    Query(description="What the page before gave.", json_schema_extra=said(ANY_CURSOR), examples=["2F7QW9ZD"]),
 ]
 
 

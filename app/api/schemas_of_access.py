@@ -119,24 +119,28 @@ class KeyPage(_Model):
     """Keys."""
 
     keys: list[KeyShown]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
 class Tenants(_Model):
     """Whose devices which are."""
 
     tenants: list[TenantInFile]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
 class Principals(_Model):
     """People and services."""
 
     principals: list[PrincipalInFile]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
 class Roles(_Model):
     """Roles with their rules."""
 
     roles: list[RoleInFile]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
 class Bindings(_Model):

@@ -36,6 +36,7 @@ def follow(
     since: Annotated[str | None, typer.Option("--since", "--from", help=f"{HELP['since']} Else from now on.")] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many.")] = None,
     database: Database = None,
+    distinct: Annotated[bool, typer.Option(help=HELP["distinct"])] = False,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
@@ -47,7 +48,7 @@ def follow(
     """
     shown = form(output, as_json=as_json)
     with connected(url, context, shown, attempts=PATIENT) as homing:
-        told = homing.events.follow(topic, since=since, database=database)
+        told = homing.events.follow(topic, since=since, database=database, distinct=distinct)
         for one in islice((one for one in told if not _is_gap(one.kind, one.data)), count):
             if shown is Form.HUMAN:
                 tell(out, " ".join(cell(one.data, name) for name in COLUMNS.split()))

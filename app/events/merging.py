@@ -14,6 +14,8 @@ from app.store.eventlog import EventStore
 
 MAX_STEP: Final = 1000
 """How many events of a shard are read at once."""
+SPARE: Final = 32
+"""So many more are read of each shard than one and a half times its part of a page."""
 LEAST_STEP: Final = 100
 """The same where some events may be passed over: these are not known beforehand."""
 ROUNDS: Final = 12
@@ -76,8 +78,8 @@ class Merge:
     """
 
     def __init__(self, shards: Sequence[Shard], cursor: Cursor, limit: int, may: May | None = None) -> None:
-        # A page of events that lie as they like needs a little more of some shards than of others.
-        step = min(limit, limit // len(shards) + limit // (2 * len(shards)) + 8)
+        # A page needs more of some shards than of others: events of a shard come in batches of dozens.
+        step = min(limit, limit * 3 // (2 * len(shards)) + SPARE)
         step = step if may is None else max(step, LEAST_STEP)
         self._sources = [
             _Source(number, shard, after, step)

@@ -181,6 +181,29 @@ def listed(reply: Reply, member: str) -> list[JsonObject]:
     return list(body_of(reply).get(member) or ())
 
 
+REMEMBERED = 10_000
+"""Events that `Repeats` knows: ten times as many as a node may get again from the broker, as it is shipped."""
+
+
+class Repeats:
+    """Events that came before: the same topic, kind and id as one of the last REMEMBERED that have an id."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, object, object], None] = {}
+
+    def has(self, event: Mapping[str, Any]) -> bool:
+        """Whether this one did; it is known from now on."""
+        if event.get("id") is None:
+            return False
+        key = (event.get("topic"), event.get("kind"), event["id"])
+        there = key in self._known
+        self._known.pop(key, None)
+        self._known[key] = None
+        if len(self._known) > REMEMBERED:
+            del self._known[next(iter(self._known))]
+        return there
+
+
 def any_request(method: str, path: str, body: object, headers: Mapping[str, str]) -> Request:
     """A request as it is typed; ValueError when it has no path."""
     if not path.startswith("/"):

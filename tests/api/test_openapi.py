@@ -15,7 +15,6 @@ from app.api.command_body import MEMBERS
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id, validate_idempotency_key, validate_method
-from app.store.rules import page_start
 from tests.api.rig import Rig, running
 from tests.api.test_send import ASYNC
 
@@ -276,8 +275,7 @@ TEXTS = (
         "~!",
     ),
     *("042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1", "256-01JC8ZQ5M7W3T9K2V4X6Y8B0D1", "042-81JC8ZQ5M7W3T9K2V4X6Y8B0D1"),
-    *("042-01jc8zq5m7w3t9k2v4x6y8b0d1", "17723520000000001_A", "_A"),
-    "1772352000000000_042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1",
+    *("042-01jc8zq5m7w3t9k2v4x6y8b0d1"),
     *("10s", "10", "1.5m", "-1s", "1e3s", "1000000000s"),
 )
 
@@ -288,7 +286,6 @@ TEXTS = (
         ("device_id", validate_device_id),
         ("device", validate_device_id),
         ("command_id", validate_command_id),
-        ("cursor", page_start),
         ("Idempotency-Key", validate_idempotency_key),
         ("method", validate_method),
         ("timeout", parse_duration),

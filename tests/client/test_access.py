@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app.core.access.changes import Put
+from app.core.access.model import Kind, Principal
 from homing_client import ConflictError, NotAllowedError, NotFoundError
 from tests.api.serving import serving
 from tests.api.test_access import OTHER, OWN, Site, guarded
@@ -54,3 +56,11 @@ async def test_what_is_on_record_about_a_device(admin: AnyHoming) -> None:
     await done(admin.remove_device, OWN, if_match=changed.tag)
     with pytest.raises(NotFoundError):
         await done(admin.remove_device, OTHER)
+
+
+async def test_long_lists_are_read_to_their_end(site: Site, admin: AnyHoming) -> None:
+    many = [Principal(id=f"p-{n:04}", tenant_id="air", kind=Kind.SERVICE, name=f"p-{n:04}") for n in range(1_050)]
+    await site.change(*map(Put, many))
+    found = [one["id"] for one in await done(admin.access.principals)]
+    assert len(found) == len(set(found))
+    assert {one.id for one in many} <= set(found)

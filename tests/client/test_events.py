@@ -39,12 +39,33 @@ async def test_events_are_followed_from_the_past_and_behind_a_cursor(served: Ser
     homing = open_homing(url(served))
     told = await all_of(homing.events.follow, TOPIC, since="-1h", most=3)
     assert ([one.kind for one in told], said(told)) == (["event"] * 3, [0, 1, 2])
-    rest = await all_of(homing.events.follow, "#", after=told[1].cursor, most=3)
+    rest = await all_of(homing.events.follow, TOPIC, after=told[1].cursor, most=3)
     assert said(rest) == [2, 3, 4]
     with pytest.raises(NotFoundError):
         await all_of(homing.events.follow, database="nowhere")
     with pytest.raises(InvalidInputError):
         await all_of(homing.events.follow, "a/b+")
+    with pytest.raises(InvalidInputError, match="is of another topic filter"):
+        await all_of(homing.events.follow, "#", after=told[1].cursor)
+
+
+async def test_what_the_broker_delivers_again_can_be_left_out(served: Served, open_homing: Open) -> None:
+    for number, identity in enumerate(["a", "b", "a", "a", "c", None, None, "b"]):
+        say(
+            served.rig, "thing/product/SN1/events", {"method": "x", "n": number, "bid": identity or "", "tid": identity}
+        )
+    await appended(served.rig, 8)
+    homing = open_homing(url(served))
+    topic = "thing/product/+/events"
+    every = await all_of(homing.events.read, topic)
+    assert len(every) == 8
+    ids = [one["id"] for one in every]
+    wanted = [n for n, one in enumerate(ids) if one is None or one not in ids[:n]]
+    assert 0 < len(wanted) < 8
+    distinct = await all_of(homing.events.read, topic, distinct=True)
+    assert [one["data"]["n"] for one in distinct] == wanted
+    told = await all_of(homing.events.follow, topic, since="-1h", distinct=True, most=len(wanted))
+    assert said(told) == wanted
 
 
 async def test_events_are_told_as_they_come(served: Served) -> None:

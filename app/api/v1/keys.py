@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from fastapi import Response as Reply
 
 from app.access.keys import NewKey
@@ -14,6 +14,8 @@ from app.api import problems
 from app.api.dependencies import Records, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import knows, problems_of
+from app.api.pages import Listing
+from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
 from app.api.schemas_of_access import KeyBody, KeyMade, KeyPage, Rotation
@@ -46,13 +48,17 @@ KeyId = Annotated[
     summary="List keys",
     response_model=KeyPage,
     response_description="One's own keys, and those of whom one administers.",
-    responses=problems_of(BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY),
+    responses=problems_of(BY_ERROR[errors.NoDirectoryError], problems.INVALID, problems.ACCESS_STORE_AWAY),
     openapi_extra=knows(),
 )
-async def list_keys(records: Records, asker: WhoAsks) -> Reply:
+async def list_keys(
+    request: Request, records: Records, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
+) -> Reply:
     """Also those that count no more. None of them can be shown again."""
-    found = await records.keys.listed(asker.caller)
-    return BytesResponse(orjson.dumps({"keys": [_shown(one) for one in found]}))
+    check_names(request, ("limit", "cursor"))
+    listing = Listing("keys", limit, cursor)
+    found, behind = listing.part(asker.cursors, await records.keys.listed(asker.caller), lambda one: one.id)
+    return BytesResponse(orjson.dumps({"keys": [_shown(one) for one in found], "cursor": behind}))
 
 
 @router.post(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final, TypeVar
 
 import orjson
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi import Response as Reply
 from pydantic import BaseModel, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
@@ -23,13 +23,15 @@ from app.access.access_file import (
 from app.access.conditions import tag_of
 from app.api import problems
 from app.api.conditions import Conditional, etag
-from app.api.dependencies import Records, WhoAsks
+from app.api.dependencies import Asker, Records, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
+from app.api.pages import Listing
+from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
 from app.api.schemas_of_access import Bindings, BindingsBody, Principals, Roles, Tenants
 from app.core import errors
-from app.core.access.rules import Action
+from app.core.access.rules import BUILT_IN, Action
 
 _TAG: Final = {"ETag": header("Names this state, for `If-Match`.")}
 _READING: Final = (
@@ -73,6 +75,19 @@ OfTenant = Annotated[
 ]
 
 
+async def _listed(
+    request: Request, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
+) -> tuple[int, str | None]:
+    """Which part of a list is asked for."""
+    check_names(request, ("limit", "cursor"))
+    return limit, cursor
+
+
+Listed = Annotated[tuple[int, str | None], Depends(_listed)]
+T = TypeVar("T", bound=BaseModel)
+_BUILT_IN: Final = tuple(BUILT_IN)
+
+
 def _changed(model: type[BaseModel]) -> dict[int | str, dict[str, object]]:
     return {
         200: {"headers": _TAG},
@@ -89,9 +104,9 @@ def _changed(model: type[BaseModel]) -> dict[int | str, dict[str, object]]:
     responses=problems_of(*_READING),
     openapi_extra=_ACTS,
 )
-async def list_tenants(records: Records, asker: WhoAsks) -> Reply:
+async def list_tenants(asked: Listed, records: Records, asker: WhoAsks) -> Reply:
     """Whose devices which are."""
-    return _list("tenants", await records.people.tenants(asker.caller))
+    return _page("tenants", asked, asker, await records.people.tenants(asker.caller), lambda one: one.id)
 
 
 @router.put(
@@ -131,8 +146,8 @@ async def remove_tenant(tenant_id: TenantId, condition: Conditional, records: Re
     responses=problems_of(*_READING),
     openapi_extra=_ACTS,
 )
-async def list_principals(records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
-    return _list("principals", await records.people.principals(asker.caller))
+async def list_principals(asked: Listed, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    return _page("principals", asked, asker, await records.people.principals(asker.caller), lambda one: one.id)
 
 
 @router.get(
@@ -214,9 +229,15 @@ async def remove_principal(
     responses=problems_of(*_READING),
     openapi_extra=_ACTS,
 )
-async def list_roles(records: Records, asker: WhoAsks) -> Reply:
+async def list_roles(asked: Listed, records: Records, asker: WhoAsks) -> Reply:
     """Built-in ones first."""
-    return _list("roles", await records.people.roles(asker.caller))
+    return _page("roles", asked, asker, await records.people.roles(asker.caller), _place_of_role)
+
+
+def _place_of_role(one: RoleInFile) -> str:
+    if one.tenant is None and one.name in _BUILT_IN:
+        return f"0{_BUILT_IN.index(one.name):02}"
+    return f"1{one.tenant or ''}\n{one.name}"
 
 
 @router.get(
@@ -259,6 +280,14 @@ async def remove_role(
     """It must not be bound any more."""
     await records.people.remove_role(asker.caller, name, tenant, condition)
     return Reply(status_code=204)
+
+
+def _page(
+    name: str, asked: tuple[int, str | None], asker: Asker, parts: Sequence[T], place: Callable[[T], str]
+) -> BytesResponse:
+    found, cursor = Listing(name, *asked).part(asker.cursors, parts, place)
+    shown = [one.model_dump(mode="json") for one in found]
+    return BytesResponse(orjson.dumps({name: shown, "cursor": cursor}), headers=[etag(tag_of(shown))])
 
 
 def _list(name: str, parts: Sequence[BaseModel]) -> BytesResponse:

@@ -82,6 +82,7 @@ class Webhooks(_Model):
     """All that the caller may know of."""
 
     webhooks: list[Webhook]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
 class WebhookDelivery(_Model):

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi import Response as Reply
 
 from app.api import problems
 from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
+from app.api.pages import Listing
+from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
 from app.api.schemas import said
 from app.api.v1 import webhook_models as models
@@ -98,12 +100,17 @@ async def create_webhook(body: models.NewWebhook, desk: _AtDesk) -> Reply:
     summary="List webhooks",
     response_model=models.Webhooks,
     response_description="The oldest first.",
-    responses=problems_of(*_AWAY),
+    responses=problems_of(problems.INVALID, *_AWAY),
     openapi_extra=_MAY,
 )
-async def list_webhooks(desk: _AtDesk) -> Reply:
+async def list_webhooks(
+    request: Request, desk: _AtDesk, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
+) -> Reply:
     """Those of the caller's tenant."""
-    return _json({"webhooks": [webhook_json(one) for one in await desk.webhooks.all(desk.tenant)]})
+    check_names(request, ("limit", "cursor"))
+    known = await desk.webhooks.all(desk.tenant)
+    found, behind = Listing("webhooks", limit, cursor).part(asker.cursors, known, lambda one: one.id)
+    return _json({"webhooks": [webhook_json(one) for one in found], "cursor": behind})
 
 
 @router.get(

@@ -8,7 +8,7 @@ from typing import Any
 
 from homing_client._async.session import AsyncSession
 from homing_client._models import Entry
-from homing_client._operations import JsonObject, body_of, changed, duration, entry_of, given, listed, nothing_of
+from homing_client._operations import JsonObject, body_of, changed, duration, entry_of, given, nothing_of
 from homing_client._wire import Request
 
 
@@ -24,7 +24,7 @@ class AsyncAccess:
 
     async def keys(self) -> list[JsonObject]:
         """The API keys that the caller may see; never the secret in them."""
-        return listed(await self._session.exchange(Request("GET", "/v1/keys")), "keys")
+        return await self._session.every("/v1/keys", "keys")
 
     async def make_key(
         self,
@@ -55,7 +55,7 @@ class AsyncAccess:
 
     async def tenants(self) -> list[JsonObject]:
         """All tenants."""
-        return listed(await self._session.exchange(Request("GET", "/v1/tenants")), "tenants")
+        return await self._session.every("/v1/tenants", "tenants")
 
     async def put_tenant(self, tenant_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Entry:
         """Put a tenant on record."""
@@ -69,7 +69,7 @@ class AsyncAccess:
 
     async def principals(self) -> list[JsonObject]:
         """All people and services."""
-        return listed(await self._session.exchange(Request("GET", "/v1/principals")), "principals")
+        return await self._session.every("/v1/principals", "principals")
 
     async def principal(self, principal_id: str) -> Entry:
         """One of them."""
@@ -101,7 +101,7 @@ class AsyncAccess:
 
     async def roles(self) -> list[JsonObject]:
         """All roles."""
-        return listed(await self._session.exchange(Request("GET", "/v1/roles")), "roles")
+        return await self._session.every("/v1/roles", "roles")
 
     async def role(self, name: str, *, tenant: str | None = None) -> Entry:
         """One of them."""

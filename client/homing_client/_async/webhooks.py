@@ -19,7 +19,7 @@ class AsyncWebhooks:
 
     async def all(self) -> list[JsonObject]:
         """All of them, without their secrets."""
-        return listed(await self._session.exchange(Request("GET", "/v1/webhooks")), "webhooks")
+        return await self._session.every("/v1/webhooks", "webhooks")
 
     async def make(
         self,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from homing_client._models import Entry
-from homing_client._operations import JsonObject, body_of, changed, duration, entry_of, given, listed, nothing_of
+from homing_client._operations import JsonObject, body_of, changed, duration, entry_of, given, nothing_of
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 
@@ -25,7 +25,7 @@ class Access:
 
     def keys(self) -> list[JsonObject]:
         """The API keys that the caller may see; never the secret in them."""
-        return listed(self._session.exchange(Request("GET", "/v1/keys")), "keys")
+        return self._session.every("/v1/keys", "keys")
 
     def make_key(
         self,
@@ -56,7 +56,7 @@ class Access:
 
     def tenants(self) -> list[JsonObject]:
         """All tenants."""
-        return listed(self._session.exchange(Request("GET", "/v1/tenants")), "tenants")
+        return self._session.every("/v1/tenants", "tenants")
 
     def put_tenant(self, tenant_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Entry:
         """Put a tenant on record."""
@@ -70,7 +70,7 @@ class Access:
 
     def principals(self) -> list[JsonObject]:
         """All people and services."""
-        return listed(self._session.exchange(Request("GET", "/v1/principals")), "principals")
+        return self._session.every("/v1/principals", "principals")
 
     def principal(self, principal_id: str) -> Entry:
         """One of them."""
@@ -102,7 +102,7 @@ class Access:
 
     def roles(self) -> list[JsonObject]:
         """All roles."""
-        return listed(self._session.exchange(Request("GET", "/v1/roles")), "roles")
+        return self._session.every("/v1/roles", "roles")
 
     def role(self, name: str, *, tenant: str | None = None) -> Entry:
         """One of them."""

@@ -8,32 +8,51 @@ from contextlib import closing
 from typing import Any
 
 from homing_client._models import Entry, LogEvent
-from homing_client._operations import JsonObject, body_of, changed, entry_of, listed, log_event_of
+from homing_client._operations import JsonObject, Repeats, body_of, changed, entry_of, listed, log_event_of
 from homing_client._sync.session import Session
 from homing_client._wire import Request
 
 
 class Events:
-    """The event log of a cluster. `Homing.events`. `database`: the node's first one where it is left out."""
+    """The event log of a cluster. `Homing.events`.
+
+    `database`: where it is left out, all of them are read as one, and what is new goes where its profile or the first
+    one keeps it. `distinct`: what the broker delivered again, as a node died, is left out: events with the topic, kind
+    and id of one of the last 10,000 that have an id.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def read(
-        self, topic: str = "#", *, since: str | None = None, until: str | None = None, database: str | None = None
+        self,
+        topic: str = "#",
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        database: str | None = None,
+        distinct: bool = False,
     ) -> Iterator[JsonObject]:
         """Events of topics that fit a filter, the oldest first. `since`, `until`: `-10m`, or an instant."""
+        repeats = Repeats()
         asked = {"topic": topic, "from": since or "1970-01-01T00:00:00Z", "to": until, "database": database}
         while True:
             page = body_of(self._session.exchange(Request("GET", "/v1/events", query=asked)))
             for event in page.get("events") or ():
-                yield event
+                if not (distinct and repeats.has(event)):
+                    yield event
             if not page.get("more"):
                 return
             asked |= {"from": None, "cursor": str(page["cursor"])}
 
     def follow(
-        self, topic: str = "#", *, since: str | None = None, after: str | None = None, database: str | None = None
+        self,
+        topic: str = "#",
+        *,
+        since: str | None = None,
+        after: str | None = None,
+        database: str | None = None,
+        distinct: bool = False,
     ) -> Iterator[LogEvent]:
         """Events of topics that fit a filter, as they come. It does not end, unless whoever reads it does.
 
@@ -41,11 +60,12 @@ class Events:
         already (`after`). Where a connection breaks, or a node stops, it goes on elsewhere without a gap; where there
         is one, because events were dropped before they were read, it says so. Raises NotFoundError for a database.
         """
+        repeats = Repeats()
         query = {"topic": topic, "from": since, "database": database}
         with closing(self._session.stream(Request("GET", "/v1/events/stream", query=query), after)) as told:
             for one in told:
                 event = log_event_of(one)
-                if event is not None:
+                if event is not None and not (distinct and repeats.has(event.data)):
                     yield event
 
     def publish(self, events: Sequence[Mapping[str, Any]], *, database: str | None = None) -> list[str]:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from homing_client import _system
 from homing_client._errors import UnreachableError
-from homing_client._operations import problem_of
+from homing_client._operations import body_of, problem_of
 from homing_client._retry import Attempts, Budget, Retry
 from homing_client._wire import EVENTS, JSON, Reply, Request, ServerEvent, Transport
 
@@ -51,6 +51,17 @@ class Session:
     def _leave(self, at: int) -> None:
         """Ask another node from now on, if there is one; of many who were sent away by one node, the first says so."""
         self._at = max(self._at, at + 1)
+
+    def every(self, path: str, member: str) -> list[dict[str, Any]]:
+        """All of a list, page by page; nodes of 0.2.0 give some lists as one."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = body_of(self.exchange(Request("GET", path, query={"cursor": cursor})))
+            found += page.get(member) or ()
+            cursor = page.get("cursor")
+            if cursor is None:
+                return found
 
     def headers_of(self, request: Request) -> dict[str, str]:
         """All headers of a request."""

@@ -20,7 +20,7 @@ class Webhooks:
 
     def all(self) -> list[JsonObject]:
         """All of them, without their secrets."""
-        return listed(self._session.exchange(Request("GET", "/v1/webhooks")), "webhooks")
+        return self._session.every("/v1/webhooks", "webhooks")
 
     def make(
         self,
