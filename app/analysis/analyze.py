@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from app.analysis.compact import Progress, compact, list_log
+from app.analysis.compact import Progress, compact, list_log, plans
 from app.analysis.lake import COMPACT, ROLLUP, Lake
 from app.analysis.options import DAY, AnalyzeOptions
 from app.analysis.report.make import report
@@ -36,8 +36,9 @@ def analyze(options: AnalyzeOptions, progress: Progress = lambda _fraction, _tex
             name = f"homing {' '.join(options.steps)}"
             return stack.enter_context(spark_session(name, options.master, memory=options.memory, java=java))
 
+        stack.enter_context(Lake(options.out).alone())
         _count(start, options, progress)
-    return _report(options, progress)
+        return _report(options, progress)
 
 
 def run(
@@ -47,8 +48,9 @@ def run(
 
     The step report alone has one; it is empty without that.
     """
-    _count(lambda _size: spark, options, progress)
-    return _report(options, progress)
+    with Lake(options.out).alone():
+        _count(lambda _size: spark, options, progress)
+        return _report(options, progress)
 
 
 def _count(start: Session, options: AnalyzeOptions, progress: Progress) -> None:
@@ -86,20 +88,22 @@ def _part(progress: Progress, begin: float, size: float) -> Progress:
 def _compact(
     session: Session, lake: Lake, source: Source, root: str, options: AnalyzeOptions, progress: Progress
 ) -> None:
-    dates = None
+    asked = None
     if options.first is not None and options.end is not None:
-        days = (options.end - options.first) // DAY
-        dates = [(options.first + DAY * number).isoformat() for number in range(days)]
-    listing = list_log(source, root, dates)
-    runs = {date: listing.run(date) for date in sorted(listing.by_date) if options.wants(date)}
-    if not runs and source is LATENCY:
+        length = (options.end - options.first) // DAY
+        asked = [(options.first + DAY * number).isoformat() for number in range(length)]
+    listing = list_log(source, root, asked)
+    dates = [date for date in sorted(listing.by_date) if options.wants(date)]
+    if not dates and source is LATENCY:
         span = "".join(f" {word} {day}" for word, day in (("from", options.begin), ("to", options.end)) if day)
         if strays := listing.strays:
             span += f"; {len(strays)} Parquet files lie elsewhere, such as {strays[0].rsplit('/', 1)[-1]}"
         raise ConfigurationError(f"{root}: no file of a latency log (date=YYYY-MM-DD/hour=HH/*.parquet){span}")
-    if new := _new(lake, COMPACT, source, runs, options):
-        size = sum(sum(listing.by_date[date].values()) for date in new)
-        compact(session(size), lake, listing, new, progress)
+    there = {} if options.again else lake.days(COMPACT, source)
+    new = [date for date in dates if date not in there or not listing.is_of(there[date])]
+    if days := plans(lake, listing, new, progress):
+        size = sum(listing.by_date[date][path].size for date, one in days.items() for path in one.read)
+        compact(session(size), lake, listing, days, progress)
 
 
 def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOptions, progress: Progress) -> None:
@@ -108,12 +112,7 @@ def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOption
     runs = {date: run for date, run in runs_of(compacted, options.device_group).items() if options.wants(date)}
     if not runs and source is LATENCY:
         raise ConfigurationError(f"{options.out}: no compacted day to roll up; `homing compact` makes them")
-    if new := _new(lake, ROLLUP, source, runs, options):
+    there = {} if options.again else lake.days(ROLLUP, source)
+    if new := [date for date, run in runs.items() if date not in there or there[date].run != run]:
         size = 64 * sum(compacted[date].records for date in new)  # a record takes about 64 bytes on disk
         rollup(session(size), lake, source, new, options.device_group, progress)
-
-
-def _new(lake: Lake, step: str, source: Source, runs: dict[str, str], options: AnalyzeOptions) -> list[str]:
-    """The dates that this step has not done yet, or of something else."""
-    there = {} if options.again else lake.days(step, source)
-    return [date for date, run in runs.items() if date not in there or there[date].run != run]

@@ -9,7 +9,7 @@ import datetime as dt
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from app.analysis.contracts import ROLLUPS
+from app.analysis.inventory import WHOLE_FILES, Entry, File, Plan, plan, plan_without
 from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, Row, one_of
 from app.analysis.places import Place
 from app.analysis.session import is_hopeless
@@ -38,8 +39,8 @@ class Listing:
 
     source: Source
     url: str
-    by_date: dict[str, dict[str, int]]
-    """Date -> path -> size in bytes."""
+    by_date: dict[str, dict[str, File]]
+    """Date -> path -> the file."""
     strays: list[str]
 
     def folders(self, dates: Iterable[str]) -> str:
@@ -47,9 +48,12 @@ class Listing:
         return f"{self.url}{'/*' * (len(self.source.layout) - 2)}/date={{{','.join(dates)}}}"
 
     def run(self, date: str) -> str:
-        """What a day is made of. Nodes never change a file that they have written, so names will do."""
-        names = "\n".join(self.by_date.get(date, ()))
-        return hashlib.sha256(f"{SCHEMA_VERSION}\n{names}".encode()).hexdigest()[:16]
+        """What a day is made of. A file that is copied again has another size or time."""
+        return _run_of(f"{path} {file.size} {file.time_us}" for path, file in self.by_date.get(date, {}).items())
+
+    def is_of(self, day: Day) -> bool:
+        """Whether a day is made of what is here; version 0.2.0 knew a file by its name alone."""
+        return day.run in (self.run(day.date), _run_of(self.by_date.get(day.date, ())))
 
 
 def list_log(source: Source, root: str, dates: Sequence[str] | None = None) -> Listing:
@@ -60,43 +64,79 @@ def list_log(source: Source, root: str, dates: Sequence[str] | None = None) -> L
     by_day = dates is not None and source.layout[0] == "date"
     folders = [f"date={date}" for date in dates or ()] if by_day else [""]
     place = re.compile("".join(f"{name}=([^/]+)/" for name in source.layout) + r"[^/]+\.parquet")
-    by_date, strays = defaultdict[str, dict[str, int]](dict), []
+    by_date, strays = defaultdict[str, dict[str, File]](dict), []
     for path, file in chain.from_iterable(log.find(folder, ".parquet").items() for folder in folders):
         match = place.fullmatch(path)
         parts = dict(zip(source.layout, match.groups(), strict=True)) if match else {}
         if _is_date(parts.get("date", "")) and re.fullmatch(r"[01]\d|2[0-3]", parts["hour"]):
-            by_date[parts["date"]][path] = file.size
+            by_date[parts["date"]][path] = File(file.size, (file.mtime_ns or 0) // 1000)
         else:
             strays.append(path)
     return Listing(source, log.url, dict(by_date), strays)
 
 
-def compact(spark: SparkSession, lake: Lake, listing: Listing, dates: Sequence[str], progress: Progress) -> None:
-    """Make these days anew, and commit them."""
+def compact(spark: SparkSession, lake: Lake, listing: Listing, plans: Mapping[str, Plan], progress: Progress) -> None:
+    """Make these days, and commit them."""
     source = listing.source
     reader = spark.read.schema(ddl({**source.columns, **source.folders}))
     reader = reader.options(basePath=listing.url, pathGlobFilter="*.parquet")
-    for first in range(0, len(dates), BATCH):
-        batch = dates[first : first + BATCH]
-        files = sum(len(listing.by_date[date]) for date in batch)
+    done = 0
+    for days in _batches(plans):
+        batch = list(days)
         span = batch[0] if len(batch) == 1 else f"{batch[0]} to {batch[-1]}"
-        progress(first / len(dates), f"compact {span}: {files:,} files")
-        lake.open(COMPACT, source, batch)
+        progress(done / len(plans), f"compact {span}: {sum(len(one.read) for one in days.values()):,} files")
+        some = next((one for one in days.values() if one.kept), None)
+        paths = [f"{listing.url}/{path}" for path in some.read] if some else [listing.folders(batch)]
         try:
-            frame = reader.parquet(listing.folders(batch)).selectExpr("*", "_metadata.file_path AS file")
-            quarantine = _write(lake, source, frame)
+            frame = reader.parquet(*paths).selectExpr("*", "_metadata.file_path AS file")
+            part, quarantine = _write(lake, source, frame)
         except Exception as error:
             if is_hopeless(error):
                 raise
-            progress(first / len(dates), f"compact {span}: a file cannot be read; looking at each by itself")
-            quarantine = _write_careful(spark, lake, listing, batch)
-        if not first:
+            progress(done / len(plans), f"compact {span}: a file cannot be read; looking at each by itself")
+            read = {path: date for date, one in days.items() for path in one.read}
+            part, quarantine = _write_careful(spark, lake, listing, paths, read)
+        if not done:
             quarantine += [_left_out_file(batch[0], "outside_layout", path) for path in listing.strays]
-        _commit(lake, listing, batch, quarantine)
+        for date, one in days.items():
+            _commit(lake, listing, date, one, part, [row for row in quarantine if row["date"] == date])
+        done += len(batch)
 
 
-def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
-    """Write the clean records of a frame; rows of the quarantine, with `date`."""
+def plans(lake: Lake, listing: Listing, dates: Sequence[str], progress: Progress) -> dict[str, Plan]:
+    """Of these days, those that are made. One that has lost files and gained none stays as it was, which is said."""
+    source, compacted, found = listing.source, lake.days(COMPACT, listing.source), dict[str, Plan]()
+    for date in dates:
+        one, now = Plan(sorted(listing.by_date[date])), listing.by_date[date]
+        if (day := compacted.get(date)) is not None:
+            entries = lake.inventory(source, day)
+            one = plan_without(now, day.files) if entries is None else plan(now, entries)
+            if one.kept and not one.why_not and day.records and not lake.clean_files(source, day):
+                one = Plan((), (), "some of its files are gone, and so are its clean records")
+        if one.why_not:
+            progress(0.0, f"compact {date} stays as it was: {one.why_not}")
+        else:
+            found[date] = one
+    return found
+
+
+def _batches(plans: Mapping[str, Plan]) -> Iterator[dict[str, Plan]]:
+    """Days that one job takes: one that keeps something is alone."""
+    batch: dict[str, Plan] = {}
+    for date, one in plans.items():
+        if one.kept:
+            yield {date: one}
+            continue
+        batch[date] = one
+        if len(batch) == BATCH:
+            yield batch
+            batch = {}
+    if batch:
+        yield batch
+
+
+def _write(lake: Lake, source: Source, frame: DataFrame) -> tuple[str, list[Row]]:
+    """Write the clean records of a frame; their part, and rows of the quarantine, with `date`."""
     from pyspark.sql import Observation  # noqa: PLC0415 - an extra
     from pyspark.sql.functions import expr  # noqa: PLC0415 - likewise
 
@@ -109,9 +149,9 @@ def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
     seen = Observation()
     observed = frame.observe(seen, expr(f"count_if({odd} IS NOT NULL)").alias("odd"))
     partitions = source.layout[:-1]
-    lake.write(f"clean/{source.name}", observed.where("reason IS NULL").select(*source.kept), *partitions)
+    part = lake.write(f"clean/{source.name}", observed.where("reason IS NULL").select(*source.kept), *partitions)
     if seen.get["odd"] == 0:
-        return []
+        return part, []
     counts = frame.selectExpr("*", f"{odd} AS odd").where("odd IS NOT NULL").groupBy("date", "odd")
     found = counts.agg(
         expr("odd AS reason"),
@@ -119,14 +159,16 @@ def _write(lake: Lake, source: Source, frame: DataFrame) -> list[Row]:
         expr("count(*) AS records"),
         expr(f"coalesce(min({source.example}), min(file)) AS example"),
     )
-    return [
+    return part, [
         {**row.asDict(), "date": str(row.date), "example": _inside(source, row.example)}
         for row in found.drop("odd").collect()
     ]
 
 
-def _write_careful(spark: SparkSession, lake: Lake, listing: Listing, dates: Sequence[str]) -> list[Row]:
-    """Leave out files that cannot be read in full, each with its reason."""
+def _write_careful(
+    spark: SparkSession, lake: Lake, listing: Listing, paths: Sequence[str], listed: Mapping[str, str]
+) -> tuple[str, list[Row]]:
+    """Leave out files that cannot be read in full, each with its reason; `listed` are path -> date of those to read."""
     from pyspark.sql.functions import expr  # noqa: PLC0415 - an extra
 
     source = listing.source
@@ -135,10 +177,9 @@ def _write_careful(spark: SparkSession, lake: Lake, listing: Listing, dates: Seq
     # The vectorized reader ends the job when a foreign file has a list where we have a text; this one does not.
     spark.conf.set(vectorized, "false")
     try:
-        listed = {path: date for date in dates for path in listing.by_date[date]}
         whatever = {"recursiveFileLookup": True, "ignoreCorruptFiles": True, "ignoreMissingFiles": True}
         reader = spark.read.schema(ddl(source.columns)).options(pathGlobFilter="*.parquet", **whatever)
-        frame = reader.parquet(listing.folders(dates)).selectExpr("*", "_metadata.file_path AS file")
+        frame = reader.parquet(*paths).selectExpr("*", "_metadata.file_path AS file")
         counts = (expr("count(*)"), expr("count(*) + 0 * bit_xor(xxhash64(*))"))
         promised, whole = ({row[0]: row[1] for row in frame.groupBy("file").agg(one).collect()} for one in counts)
         names = {_inside(source, file): file for file in promised}
@@ -147,8 +188,9 @@ def _write_careful(spark: SparkSession, lake: Lake, listing: Listing, dates: Seq
         rest = frame.where(f"NOT {one_of('file', without)}")
         for name, type_ in source.folders.items():
             rest = rest.selectExpr("*", f"CAST(regexp_extract(file, '{name}=([^/]+)/', 1) AS {type_}) AS {name}")
-        return [
-            *_write(lake, source, rest),
+        part, rows = _write(lake, source, rest)
+        return part, [
+            *rows,
             *(_left_out_file(date, "not_parquet", path) for path, date in listed.items() if path not in names),
             *(_left_out_file(listed[path], "unreadable", path, torn[path]) for path in torn if path in listed),
         ]
@@ -161,21 +203,38 @@ def _left_out_file(date: str, reason: str, path: str, records: int = 0) -> Row:
     return {"date": date, "reason": reason, "files": 1, "records": records, "example": path}
 
 
-def _commit(lake: Lake, listing: Listing, dates: Sequence[str], quarantine: list[Row]) -> None:
-    source, counts = listing.source, lake.count(listing.source, dates)
-    for date in dates:
-        rows: dict[str, Row] = {}
-        for row in sorted((row for row in quarantine if row["date"] == date), key=lambda row: str(row["example"])):
-            known = rows.setdefault(row["reason"], {**row, "files": 0, "records": 0, "run": listing.run(date)})
-            known["files"] += row["files"]
-            known["records"] += row["records"]
-        lake.put_rows(f"rollups/{source.quarantine}/date={date}", pa.Table.from_pylist(
-            list(rows.values()), ROLLUPS[-1].arrow.append(pa.field("run", pa.string()))
-        ))  # fmt: skip
-        left_out = sum(row["records"] for row in rows.values() if row["reason"] not in source.remarks)
-        files = len(listing.by_date[date])
-        day = Day(date, listing.run(date), SCHEMA_VERSION, files, counts[date], left_out)
-        lake.commit(COMPACT, source, [day])
+def _commit(lake: Lake, listing: Listing, date: str, made: Plan, part: str, quarantine: list[Row]) -> None:
+    source, run, now = listing.source, listing.run(date), listing.by_date[date]
+    lost = {row["example"]: row for row in quarantine if row["reason"] in WHOLE_FILES}
+    entries = [
+        *made.kept,
+        *(
+            Entry(path, *now[path], part, *((row["reason"], row["records"]) if (row := lost.get(path)) else ()))
+            for path in made.read
+        ),
+    ]
+    if made.kept:
+        quarantine = [
+            *quarantine,
+            *(row for row in lake.rows(f"rollups/{source.quarantine}", date) if row["reason"] not in WHOLE_FILES),
+            *(_left_out_file(date, one.reason, one.path, one.records) for one in made.kept if one.reason),
+        ]
+    rows: dict[str, Row] = {}
+    for row in sorted(quarantine, key=lambda row: str(row["example"])):
+        known = rows.setdefault(row["reason"], {**row, "files": 0, "records": 0, "run": run})
+        known["files"] += row["files"]
+        known["records"] += row["records"]
+    lake.put_rows(f"rollups/{source.quarantine}/date={date}", pa.Table.from_pylist(
+        list(rows.values()), ROLLUPS[-1].arrow.append(pa.field("run", pa.string()))
+    ))  # fmt: skip
+    left_out = sum(row["records"] for row in rows.values() if row["reason"] not in source.remarks)
+    records = lake.count(source, date, {one.part for one in entries})
+    lake.commit_clean(source, Day(date, run, SCHEMA_VERSION, len(entries), records, left_out), entries)
+
+
+def _run_of(lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    return hashlib.sha256(f"{SCHEMA_VERSION}\n{text}".encode()).hexdigest()[:16]
 
 
 def _inside(source: Source, path: str) -> str:

@@ -165,6 +165,8 @@ load_10s: Commands in flight (at node)
   busy_us | us | time in flight within them, of all but those that neither began nor ended in them
 late_hourly: Late and duplicate responses ({_LATE})
   {_LATE} responses
+repeated: Outcomes that were written more than once, and count once (reason)
+  reason files records example
 quarantine: What was left out (reason)
   reason files records example
 event_hourly: Events by hour (hour db kind device_id)
@@ -172,7 +174,7 @@ event_hourly: Events by hour (hour db kind device_id)
 quarantine_events: What was left out (reason)
   reason files records example
 """)
-ROLLUPS, EVENT_ROLLUPS = _OF_DAYS[:8], _OF_DAYS[8:]
+ROLLUPS, EVENT_ROLLUPS = _OF_DAYS[:9], _OF_DAYS[9:]
 """Of the latency log and of the event log: those that take longest first, what was left out last."""
 TABLES: Final = _tables(f"""
 latency: Latency and outcomes ()
@@ -200,6 +202,11 @@ stages_by_method: Where the time goes, by method (profile method stage)
   profile method {_STAGE}
 stages_by_node: Where the time goes, by node (node stage)
   node {_STAGE}
+verdict: Homing, the broker or the device (part)
+  part | text | homing (register, record, wake, deliver), broker (publish: until its PUBACK) or device (the rest)
+  position | number | 1 for the one that takes most
+  p50_us | us | sum of the medians of its stages; the device with its way to the broker
+  share | share | of the sum of all three
 devices: Devices (device_id)
   device_id device_group profile commands answered failed timed_out {_JUDGED} p50_us p99_us max_us
   slow_rank flaky_rank | number | place by slowness_low, flaky_low; 1 is worst; null under 20 commands
@@ -239,13 +246,13 @@ change: Change against the period before (scope profile method node test)
   p q
   significant notable | flag | q is under the level; and the change is large enough to matter
 anomalies: Anomalies (kind subject measure)
-  kind | text | node, device_group, hour or method
-  subject | text | node id, group, begin of the hour (2026-11-21T07:00Z) or profile/method
-  measure | text | latency or unanswered
+  kind | text | node, device_group, hour, method or success
+  subject | text | node id, group, begin of the hour (2026-11-21T07:00Z), profile/method or all commands
+  measure | text | latency, unanswered or unsuccessful
   profile | text | device profile, for kinds device_group and method
   since | instant | begin of what is flagged (hour, or first day of the change); else null
   records | records | it rests on
-  value expected | value | what was seen, and what its peers or its own past have: microseconds or share
+  value expected | value | what was seen, and what peers or the past have, or --success allows: microseconds or share
   ratio | ratio | value / expected
   p q
 events: What devices said unasked (db kind)

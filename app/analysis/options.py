@@ -34,6 +34,8 @@ class AnalyzeOptions:
     again: bool = False
     max_pending: int = 20_000  # as HOMING_COMMAND_MAX_PENDING is unless set
     level: float = 0.001
+    success: float = 0.95
+    """Share of the commands, cancelled ones apart, that ought to succeed whatever others do."""
     device_group: str = GROUP_PATTERN
     master: str | None = None
     memory: str = MEMORY
@@ -47,6 +49,8 @@ class AnalyzeOptions:
             raise ConfigurationError("--compare-to: needs --from, and must be before it")
         if not 0 < self.level < 1:
             raise ConfigurationError(f"--level is {self.level:g}; allowed: over 0, under 1")
+        if not 0 <= self.success < 1:
+            raise ConfigurationError(f"--success is {self.success:g}; allowed: 0 or more, under 1")
         if self.max_pending < 1:
             raise ConfigurationError(f"--max-pending is {self.max_pending}; allowed: 1 or more")
         try:

@@ -5,6 +5,7 @@ Both take the credentials of the environment, such as AWS_ACCESS_KEY_ID and AWS_
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -48,15 +49,15 @@ class Place:
         """Of a file in it, as `files` has it."""
         return f"{self._root}/{inside}"
 
-    def find(self, folder: str = "", ending: str = "") -> dict[str, FileInfo]:
-        """The files in a folder of it and below: their paths in it; those whose names are hidden (`.`, `_`) are not."""
+    def find(self, folder: str = "", ending: str = "", *, hidden: bool = False) -> dict[str, FileInfo]:
+        """The files in a folder of it and below: their paths in it. Hidden names (`.`, `_`) only on demand."""
         root = self.path("")
         with self._sentence():
             selected = FileSelector(self.path(folder).rstrip("/"), recursive=True, allow_not_found=True)
             found = self.files.get_file_info(selected)
         files = [one for one in found if one.type is FileType.File and one.path.endswith(ending)]
         inside = {one.path[len(root) :]: one for one in sorted(files, key=lambda one: one.path)}
-        return {path: one for path, one in inside.items() if not re.search(r"(^|/)[._]", path)}
+        return {path: one for path, one in inside.items() if hidden or not re.search(r"(^|/)[._]", path)}
 
     def read(self, inside: str) -> bytes:
         """The content of a file."""
@@ -78,12 +79,45 @@ class Place:
             if self.files.get_file_info(self.path(inside)).type is FileType.File:
                 self.files.delete_file(self.path(inside))
 
+    def move(self, inside: str, to: str) -> None:
+        """Give a file another name; an object store copies it for that."""
+        with self._sentence():
+            self.files.create_dir(self.path(to).rpartition("/")[0], recursive=True)
+            self.files.move(self.path(inside), self.path(to))
+
+    def folders(self, inside: str) -> list[str]:
+        """The folders in a folder: their paths in it, hidden ones as well."""
+        with self._sentence():
+            found = self.files.get_file_info(FileSelector(self.path(inside).rstrip("/"), allow_not_found=True))
+        return [one.path[len(self.path("")) :] for one in found if one.type is FileType.Directory]
+
+    def remove_folder(self, inside: str) -> None:
+        """Remove a folder with all that is in it."""
+        with self._sentence():
+            self.files.delete_dir(self.path(inside))
+
     @contextmanager
     def _sentence(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ImportError, ValueError) as error:
             raise ConfigurationError(f"{self.name}: {error}") from error
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Only one process at a time; ConfigurationError when there is another. A kill frees it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "_lock").open("wb")
+    except OSError as error:
+        raise ConfigurationError(f"--out: {error}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigurationError(f"--out: another homing analysis is at work in {folder}") from None
+        yield
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -1,15 +1,16 @@
 """The second step: clean records become counts that can be added up, by day.
 
-It is SQL over the views `record` (clean records of some days), `around` (with the days beside them), `further` (those
-of `around` that are no outcomes) and `device_of` (devices with their group).
+It is SQL over the views `written` (clean records of some days), `record` (the same, with each outcome once), `around`
+(with the days beside them), `further` (those of `around` that are no outcomes) and `device_of` (devices with their
+group).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import date as day_of
 from functools import partial
@@ -38,6 +39,18 @@ SELECT date, {{by}}, profile, method, outcome, {bucket("answered_us")} AS bucket
   coalesce(sum(total_us), 0) AS sum_us, max(answered_us) AS longest_us
 FROM (SELECT *, IF({ANSWERED}, total_us, NULL) AS answered_us FROM record WHERE {OUTCOME})
 GROUP BY ALL"""
+_TWICE: Final = f"""\
+SELECT date, command_id, count(*) AS times FROM written WHERE {OUTCOME} GROUP BY date, command_id HAVING count(*) > 1"""
+_ONCE: Final = f"""\
+SELECT written.* FROM written LEFT ANTI JOIN twice
+  ON written.date = twice.date AND written.command_id = twice.command_id AND {OUTCOME}
+UNION ALL
+SELECT one.* FROM (
+  SELECT max_by(struct(written.*), struct(total_us IS NOT NULL, total_us)) AS one
+  FROM written JOIN twice ON written.date = twice.date AND written.command_id = twice.command_id
+  WHERE {OUTCOME} GROUP BY written.date, written.command_id
+)"""
+"""Home was taken for dead and lived: two nodes wrote the outcome, and the record of home has the durations."""
 VIEWS: Final = {
     "further": f"""\
 SELECT date, kind, command_id, recorded_at, receiving_node, home_node FROM around WHERE kind != '{Kind.OUTCOME}'""",
@@ -149,6 +162,9 @@ WITH named AS (
 SELECT date, date_trunc('HOUR', recorded_at) AS hour, kind, profile, method, receiving_node, home_node,
   count(*) AS responses
 FROM further LEFT JOIN named USING (command_id) GROUP BY ALL""",
+    "repeated": """\
+SELECT date, 'repeated' AS reason, 0L AS files, sum(times - 1) AS records, min(command_id) AS example
+FROM twice GROUP BY date""",
     "event_hourly": """\
 SELECT date, hour, db, kind, device_id, count(*) AS events, sum(bytes) AS bytes, max(bytes) AS largest,
   min(logged_at) AS first_at, max(logged_at) AS last_at, max(gap) AS longest_gap_us
@@ -170,34 +186,76 @@ def runs_of(compacted: dict[str, Day], pattern: str) -> dict[str, str]:
 def rollup(
     spark: SparkSession, lake: Lake, source: Source, dates: Sequence[str], pattern: str, progress: Progress
 ) -> None:
-    """Make the rollups of these days anew, and commit them. Late answers to the day before are told to that."""
+    """Make the rollups of these days anew, and commit them.
+
+    The day before each is told of late answers, the day after of the methods that late answers are of.
+    """
     compacted, there = lake.days(COMPACT, source), lake.days(ROLLUP, source)
-    with_records = {date for date, day in compacted.items() if day.records}
-    for first in range(0, len(dates), BATCH):
-        asked = dates[first : first + BATCH]
+    with_records = {date: day for date, day in compacted.items() if day.records and lake.clean_files(source, day)}
+    for date in [date for date in dates if compacted[date].records and date not in with_records]:
+        progress(0.0, f"rollup {date} stays as it was: its clean records are gone")
+    made = [date for date in dates if date in with_records or not compacted[date].records]
+    for first in range(0, len(made), BATCH):
+        asked = made[first : first + BATCH]
         new = {date: run for date, run in runs_of(compacted, pattern).items() if date in asked}
-        batch = with_records.intersection(new)
-        earlier = {_beside(date, -1) for date in batch if source is LATENCY}.difference(dates)
-        repaired = {date: there[date] for date in sorted(earlier) if date in there}
-        lake.open(ROLLUP, source, [*asked, *repaired])
+        batch = [date for date in new if date in with_records]
+        before, after = (
+            {
+                date: there[date].run
+                for date in sorted({_beside(one, apart) for one in batch}.difference(made))
+                if date in there and date in with_records and source is LATENCY
+            }
+            for apart in (-1, 1)
+        )
+        lake.open(ROLLUP, source, {*asked, *before, *after})
+        for table in _tables_of(source):
+            lake.keep(f"rollups/{table.name}", asked, ())  # also where there is nothing to count any more
         if batch:
-            # With the late answers of the day after, as far as they are there.
-            runs = new | {date: day.run for date, day in repaired.items()}
-            lake.clean(spark, source, with_records.intersection(runs)).createOrReplaceTempView("record")
-            around = {_beside(date, days) for date in batch for days in (-1, 0, 1)}
-            lake.clean(spark, source, with_records & around).createOrReplaceTempView("around")
-            write = partial(_write, spark, lake, partial(progress, first / len(dates)))
+            repaired = {"deadlines_hourly": before, "late_hourly": after}
+            write = partial(_write, spark, lake, partial(progress, first / len(made)))
             # Two queries wait for each other's planning; more would share the memory of one.
-            with ExitStack() as kept, ThreadPoolExecutor(2) as pool:
-                for view, sql in VIEWS.items() if source is LATENCY else ():
-                    frame = spark.sql(sql.format(pattern=quoted(pattern))).persist()
-                    kept.callback(frame.unpersist)
-                    frame.createOrReplaceTempView(view)
-                    frame.count()  # Spark knows its size then, and joins a small one without moving the large one
-                tables = (ROLLUPS if source is LATENCY else EVENT_ROLLUPS)[:-1]
-                list(pool.map(write, tables, (runs if one.name == "deadlines_hourly" else new for one in tables)))
+            with _views(spark, lake, source, with_records, batch, before, pattern), ThreadPoolExecutor(2) as pool:
+                tables = _tables_of(source)
+                list(pool.map(write, tables, (new | repaired.get(one.name, {}) for one in tables)))
         days = [replace(compacted[date], run=new[date]) for date in asked]
-        lake.commit(ROLLUP, source, [*days, *repaired.values()])
+        lake.commit(ROLLUP, source, [*days, *(there[date] for date in {**before, **after})])
+
+
+def _tables_of(source: Source) -> Sequence[Table]:
+    """What is left out is counted by the step before."""
+    return (ROLLUPS if source is LATENCY else EVENT_ROLLUPS)[:-1]
+
+
+@contextmanager
+def _views(
+    spark: SparkSession,
+    lake: Lake,
+    source: Source,
+    days: Mapping[str, Day],
+    dates: Collection[str],
+    before: Collection[str],
+    pattern: str,
+) -> Iterator[None]:
+    """What the queries about these dates and those before read, with the late answers of the day after."""
+    written = lake.clean(spark, source, (days[date] for date in sorted({*dates, *before})))
+    with ExitStack() as kept:
+
+        def keep(view: str, sql: str) -> int:
+            frame = spark.sql(sql).persist()
+            kept.callback(frame.unpersist)
+            frame.createOrReplaceTempView(view)
+            return frame.count()  # Spark knows its size then, and joins a small one without moving the large one
+
+        if source is not LATENCY:
+            written.createOrReplaceTempView("record")
+        else:
+            written.createOrReplaceTempView("written")
+            (spark.sql(_ONCE) if keep("twice", _TWICE) else written).createOrReplaceTempView("record")
+            around = sorted({_beside(date, apart) for date in dates for apart in (-1, 0, 1)}.intersection(days))
+            lake.clean(spark, source, (days[date] for date in around)).createOrReplaceTempView("around")
+            for view, sql in VIEWS.items():
+                keep(view, sql.format(pattern=quoted(pattern)))
+        yield
 
 
 def _write(spark: SparkSession, lake: Lake, say: Callable[[str], None], table: Table, runs: Mapping[str, str]) -> None:

@@ -23,8 +23,10 @@ JAVA_NEEDED: Final = 17
 MEMORY: Final = "1280m"
 """Heap of the one JVM of a local run. With its code, stacks and direct buffers and Python 2.5 GiB were seen."""
 _HEAP: Final = "spark.driver.memory"
+_MASTER: Final = "spark.master"
 _SAID: Final = "spark.homing.said"
 _NO_MEMORY: Final = re.compile("OutOfMemory|Java heap space|GC overhead|Unable to acquire")
+_ENDED: Final = re.compile("stopped SparkContext|[Mm]aster removed our application|Application has been killed")
 _WORDS: Final = re.compile(
     r"java\.lang\.OutOfMemoryError.*|SIG[A-Z]+ \(.*|Internal Error.*|.*insufficient memory.*|# [CJVj] +\[?.*"
 )
@@ -66,7 +68,7 @@ def failures_as_sentences(spark: SparkSession) -> Iterator[None]:
     from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
     from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
 
-    heap, said = (spark.conf.get(key, None) for key in (_HEAP, _SAID))  # afterwards it may be gone
+    heap, said, master = (spark.conf.get(key, None) for key in (_HEAP, _SAID, _MASTER))  # afterwards it may be gone
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
@@ -76,11 +78,27 @@ def failures_as_sentences(spark: SparkSession) -> Iterator[None]:
         if _NO_MEMORY.search(_text(error) + words):
             of = f"its memory of {heap or MEMORY}"
             sentence = f"Spark ran out of {of}: give it more with --memory 4g, or fewer days at once"
+        elif _ENDED.search(_text(error)):
+            sentence = _ended_by(master or "?")
         elif _is_gone(error):
             sentence = f"Spark's JVM ended in the middle: {words or 'it said nothing, so something killed it'}"
         else:
             sentence = f"Spark failed: {_first_line(error)}"
         raise ConfigurationError(sentence) from error
+
+
+def _ended_by(master: str) -> str:
+    """When executors fail over and over, a master removes the application, and its context is found stopped."""
+    return f"the master {master} ended the application, as its executors failed: the logs of its workers say why"
+
+
+def _submitted_to() -> str:
+    """The master that spark-submit was given."""
+    from pyspark import SparkConf  # noqa: PLC0415 - an extra
+
+    with suppress(Exception):  # the JVM may have ended
+        return str(SparkConf().get(_MASTER, "of spark-submit"))
+    return "of spark-submit"
 
 
 def is_hopeless(error: Exception) -> bool:
@@ -194,7 +212,9 @@ def spark_session(
         except Exception as error:  # py4j raises whatever the JVM did, Connect whatever gRPC did
             words = said.read_text(errors="replace").strip().splitlines() if said.exists() else []
             reason = "; ".join([_first_line(error), *words[-1:]])
-            raise ConfigurationError(f"Spark did not start with master {master or 'local[*]'}: {reason}") from error
+            named = master or (_submitted_to() if submitted else "local[*]")
+            sentence = f"Spark did not start with master {named}: {reason}"
+            raise ConfigurationError(_ended_by(named) if _ENDED.search(_text(error)) else sentence) from error
         try:
             yield spark
         finally:

@@ -112,6 +112,7 @@ MEANINGS: Final = {
     "wrong_hour": "a record whose time is not in the hour of its folder: a clock jump, or a file moved",
     "unknown_kind": "a record of a kind that this version does not know",
     "unknown_outcome": "a record with an outcome that this version does not know",
+    "repeated": "an outcome that more than one node wrote, as its home was taken for dead: counted once",
     "clock_jump": "a record whose instants run backwards by more than 10 ms: times between instants are not "
     "used of it, its durations are",
 }

@@ -65,7 +65,11 @@ _OPTIONS: Final[Mapping[str, Parameter]] = {
         master=("--master", None, "Spark to run on; without it, this machine (local[*])."),
     ),
     **_options(int, max_pending=("--max-pending", 20_000, "HOMING_COMMAND_MAX_PENDING of the nodes, for headroom.")),
-    **_options(float, level=("--level", 0.001, "Chance of flagging anything where nothing is wrong.")),
+    **_options(
+        float,
+        level=("--level", 0.001, "Chance of flagging anything where nothing is wrong."),
+        success=("--success", 0.95, "Share of the commands that ought to succeed."),
+    ),
     **_options(
         float,
         _LEARNED,
@@ -94,7 +98,7 @@ _OPTIONS: Final[Mapping[str, Parameter]] = {
     **_options(float | None, _FOLLOWING, timeout_share=("--alert-timeout-share", None, "A limit for all methods.")),
     **_options(float, _FOLLOWING, objective=("--slo", 0.99, "Share to be answered in time.")),
 }
-_REPORT: Final = "compare_to max_pending level quantile margin shortest longest"
+_REPORT: Final = "compare_to max_pending level success quantile margin shortest longest"
 
 
 def _verb(run: Callable[[dict[str, Any]], None], names: str, text: str) -> Callable[..., None]:

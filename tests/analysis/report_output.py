@@ -28,14 +28,14 @@ def write_report(folder: Path, sample: Sample | None) -> Path:
 def _figures(sample: Sample, tables: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     wanted = (
         ("commands", "Commands", "latency", "commands", "records", "grain = 'all'"),
-        ("succeeded", "Succeeded", "latency", "succeeded_share", "share", "grain = 'all'"),
-        ("failed", "Failed", "latency", "failed_share", "share", "grain = 'all'"),
-        ("timed_out", "Timed out", "latency", "timed_out_share", "share", "grain = 'all'"),
-        ("p50", "Median latency", "latency", "p50_us", "us", "grain = 'all'"),
-        ("p99", "99th percentile", "latency", "p99_us", "us", "grain = 'all'"),
+        ("succeeded_share", "Succeeded", "latency", "succeeded_share", "share", "grain = 'all'"),
+        ("failed_share", "Failed", "latency", "failed_share", "share", "grain = 'all'"),
+        ("timed_out_share", "Timed out", "latency", "timed_out_share", "share", "grain = 'all'"),
+        ("p50_us", "Median latency", "latency", "p50_us", "us", "grain = 'all'"),
+        ("p99_us", "99th percentile", "latency", "p99_us", "us", "grain = 'all'"),
         ("arrivals_peak", "Busiest 10 s", "capacity", "arrivals_peak", "1/s", "node = 'all'"),
         ("in_flight_peak", "Most in flight", "capacity", "in_flight_peak", "records", "node = 'all'"),
-        ("headroom", "Headroom", "capacity", "headroom", "ratio", "node = 'all'"),
+        ("p90_us", "90th percentile", "latency", "p90_us", "us", "grain = 'all'"),
     )
     return [
         {"name": name, "title": title, "value": tables[table][0][column], "unit": unit}
@@ -78,7 +78,7 @@ def _summary(sample: Sample | None, tables: dict[str, list[dict[str, Any]]]) -> 
         "version": SUMMARY_VERSION,
         "log": log,
         "period": period,
-        "options": {"from": begin, "to": end, "max_pending": 10_000, "level": 0.001},
+        "options": {"from": begin, "to": end, "max_pending": 10_000, "level": 0.001, "success": 0.95},
         "relative_error": RELATIVE_ERROR,
         "quarantined": tables.get("quarantine", []),
         "figures": _figures(sample, tables) if sample else [],

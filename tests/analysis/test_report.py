@@ -6,6 +6,7 @@ import base64
 import random
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Self
@@ -15,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from app.analysis.contracts import TABLES
 from app.analysis.report.page import render
+from app.analysis.report.text import THIN
 from app.analysis.rollup import STAGES
 from tests.analysis.report_output import made, write_report
 from tests.analysis.report_rows import Sample
@@ -128,6 +130,41 @@ class TestPage:
         last |= {"commands": 6, "answered": 0, "succeeded": 0, "failed": 0, "timed_out": 6, "cancelled": 0, "unsent": 0}
         assert "together at most 100" not in render(summary, rows)
 
+    def test_the_first_sentence_says_whether_it_is_homing_the_broker_or_the_device(
+        self, outputs: dict[str, Path]
+    ) -> None:
+        page = "".join(Document(page_of(outputs["day"])).text)
+        main = page[page.index("Skip the contents") :].replace(THIN, " ")
+        said = "It is the device: of the 614 ms that a command typically takes, "
+        assert said + "611 ms (99.64 %) are the device and its way to the broker, 1.57 ms (0.26 %) Homing, " in main
+        assert main.index(said) < main.rindex("node-b has 2.2 times")
+
+    @pytest.mark.parametrize(("failed", "said"), [(0.08, "more than the 5 % that"), (0.01, "within the 5 % that")])
+    def test_an_absolute_line_holds_whatever_peers_and_past_are(self, failed: float, said: str) -> None:
+        summary, rows = made(Sample(hours=3))
+        (total,) = rows["latency"]
+        lost = round(failed * total["commands"])
+        total |= {"succeeded": total["commands"] - lost, "failed": lost, "timed_out": 0, "unsent": 0, "cancelled": 0}
+        page = "".join(Document(render(summary, rows)).text).replace(THIN, " ")
+        assert f"{said} the objective allows" in page
+
+    def test_a_few_commands_that_took_days_rule_no_axis(self) -> None:
+        """Outliers in the hours that count, and a tail of five days with a command now and then."""
+        summary, rows = made(Sample())
+        plain = render(summary, rows)
+        hours = sorted(rows["latency_by_hour"], key=lambda row: row["hour"])
+        hours[3] |= {"p999_us": 400_000_000_000, "max_us": 500_000_000_000}
+        for row in rows["stages"]:
+            row["mean_us"] *= 1000
+        last = {**hours[-1], **dict.fromkeys(("commands", "answered", "succeeded"), 1), "p999_us": 400_000_000_000}
+        tail = [{**last, "hour": hours[-1]["hour"] + timedelta(hours=9 * number)} for number in range(1, 14)]
+        rows["latency_by_hour"] += tail
+        page = render(summary, rows)
+        axes = re.compile(r'<i style="(?:bottom:|--at:)[^>]*>[^<]*</i>')
+        assert axes.findall(page) == axes.findall(plain)
+        assert "Commands before or after it, which are not drawn: 13." in page
+        assert "Steps that reach beyond the edge: 1." in page
+
     @pytest.mark.parametrize(("part", "seed"), [(1.0, 0), (0.3, 1), (0.7, 2)])
     def test_values_that_are_missing_are_dashes_and_no_error(self, part: float, seed: int) -> None:
         """Percentiles of an hour without answers, ranks of devices with few commands, and so on."""
@@ -232,7 +269,7 @@ class Visit:
         return self.page.locator("figure:has(svg.plot)").count()
 
 
-LONGEST = 2000
+LONGEST = 2400
 """Pixels of a screenshot from the top."""
 LOOKS = [
     ("day", 360, "light"),

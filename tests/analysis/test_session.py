@@ -176,3 +176,26 @@ def test_spark_submit_on_a_cluster_of_two_workers(tmp_path: Path) -> None:
     assert job.returncode == 0, job.stdout[-3000:] + job.stderr[-3000:]
     by_node = rolled(out, "node, sum(commands)::BIGINT", "latency_hourly", "GROUP BY ALL ORDER BY ALL")
     assert by_node == [("node-0", 20), ("node-1", 20), ("node-2", 20)]
+
+
+@pytest.mark.timeout(PATIENCE)
+def test_a_cluster_whose_executors_fail_is_said_by_its_name(tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    write(log, [outcome(600 * number, 100) for number in range(6)])
+    with ExitStack() as cluster:
+        master = cluster.enter_context(part("org.apache.spark.deploy.master.Master", "--webui-port", "0"))
+        worker = ("org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "600m", "--webui-port", "0")
+        cluster.enter_context(part(*worker, master))
+        job = subprocess.run(
+            [
+                *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "600m"),
+                *("--executor-memory", "500m", "--conf", "spark.executor.extraJavaOptions=-XX:NoSuchOption"),
+                *(str(ROOT / "app" / "cli" / "submit.py"), "analyze", str(log), "--out", str(out)),
+            ],
+            env={**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert job.returncode == 2, job.stderr[-3000:]
+    assert f"the master {master} ended the application, as its executors failed" in job.stderr, job.stderr[-3000:]

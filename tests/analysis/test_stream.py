@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
+from app.analysis.places import held
 from app.analysis.stream.judge import Bands
 from app.analysis.stream.query import closed_windows
-from app.analysis.stream.run import FollowOptions, follow, held
+from app.analysis.stream.run import FollowOptions, follow
 from app.core.errors import ConfigurationError
 from tests.analysis.small_logs import BEGIN, outcome, timed_out, write
 from tests.waiting import eventually
@@ -139,6 +141,29 @@ def test_a_late_file_and_rubbish_and_restarts_change_nothing(spark: SparkSession
     too_late[0].unlink()
     assert_same(out, log, BEGIN + timedelta(minutes=6))
     assert status(out)["too_late_cells"] == 1
+    (dropped,) = [one for one in alerts(out, "sent") if one["measure"] == "dropped"]
+    assert dropped["event"] == "raised"
+    assert dropped["sentence"].startswith("all methods: 1 cells came behind the watermark, 2026-01-05T00:06:59")
+
+
+def test_a_record_of_the_future_closes_no_minute(spark: SparkSession, tmp_path: Path) -> None:
+    """In the folder of an hour that is not its own, and, as the clock of the store stepped, in that of its own."""
+    log, out = tmp_path / "log", tmp_path / "out"
+    write(log, minutes(0, 3))
+    follow(spark, options(log, out))
+    (ahead,) = write(log, [outcome(73 * 365 * 24 * 3600.0, 300)], node="node-b")
+    stray = log / "date=2026-01-05" / "hour=00" / "node-c-1-000001.parquet"
+    shutil.copy2(ahead, stray)
+    write(log, minutes(3, 6))
+    follow(spark, options(log, out))
+    write(log, minutes(6, 9))
+    follow(spark, options(log, out))
+    for path in (ahead, stray):
+        path.unlink()
+    assert_same(out, log, BEGIN + timedelta(minutes=6))
+    told = [(one["event"], one["measure"], one["value"]) for one in alerts(out, "sent")]
+    assert told == [("raised", "dropped", 2), ("resolved", "dropped", 0)]
+    assert "2 records have a time that is not in the hour" in alerts(out, "sent")[0]["sentence"]
 
 
 def test_commands_without_a_method_count_among_all_alone() -> None:
@@ -187,6 +212,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from app.analysis.session import spark_session
+from app.analysis.places import held
 from app.analysis.stream.judge import Bands
 from app.analysis.stream.run import FollowOptions, follow
 log, out, hook = sys.argv[1:]
@@ -289,7 +315,7 @@ def test_a_second_stream_into_the_same_folder_is_refused(tmp_path: Path) -> None
     nobody: Any = None  # no Spark is needed to refuse
     with (
         held(tmp_path / "stream"),
-        pytest.raises(ConfigurationError, match="another homing analyze --follow is at work"),
+        pytest.raises(ConfigurationError, match="another homing analysis is at work"),
     ):
         follow(nobody, options(tmp_path, tmp_path))
 

@@ -63,6 +63,7 @@ _ANOMALIES: Final = {
     ("method", "latency"): "takes {ratio:.1f} × as long since {since:%Y-%m-%d} as before",
     ("hour", "latency"): "responses take {ratio:.1f} × as long as in the methods' median hour",
     ("hour", "unanswered"): "{value:.1%} of {records:,} commands timed out, against {expected:.1%}",
+    ("success", "unsuccessful"): "{value:.1%} of {records:,} did not succeed, and the objective allows {expected:.1%}",
     ("device_group", "latency"): "responses take {ratio:.1f} × as long as in other groups of its profile",
     ("device_group", "unanswered"): "{value:.1%} of {records:,} commands without success, against {expected:.1%}",
 }
@@ -149,7 +150,9 @@ def _tables(
     rows: Rows = {}
     queries: dict[str, str] = {}
     before: list[str] = []
-    for name, sql in statements(level=options.level, max_pending=options.max_pending, **values):
+    for name, sql in statements(
+        level=options.level, success=options.success, max_pending=options.max_pending, **values
+    ):
         before.append(sql)
         base.execute(sql)
         if name in _TABLES:
@@ -177,7 +180,7 @@ def _summary(options: AnalyzeOptions, period: Period, days: list[Day]) -> Row:
     between = {first + number * HOUR for number in range((last - first) // HOUR)}
     before, after = {"from": period.since, "to": period.middle}, {"from": period.middle, "to": period.end}
     compared = None if period.why_not else {"before": before, "after": after}
-    asked = {name: getattr(options, name) for name in ("compare_to", "max_pending", "level", "device_group")}
+    asked = {name: getattr(options, name) for name in ("compare_to", "max_pending", "level", "success", "device_group")}
     found = {"hours": len(period.hours), "missing_hours": sorted(between - set(period.hours)), "days": len(days)}
     read = {"files": sum(day.files for day in days), "records": sum(day.records + day.left_out for day in days)}
     return {
@@ -196,7 +199,8 @@ def _plain(at: date) -> str:
 
 def _sentence(row: Row) -> str:
     """An anomaly in words."""
-    who = f"{row['kind'].replace('_', ' ').capitalize()} {row['subject']}"
+    kind = "" if row["kind"] == "success" else f"{row['kind'].replace('_', ' ').capitalize()} "
+    who = f"{kind}{row['subject']}"
     return f"{who}: {_ANOMALIES[row['kind'], row['measure']].format(**row)}"
 
 

@@ -32,8 +32,21 @@ TOP: Final = 20
 MOST_STEPS: Final = 372
 """In a plot over time; a month has 744 hours."""
 FEW: Final = 100
-"""Of fewer answers a 99th percentile says little."""
+"""Of fewer commands a share says little."""
 UNITS: Final = {table.name: {column.name: column.unit for column in table.columns} for table in TABLES}
+MOST_TAIL: Final = 0.75
+"""A tail is cut off when it leaves no more of the time than this share."""
+FIGURES: Final = (
+    *("commands", "succeeded_share", "failed_share", "timed_out_share"),
+    *("p50_us", "p90_us", "p99_us", "arrivals_peak", "in_flight_peak"),
+)
+"""Those of the summary that the first screen has; the others stand in the tables below."""
+_PARTS: Final = {
+    "homing": ("Homing", "Homing"),
+    "broker": ("the broker", "the broker (until its PUBACK)"),
+    "device": ("the device", "the device and its way to the broker"),
+}
+"""How the verdict names them."""
 _PERCENTILES: Final = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p999"}
 Ticks = Sequence[tuple[float, str]]
 
@@ -65,6 +78,8 @@ class Plot(NamedTuple):
     caption: str = ""
     y_ticks: Ticks = ()
     tips: Sequence[tuple[float, float, str, Sequence[tuple[str, str]]]] = ()
+    note: str = ""
+    """What is not drawn."""
 
 
 class Scale(NamedTuple):
@@ -111,19 +126,36 @@ def _step(hours: float, most: int) -> int:
     return next((step for step in (1, 2, 3, 4, 6, 8, 12) if hours <= step * most), 24 * math.ceil(hours / 24 / most))
 
 
+def _without_tails(counts: Sequence[tuple[datetime, int]]) -> Sequence[tuple[datetime, int]]:
+    """Hours and their commands without those at both ends that have a thousandth of the commands at most."""
+    least, upto = sum(n for _, n in counts) / 1000, [0, *accumulate(n for _, n in counts)]
+    kept = [at for at, past in enumerate(pairwise(upto)) if past[1] > least and past[0] < upto[-1] - least]
+    return counts[kept[0] : kept[-1] + 1] if kept else counts
+
+
 class Axis(NamedTuple):
-    """The period in bins of whole hours."""
+    """The period in bins of whole hours; so many commands are outside."""
 
     begin: datetime
     end: datetime
     hours: int
+    outside: int = 0
 
     @classmethod
     def of(cls, rows: Sequence[Row], most: int) -> Axis:
-        """From the first to the last hour with at most so many bins."""
-        hours = [row["hour"] for row in rows] or [datetime(1970, 1, 1, tzinfo=UTC)]
-        end = max(hours) + HOUR
-        return cls(min(hours), end, _step((end - min(hours)) / HOUR, most))
+        """From the first to the last hour with at most so many bins, but for a long tail of few commands."""
+        counts = sorted((row["hour"], row["commands"]) for row in rows) or [(datetime(1970, 1, 1, tzinfo=UTC), 0)]
+        within = _without_tails(counts)
+        if (within[-1][0] - within[0][0] + HOUR) > MOST_TAIL * (counts[-1][0] - counts[0][0] + HOUR):
+            within = counts
+        outside = sum(n for _, n in counts) - sum(n for _, n in within)
+        begin, end = within[0][0], within[-1][0] + HOUR
+        return cls(begin, end, _step((end - begin) / HOUR, most), outside)
+
+    @property
+    def note(self) -> str:
+        """What it does not show, in words."""
+        return f"Commands before or after it, which are not drawn: {count(self.outside)}." if self.outside else ""
 
     def place(self, at: datetime, bins: int = 0) -> float:
         """Where an instant lies, or so many bins after it."""
@@ -132,7 +164,7 @@ class Axis(NamedTuple):
     def bins(self, rows: Iterable[Row]) -> dict[datetime, list[Row]]:
         """Begin of the bin -> what happened in it."""
         found: dict[datetime, list[Row]] = {}
-        for row in sorted(rows, key=lambda row: row["hour"]):
+        for row in sorted((row for row in rows if self.begin <= row["hour"] < self.end), key=lambda row: row["hour"]):
             number = (row["hour"] - self.begin) // HOUR // self.hours
             found.setdefault(self.begin + number * self.hours * HOUR, []).append(row)
         return found
@@ -189,13 +221,25 @@ def latency(rows: Rows) -> Plot | None:
     if not bins:
         return None
     times = {at: [median_low(row[name] for row in found) for name in _PERCENTILES] for at, found in bins.items()}
-    scale = log_scale(value for row in times.values() for value in row)
+    scale = log_scale(_usual(times.values()))
     tips = [[*_PERCENTILES.values()], *([*map(duration, row)] for row in times.values())]
     plot = _over_time(axis, scale, duration, times, tips)
     since = [row["since"] for row in rows["anomalies"] if row["kind"] == "hour"]
+    since = [at for at in since if axis.begin <= at < axis.end]
     flagged = [Mark("flagged", box(axis.place(at), 0, axis.place(at + HOUR), 1), "flagged") for at in since]
     several = ", each with the middle one of those of its hours" if axis.hours > 1 else ""
-    return plot._replace(strips=[Strip("", [*flagged, *plot.strips[0].marks])], caption=f"{plot.caption}{several}")
+    beyond = sum(max(row) > scale.high for row in times.values())
+    note = f"Steps that reach beyond the edge: {count(beyond)}. " if beyond else ""
+    strips = [Strip("", [*flagged, *plot.strips[0].marks])]
+    return plot._replace(strips=strips, caption=f"{plot.caption}{several}", note=f"{note}{axis.note}")
+
+
+def _usual(times: Iterable[Sequence[float]]) -> list[float]:
+    """The values that an axis is made for: a few commands that took days are not to press all others together."""
+    found = list(times)
+    highest = [sorted(row[-1] for row in found), sorted(row[-2] for row in found)]
+    most = max(5 * median_low(highest[0]), highest[1][round(0.95 * (len(found) - 1))])
+    return [value for row in found for value in row if value <= most]
 
 
 def endings(rows: Rows) -> Plot | None:
@@ -215,30 +259,29 @@ def endings(rows: Rows) -> Plot | None:
         return None
     tips = [[*(share(part / n) for part in parts), count(n)] for n, parts in counts.values()]
     plot = _over_time(axis, linear_scale([highest]), share, levels, [["failed", "timed out", "other", "of"], *tips])
-    return plot._replace(caption=f"{plot.caption}, stacked; together at most {share(highest)}")
+    return plot._replace(caption=f"{plot.caption}, stacked; together at most {share(highest)}", note=axis.note)
 
 
 def heat_map(rows: Rows) -> Plot | None:
     """One strip per method; each cell is as dark as the hour was slow or fast for the method."""
-    found = [row for row in rows["latency_by_hour_method"] if known(row["p50_us"]) and known(row["p99_us"])]
+    found = [row for row in rows["latency_by_hour_method"] if known(row["p50_us"])]
     if not found:
         return None
-    axis = Axis.of(found, most=56)
-    measure, which = ("p50_us", "median")
-    if median_low(row["answered"] for row in found) >= FEW:
-        measure, which = ("p99_us", "99th percentile")
+    axis = Axis.of(rows["latency_by_hour"] or found, most=56)
     methods: dict[tuple[str, str], list[Row]] = {}
     for row in found:
         methods.setdefault((clean(row["method"]), clean(row["profile"])), []).append(row)
     busiest = sorted(methods, key=lambda name: -sum(row["answered"] for row in methods[name]))[:MOST_ROWS]
     strips = []
     for name in sorted(busiest):
-        hours = {at: max(hours, key=lambda row: row[measure]) for at, hours in axis.bins(methods[name]).items()}
-        usual = median_low(row[measure] for row in hours.values()) or 1
-        marks = [_cell(axis, at, row[measure], row[measure] / usual, row["answered"]) for at, row in hours.items()]
+        hours = {at: max(hours, key=lambda row: row["p50_us"]) for at, hours in axis.bins(methods[name]).items()}
+        if not hours:
+            continue
+        usual = median_low(row["p50_us"] for row in hours.values()) or 1
+        marks = [_cell(axis, at, row["p50_us"], row["p50_us"] / usual, row["answered"]) for at, row in hours.items()]
         strips.append(Strip(name[0], marks, duration(usual), note=name[1]))
     left_out = f"; the {MOST_ROWS} busiest of {len(methods)} methods" if len(methods) > MOST_ROWS else ""
-    return Plot(strips, axis.ticks(), f"The {which}{left_out}")
+    return Plot(strips, axis.ticks(), f"The median{left_out}", note=axis.note) if strips else None
 
 
 def _cell(axis: Axis, at: datetime, took: float, times: float, answered: int) -> Mark:
@@ -249,21 +292,52 @@ def _cell(axis: Axis, at: datetime, took: float, times: float, answered: int) ->
 
 
 def stages(rows: Rows) -> Plot | None:
-    """Stacks of mean times: all commands, and each method."""
+    """Stacks of median times: all commands, and each method. The device answers while the PUBACK is under way."""
     groups: dict[str, list[Row]] = {"all commands": rows["stages"]} if rows["stages"] else {}
     for row in rows["stages_by_method"]:
         groups.setdefault(f"{clean(row['method'])} ({clean(row['profile'])})", []).append(row)
-    sums = {label: sum(row["mean_us"] for row in found) for label, found in groups.items()}
+    times = {label: _medians(found) for label, found in groups.items()}
+    sums = {label: sum(found.values()) for label, found in times.items()}
     scale, strips = linear_scale(sums.values()), []
     for label in sorted(groups, key=lambda label: -sums[label])[:MOST_ROWS]:
-        found = sorted(groups[label], key=lambda row: row["position"])
-        ends = pairwise(accumulate((scale(row["mean_us"]) for row in found), initial=0.0))
+        ends = pairwise(accumulate((scale(us) for us in times[label].values()), initial=0.0))
         marks = [
-            Mark(f"stage {row['stage']}", box(left, 0.15, right, 0.85), f"{row['stage']}: {duration(row['mean_us'])}")
-            for row, (left, right) in zip(found, ends, strict=True)
+            Mark(f"stage {stage}", box(left, 0.15, right, 0.85), f"{stage}: {duration(us)}")
+            for (stage, us), (left, right) in zip(times[label].items(), ends, strict=True)
         ]
         strips.append(Strip(label, marks, duration(sums[label])))
     return Plot(strips, scale.ticks(duration)) if strips else None
+
+
+def _medians(found: Iterable[Row]) -> dict[str, float]:
+    """Stage -> its median, of the device without the time until the PUBACK."""
+    times: dict[str, float] = {}
+    for row in sorted(found, key=lambda row: row["position"]):
+        if known(row["p50_us"]):
+            times[row["stage"]] = row["p50_us"] - (times.get("publish", 0) if row["stage"] == "device" else 0)
+    return {stage: max(0, us) for stage, us in times.items()}
+
+
+def verdict(rows: Rows, success: float) -> list[str]:
+    """Whether it is Homing, the broker or the device, and whether enough commands succeed: sentences."""
+    said = []
+    parts = sorted((row for row in rows["verdict"] if known(row["p50_us"])), key=lambda row: row["position"])
+    if parts:
+        took = [(f"{duration(row['p50_us'])} ({share(row['share'])})", *_PARTS[row["part"]]) for row in parts]
+        lead = "It is" if parts[0]["share"] >= 0.5 else "Most of the time is for"  # noqa: PLR2004 - a half
+        whole = f"of the {duration(sum(row['p50_us'] for row in parts))} that a command typically takes"
+        (most, who, which), *others = took
+        rest = "".join(f", {time} {what}" for time, _, what in others)
+        said.append(f"{lead} {who}: {whole}, {most} are {which}{rest}.")
+    for row in rows["latency"]:
+        of = row["commands"] - row["cancelled"]
+        if of:
+            missed, allowed = 1 - row["succeeded"] / of, 1 - success
+            kinds = {"refused by the device": "failed", "not answered in time": "timed_out", "never sent": "unsent"}
+            why = ", ".join(f"{share(row[name] / of)} {kind}" for kind, name in kinds.items())
+            line = f"{'more than' if missed > allowed else 'within'} the {share(allowed, trim=True)}"
+            said.append(f"{share(missed)} of the commands did not succeed ({why}), {line} that the objective allows.")
+    return said
 
 
 def _intervals(rank: str, columns: tuple[str, ...], show: Callable[..., str], rows: Rows) -> Plot | None:
@@ -309,6 +383,8 @@ def render(summary: Row, rows: Rows) -> str:
         plots={name: make(rows) for name, make in _PLOTS.items()},
         rows=rows
         | {"change": [_told(row) for row in sorted(rows["change"], key=lambda row: row["q"]) if row["notable"]]},
+        verdict=verdict(rows, summary["options"]["success"]),
+        shown=FIGURES,
         most=MOST_ROWS,
         units=UNITS,
     )

@@ -99,6 +99,19 @@ SELECT {{ grain | join(", ") }}, list_position({{ stage_names }}, stage) AS posi
 FROM ranked GROUP BY {{ grain | join(", ") }};
 {% endfor %}
 
+-- The PUBACK tells how long the broker takes; the device answers meanwhile, so that its own time is what remains.
+CREATE TABLE verdict AS
+WITH stage AS (
+  SELECT max(p50_us) FILTER (stage = 'device') AS whole, coalesce(max(p50_us) FILTER (stage = 'publish'), 0) AS puback,
+    coalesce(sum(p50_us) FILTER (stage NOT IN ('device', 'publish')), 0) AS homing FROM stages
+), part AS (
+  SELECT 'homing' AS part, homing AS p50_us FROM stage WHERE whole IS NOT NULL
+  UNION ALL SELECT 'broker', least(puback, whole) FROM stage WHERE whole IS NOT NULL
+  UNION ALL SELECT 'device', greatest(0, whole - puback) FROM stage WHERE whole IS NOT NULL
+)
+SELECT *, coalesce(p50_us / nullif(sum(p50_us) OVER (), 0), 0) AS share, row_number() OVER (ORDER BY p50_us DESC, part) AS position
+FROM part;
+
 -- `apart`: how far its answers are from what its methods take on all devices, in logarithms; billionths add up the same in any order.
 CREATE TABLE devices AS
 WITH usual AS (
@@ -279,7 +292,16 @@ WITH hourly AS (
 )
 SELECT *, value / expected AS ratio FROM ({{ corrected("test", "PARTITION BY kind", "z > 0") }})
 WHERE q < {{ level }} AND CASE WHEN measure = 'unanswered' THEN value - expected >= {{ share_step }} AND ratio >= 2
-  WHEN kind IN ('node', 'hour') THEN ratio >= 1.5 ELSE ratio >= 1.3 END;
+  WHEN kind IN ('node', 'hour') THEN ratio >= 1.5 ELSE ratio >= 1.3 END
+-- Whatever others do: all commands against the objective, and a method that misses it by as much again.
+UNION ALL BY NAME SELECT *, p AS q, value / expected AS ratio FROM (
+  SELECT 'success' AS kind, subject, 'unsuccessful' AS measure, profile, NULL::TIMESTAMPTZ AS since, n AS records,
+    1 - succeeded / n AS value, 1 - {{ success }} AS expected, p_of((value - expected * times) / sqrt(expected * (1 - expected) / n)) AS p
+  FROM (
+    SELECT 'All commands' AS subject, NULL AS profile, succeeded, commands - cancelled AS n, 1 AS times FROM latency
+    UNION ALL SELECT 'Method ' || profile || '/' || method, profile, succeeded, commands - cancelled, 2 FROM latency_by_method
+  ) WHERE n >= {{ least_records }} AND value > expected * times
+) WHERE p < {{ level }};
 
 -- By device, with the gaps over the ends of hours. Of fewer than ten events no gap is usual.
 CREATE TABLE said AS
@@ -368,4 +390,5 @@ FROM tried GROUP BY GROUPING SETS ((profile, method), ()) HAVING count(*) > 0;
 
 CREATE TABLE quarantine AS
 SELECT reason, (MAP {{ meanings }})[reason] AS meaning, sum(files) AS files, sum(records) AS records, min(example) AS example
-FROM (FROM rollups.quarantine UNION ALL BY NAME FROM rollups.quarantine_events) GROUP BY ALL;
+FROM (FROM rollups.quarantine UNION ALL BY NAME FROM rollups.repeated UNION ALL BY NAME FROM rollups.quarantine_events)
+GROUP BY ALL;

@@ -41,6 +41,12 @@ class Outbox:
         if not any((self._folder / state / name).exists() for state in (SENT, REFUSED)):
             write_whole(self._folder / PENDING / name, as_json(alert))
 
+    def latest(self, measure: str) -> dict[str, Any]:
+        """The last alert of a measure whose name the files end with, in any state; empty when there is none."""
+        found = sorted(self._folder.glob(f"*/*-{measure}.json"), key=lambda path: path.name)
+        latest: dict[str, Any] = json.loads(found[-1].read_bytes()) if found else {}
+        return latest
+
     def send_pending(self) -> None:
         """Send what waits, in order, as long as the receiver is there."""
         names = sorted(path.name for path in (self._folder / PENDING).glob("*.json"))

@@ -36,6 +36,11 @@ SETTINGS: Final = {
 }
 _WHOLE: Final = " AND ".join(f"{column.name} IS NOT NULL" for column in COLUMNS if column.required)
 """Also makes Spark read these columns, and so leave out files that have none or others of these names."""
+_TIMELY: Final = """\
+recorded_at <= _metadata.file_modification_time + INTERVAL '{lateness}' SECONDS
+  AND instr(_metadata.file_path, date_format(recorded_at, "'/date='yyyy-MM-dd'/hour='HH'/'")) > 0"""
+"""One record of the future would close all minutes before it. It would also be written before it was recorded."""
+WRONG_TIME: Final = "wrong_time"
 _COUNTS: Final = ("failed", "timed_out", "cancelled", "unsent")
 _WINDOWS: Final = f"""\
 WITH cell AS (
@@ -66,14 +71,18 @@ def start(
     spark: SparkSession, options: FollowOptions, checkpoint: Path, take: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
     """Start it. `take` gets the closed minutes of each batch; after a crash it gets the last batch again, the same."""
+    from pyspark.sql.functions import expr  # noqa: PLC0415 - an extra
+
     source = spark.readStream.schema(ddl(LATENCY.columns)).options(
         maxFilesPerTrigger=FILES_AT_ONCE,
         pathGlobFilter="*.parquet",
         recursiveFileLookup=True,  # with partitions, a file in a folder of another form would end the query
     )
-    record = source.parquet(options.log).where(_WHOLE)
-    record.withWatermark("recorded_at", f"{options.lateness.total_seconds()} seconds").selectExpr(
-        "* EXCEPT (total_us)",
+    seconds = options.lateness.total_seconds()
+    record = source.parquet(options.log).where(_WHOLE).selectExpr("*", f"{_TIMELY.format(lateness=seconds)} AS timely")
+    record = record.observe(WRONG_TIME, expr("count_if(NOT timely)").alias(WRONG_TIME)).where("timely")
+    record.withWatermark("recorded_at", f"{seconds} seconds").selectExpr(
+        "* EXCEPT (total_us, timely)",
         "IF(total_us >= 0, total_us, NULL) AS total_us",
         "to_date(recorded_at) AS date",
         "window(recorded_at, '1 minute') AS minute",

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.analysis.contracts import WINDOWS
 from app.analysis.lake import Row
-from app.analysis.places import Place, as_json, write_whole
+from app.analysis.places import Place, as_json, held, write_whole
 from app.analysis.session import prepared
 from app.analysis.stream import query
 from app.analysis.stream.foreign import look
@@ -69,7 +67,6 @@ class FollowOptions:
 def follow(spark: SparkSession, options: FollowOptions, say: Callable[[str], None] = lambda _text: None) -> None:
     """Until interrupted or, with `once`, all is done. ConfigurationError when OUT is in use, or Spark fails."""
     folder = options.out / "stream"
-    folder.mkdir(parents=True, exist_ok=True)
     with held(folder):
         _same_log(folder, options)
         stream = _Stream(folder, options, say)
@@ -93,8 +90,8 @@ class _Stream:
         self._outbox = Outbox(folder / "alerts", webhook(options.webhook) if options.webhook else to_log)
         self._say = say
         self._left_out = look(self._log, folder / "_foreign.json")
-        self._too_late = 0
-        """Cells (a minute, method and bucket of a part of a file) that came behind the watermark."""
+        self._dropped = Dropped(0, 0)
+        self._dropping = self._outbox.latest("dropped").get("event") == "raised"
         self._counted = ""
         """When the latest batch began that they are counted of."""
         self._said: dict[str, Any] = {}
@@ -118,35 +115,69 @@ class _Stream:
 
     def turn(self, running: StreamingQuery) -> None:
         """Send alerts, and write status.json when there is something new."""
-        self._outbox.send_pending()
-        said: dict[str, Any] = {"left_out_files": self._left_out, "alerts": self._outbox.counts()}
+        said: dict[str, Any] = {"left_out_files": self._left_out}
         for progress in running.recentProgress:
             said |= {"batch": progress["batchId"], "watermark": dict(progress["eventTime"]).get("watermark")}
             if progress["timestamp"] > self._counted:
                 self._counted = progress["timestamp"]
-                self._too_late += sum(int(one["numRowsDroppedByWatermark"]) for one in progress["stateOperators"])
-        said["too_late_cells"] = self._too_late
+                self._count(progress)
+        self._outbox.send_pending()
+        said |= {"alerts": self._outbox.counts()}
+        said |= {"too_late_cells": self._dropped.too_late, "wrong_time_records": self._dropped.wrong_time}
         if said != self._said:
             self._said = said
             write_whole(self._folder / "status.json", as_json(said))
             self._say(json.dumps(said))
+
+    def _count(self, progress: Mapping[str, Any]) -> None:
+        """Tell an alert when a batch drops something, and when one does not any more."""
+        late = sum(int(one["numRowsDroppedByWatermark"]) for one in progress["stateOperators"])
+        observed = progress["observedMetrics"].get(query.WRONG_TIME)
+        found = Dropped(late, int(observed[query.WRONG_TIME] or 0) if observed else 0)
+        self._dropped = Dropped(*map(sum, zip(self._dropped, found, strict=True)))
+        if any(found) != self._dropping and progress["numInputRows"]:
+            self._dropping = any(found)
+            alert = found.alert(progress, raised=self._dropping)
+            self._outbox.put(f"{progress['batchId']:09d}-dropped.json", alert)
+
+
+class Dropped(NamedTuple):
+    """What a batch did not count."""
+
+    too_late: int
+    """Cells (a minute, method and bucket of a part of a file) that came behind the watermark."""
+    wrong_time: int
+    """Records whose time is not in the hour of their folder, or after that of their file."""
+
+    def alert(self, progress: Mapping[str, Any], *, raised: bool) -> dict[str, Any]:
+        """As those of the windows are."""
+        event = "raised" if raised else "resolved"
+        at = dict(progress["eventTime"]).get("watermark")
+        said = (
+            f"{self.too_late:,} cells came behind the watermark, {at}, and {self.wrong_time:,} records have a time "
+            "that is not in the hour of their folder, or after that of their file: none of them is counted"
+        )
+        return {
+            "version": 1,
+            "id": f"dropped:{progress['batchId']}:{event}",
+            "event": event,
+            "measure": "dropped",
+            "unit": "records",
+            "profile": None,
+            "method": None,
+            "window_start": at,
+            "window_end": at,
+            "value": sum(self),
+            "limit": 0,
+            "records": progress["numInputRows"],
+            "sentence": f"all methods: {said if raised else 'all records of the latest batch are counted again'}",
+        }
 
 
 def _write(path: Path, windows: Iterable[Row]) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(list(windows), WINDOWS.arrow), sink, compression="zstd")
     write_whole(path, bytes(sink.getvalue()))
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Only one process at a time; ConfigurationError when there is another. A kill frees it."""
-    with (folder / "_lock").open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigurationError(f"--out: another homing analyze --follow is at work in {folder}") from None
-        yield
 
 
 def _same_log(folder: Path, options: FollowOptions) -> None:
