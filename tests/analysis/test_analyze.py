@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,10 @@ import pytest
 from app.analysis.buckets import RELATIVE_ERROR
 from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, TABLES
 from app.analysis.generate import generate
+from app.analysis.lake import Lake
+from app.analysis.options import AnalyzeOptions
 from app.analysis.plant import GenerateOptions
+from app.analysis.report.make import report
 from tests.analysis.odd_logs import odd_records
 from tests.analysis.results import analysis, one, queried, rows
 from tests.analysis.small_logs import BEGIN, write
@@ -290,6 +294,28 @@ def test_change_tests_agree_with_a_plain_computation(few: Analysed) -> None:
 def test_what_was_planted_is_flagged_and_nothing_else(few: Analysed) -> None:
     assert len(few.planted) == 4
     assert few.flagged == few.planted
+
+
+def test_too_few_that_succeed_are_flagged_though_nothing_differs_from_its_peers(few: Analysed, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(few.out, out)
+    total = one(few.out, "latency")
+    missed = 1 - total["succeeded"] / (total["commands"] - total["cancelled"])
+    options = AnalyzeOptions(out=str(out), steps=("report",), success=1 - missed / 1.5)
+    summary = report(Lake(str(out)), options, lambda _fraction, _text: None)
+    found = {row["subject"]: row for row in summary["anomalies"] if row["kind"] == "success"}
+    assert found["All commands"]["value"] == pytest.approx(missed)
+    assert found["All commands"]["sentence"].startswith(f"All commands: {missed:.1%} of ")
+    for subject, row in found.items():
+        assert row["value"] > (1 if subject == "All commands" else 2) * row["expected"]
+
+
+def test_the_verdict_is_the_medians_of_the_stages(analysed: Analysed) -> None:
+    stages = {row["stage"]: row["p50_us"] for row in rows(analysed.out, "stages")}
+    parts = {row["part"]: row["p50_us"] for row in rows(analysed.out, "verdict")}
+    assert parts["broker"] == min(stages["publish"], stages["device"])
+    assert parts["broker"] + parts["device"] == stages["device"]
+    assert parts["homing"] == sum(stages[name] for name in ("register", "record", "wake", "deliver"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
