@@ -365,7 +365,8 @@ def test_the_statements_of_the_summary_make_the_tables_again(few: Analysed) -> N
         for rollup in (*ROLLUPS, *EVENT_ROLLUPS):
             folder = few.out / "rollups" / rollup.name
             base.register(
-                f"{rollup.name}_rows", pq.read_table(folder) if folder.exists() else rollup.arrow.empty_table()
+                f"{rollup.name}_rows",
+                pq.read_table(folder) if any(folder.rglob("*.parquet")) else rollup.arrow.empty_table(),
             )
             base.execute(f"CREATE VIEW rollups.{rollup.name} AS FROM {rollup.name}_rows")
         for table in few.summary["tables"]:
