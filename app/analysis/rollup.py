@@ -208,8 +208,8 @@ def rollup(
             for apart in (-1, 1)
         )
         lake.open(ROLLUP, source, {*asked, *before, *after})
-        for table in _tables_of(source):
-            lake.keep(f"rollups/{table.name}", asked, ())  # also where there is nothing to count any more
+        for table in () if batch else _tables_of(source):
+            lake.keep(f"rollups/{table.name}", asked, ())  # there is nothing to count any more
         if batch:
             repaired = {"deadlines_hourly": before, "late_hourly": after}
             write = partial(_write, spark, lake, partial(progress, first / len(made)))
