@@ -191,7 +191,10 @@ def rollup(
     The day before each is told of late answers, the day after of the methods that late answers are of.
     """
     compacted, there = lake.days(COMPACT, source), lake.days(ROLLUP, source)
-    with_records = {date: day for date, day in compacted.items() if day.records and lake.clean_files(source, day)}
+    near = sorted({_beside(date, apart) for date in dates for apart in (-1, 0, 1)}.intersection(compacted))
+    with_records = {
+        date: compacted[date] for date in near if compacted[date].records and lake.clean_files(source, compacted[date])
+    }
     for date in [date for date in dates if compacted[date].records and date not in with_records]:
         progress(0.0, f"rollup {date} stays as it was: its clean records are gone")
     made = [date for date in dates if date in with_records or not compacted[date].records]
