@@ -1,4 +1,4 @@
-"""Homing 0.1.0, taken out of the history of this repository: the version that runs beside this one in an update."""
+"""Versions of Homing out of the history of this repository, such as one that runs beside this one in an update."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ROOT = Path(__file__).parents[1]
 
 
 @contextmanager
-def previous_version() -> Iterator[Path]:
-    """A folder with its `app`; the test is skipped where the history is not there, as in a shallow clone."""
+def previous_version(commit: str = COMMIT) -> Iterator[Path]:
+    """A folder with the `app` of a version; the test is skipped where there is no history, as in a shallow clone."""
     try:
-        archive = subprocess.run(["git", "archive", COMMIT, "app"], cwd=ROOT, capture_output=True, check=False)
+        archive = subprocess.run(["git", "archive", commit, "app"], cwd=ROOT, capture_output=True, check=False)
     except FileNotFoundError:
-        pytest.skip("0.1.0 cannot be had here: there is no git")
+        pytest.skip("an earlier version cannot be had here: there is no git")
     if archive.returncode:
-        pytest.skip("0.1.0 cannot be had here: this is a shallow clone, or no clone at all")
-    with TemporaryDirectory(prefix="homing-0.1.0-") as folder:
+        pytest.skip("an earlier version cannot be had here: this is a shallow clone, or no clone at all")
+    with TemporaryDirectory(prefix="homing-earlier-") as folder:
         with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
             tar.extractall(folder, filter="data")
         yield Path(folder)

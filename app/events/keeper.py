@@ -75,7 +75,7 @@ class Keeper:
             # First what makes room: where there is none at all, a new generation cannot begin.
             for number in over(found, now, one.retention_us):
                 await self._drop(one.name, number, "retention")
-            if is_full(found[-1], now, one.retention_us, self._generation_bytes, hourly=self._hourly):
+            if found and is_full(found[-1], now, one.retention_us, self._generation_bytes, hourly=self._hourly):
                 await self._generations.rotate(one.name, found[-1].number)
             there[one.name] = await self._generations.generations(one.name)
         await self._keep_quota(there)

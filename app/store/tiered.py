@@ -12,7 +12,7 @@ from app.core.errors import DamagedEventsError
 from app.core.eventlog.batches import Batch
 from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
-from app.core.eventlog.reading import Reading, Slice
+from app.core.eventlog.reading import MOST_READ_BYTES, Reading, Slice
 from app.core.eventlog.transaction import Transaction
 from app.observability import Counters, Fill
 from app.store.archive import Archive
@@ -62,12 +62,13 @@ class TieredEventLog:
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         """See EventLog. What is in a damaged file is left out, as what is in a damaged generation is."""
         found: list[Event] = []
-        after, more, lost = reading.after, True, BEGINNING
+        after, more, lost, size = reading.after, True, BEGINNING, 0
         for _ in range(MOST_PIECES):
             part = await self._part(shard, replace(reading, after=after), limit - len(found))
             found += part.events
             after, more, lost = part.position, part.more, max(lost, part.lost)
-            if not more or len(found) == limit:
+            size += sum([len(event.entry.value) for event in part.events])
+            if not more or len(found) == limit or size >= MOST_READ_BYTES:
                 break
         return Slice(found, after, more, lost)
 

@@ -17,9 +17,10 @@ from app.core.errors import (
 )
 from app.core.eventlog.event import END, Database, Entry, Event, Shard
 from app.core.eventlog.generation import GenerationState
-from app.core.eventlog.reading import Reading, Slice
+from app.core.eventlog.reading import MOST_READ_BYTES, Reading, Slice
 from app.core.eventlog.transaction import Condition, Transaction
 from app.store.eventlog import EventStore
+from tests.contract.cold_places import ColdEvents
 from tests.contract.event_places import EventPlace, RocksEvents
 from tests.waiting import PATIENCE, turns
 
@@ -351,3 +352,49 @@ async def test_how_many_last_values_there_are_is_known_after_a_restart(tmp_path:
     await log.append(Shard("events", 0), said("c", "1"))
     assert await log.value(Shard("events", 0), "c") is None
     await place.close()
+
+
+HOSTILE = (
+    "/",
+    "//",
+    "a//b",
+    "/a/",
+    "$own/a",
+    "$/x",
+    "/".join("x" * 200),
+    "/".join("y" * 512),
+    "/" * 1023,
+    "t" * 1024,
+    "ü" * 512,
+    "a b/c\u3000d",
+    "%00/%2F",
+    *(f"{'/'.join('z' * 299)}/{number}" for number in range(14)),
+)
+
+
+async def test_topics_that_nobody_would_design_are_read_like_others(log: EventStore) -> None:
+    await log.append(SHARD, [Entry(topic, b"%d" % number) for number, topic in enumerate(HOSTILE)])
+    for number, topic in enumerate(HOSTILE):
+        assert values_of(await everything(log, topic_filter=topic)) == [str(number)]
+        assert await log.value(SHARD, topic) is not None
+        front = topic.split("/")[0]
+        if front:
+            found = values_of(await everything(log, topic_filter=f"{front}/#"))
+            assert str(number) in found
+            assert all(HOSTILE[int(one)].split("/")[0] == front for one in found)
+    wild = [number for number, topic in enumerate(HOSTILE) if not topic.startswith("$")]
+    assert values_of(await everything(log)) == list(map(str, wild))
+    assert len(await everything(log, topic_filter="")) == len(HOSTILE)
+
+
+async def test_a_reading_ends_when_it_has_many_bytes(place: EventPlace, log: EventStore) -> None:
+    if isinstance(place, ColdEvents):
+        pytest.skip("what is cold is read file by file")
+    size = 100_000
+    for number in range(4):
+        await log.append(SHARD, [Entry("a", b"%02d" % number + b"x" * size) for _ in range(64)])
+    part = await log.read(SHARD, Reading(), 1000)
+    assert part.more
+    assert MOST_READ_BYTES <= sum(len(one.entry.value) for one in part.events) <= MOST_READ_BYTES + 64 * (size + 2)
+    rest = await log.read(SHARD, Reading(after=part.position), 1000)
+    assert (len(part.events) + len(rest.events), rest.more) == (4 * 64, False)

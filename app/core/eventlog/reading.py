@@ -6,8 +6,9 @@ A cursor is a value: the position up to which each shard was read. It works on a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from app.core.errors import InvalidInputError
@@ -18,6 +19,8 @@ EVERYTHING: Final = ""
 """In the place of a filter: also topics that begin with `$`, which `#` does not mean."""
 MOST_SCANNED: Final = 20_000
 """Events that one reading looks at, whether they fit or not: it bounds how long it takes."""
+MOST_READ_BYTES: Final = 16 * 1024 * 1024
+"""A reading ends with the event, or the block of events, with which it has values of so many bytes."""
 
 CURSOR: Final = "1(?:-[0-9a-z]{1,13}){1,256}"
 """What one looks like, for documentation."""
@@ -37,9 +40,15 @@ class Reading:
     until: Position = END
     generation: int | None = None
 
-    def fits(self, topic: str) -> bool:
-        """Whether events of the topic are read."""
-        return not self.topic_filter or matches(self.topic_filter, topic)
+    def matcher(self) -> Callable[[str], bool]:
+        """Says whether events of a topic are read."""
+        if not self.topic_filter:
+            return lambda _topic: True
+        if self.topic_filter == "#":
+            return lambda topic: not topic.startswith("$")
+        if "+" not in self.topic_filter and "#" not in self.topic_filter:
+            return self.topic_filter.__eq__
+        return partial(matches, self.topic_filter)
 
 
 class Slice(NamedTuple):

@@ -15,7 +15,7 @@ from app.core.eventlog.batches import Batch, LastBatches
 from app.core.eventlog.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
 from app.core.eventlog.quota import check_room
-from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
+from app.core.eventlog.reading import MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
 from app.core.eventlog.record import value_size
 from app.core.eventlog.structures import Structures
 from app.core.eventlog.transaction import Transaction
@@ -125,10 +125,12 @@ class MemoryEventLog:
         start = bisect_right(events, reading.after, key=_position)
         end = bisect_right(events, reading.until, lo=start, key=_position)
         found: list[Event] = []
+        fits, size = reading.matcher(), 0
         for index in range(start, min(end, start + MOST_SCANNED)):
-            if reading.fits(events[index].entry.topic):
+            if fits(events[index].entry.topic):
                 found.append(events[index])
-                if len(found) == limit:
+                size += len(events[index].entry.value)
+                if len(found) == limit or size >= MOST_READ_BYTES:
                     return Slice(found, events[index].position, more=index + 1 < end)
         if end > start + MOST_SCANNED:
             return Slice(found, events[start + MOST_SCANNED - 1].position, more=True)

@@ -116,9 +116,10 @@ def read_slice(file: pq.ParquetFile, groups: Iterable[Group], reading: Reading) 
     if not reading.topic_filter:
         return by_position(_read(file, [group.number for group in groups], SCHEMA.names))
     parts = []
+    fits = reading.matcher()
     for group in groups:
         topics = _read(file, [group.number], ["topic"])["topic"]
-        wanted = [topic for topic in topics.unique().to_pylist() if reading.fits(topic)]
+        wanted = [topic for topic in topics.unique().to_pylist() if fits(topic)]
         if wanted:
             parts.append(_read(file, [group.number], SCHEMA.names).filter(fitting(topics, wanted)))
     return by_position(pa.concat_tables(parts)) if parts else SCHEMA.empty_table()

@@ -51,7 +51,7 @@ def inspect_events(url: str, databases: Sequence[Database], role: str, wall: Cal
     with client:
         try:
             return _look(client, databases, role, wall)
-        except (RedisError, OSError) as error:
+        except (RedisError, OSError, ValueError) as error:
             raise StoreUnavailableError(f"the Redis of HOMING_EVENTS_URL: {error}") from None
 
 

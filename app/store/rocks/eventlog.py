@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from app.store.eventlog import ArchivedError
 from app.store.rocks import keys
 from app.store.rocks.groups import GroupCommit
 from app.store.rocks.mending import Mender
-from app.store.rocks.scanning import DamagedGenerationError, last_values, scan, value_of
+from app.store.rocks.scanning import DamagedGenerationError, Source, last_values, scan, value_of
 from app.store.rocks.state import Book, Shelf
 from app.store.rocks.writing import Addition, Pen
 
@@ -99,17 +100,18 @@ class RocksEventLog:
         bounded = replace(reading, until=until)
         while True:
             book = self._shelf.book(shard.database)
-            cuts = [book.cuts[number] for number in sorted(book.cuts) if reading.generation in (None, number)]
-            tables = [
-                (cut.about.number, cut.table)
-                for cut in cuts
-                if cut.table is not None and _may_have(cut.about, reading.after, until)
+            sources = [
+                Source(cut.about.number, cut.table, cut.structures, cut.ordered)
+                for cut in book.all_cuts()
+                if cut.table is not None
+                and reading.generation in (None, cut.about.number)
+                and _may_have(cut.about, reading.after, until)
             ]
             cold = book.cold.get(shard.number, BEGINNING)
             if reading.after < min(cold, until) if reading.generation is None else _is_elsewhere(book, reading):
                 raise ArchivedError(cold)
             try:
-                return await self._ask(partial(scan, shard, tables, book.structures, bounded, limit))
+                return await self._ask(partial(scan, shard, sources, bounded, limit))
             except DamagedGenerationError as error:
                 await self._quarantine(shard.database, error)
 
@@ -134,31 +136,27 @@ class RocksEventLog:
         return await self._synced(shard, found)
 
     async def structures(self, database: str) -> Sequence[str]:
-        return sorted(self._shelf.book(database).structures)
+        return sorted(self._shelf.book(database).structures())
 
     async def generations(self, database: str) -> Sequence[Generation]:
-        cuts = self._shelf.book(database).cuts
-        return [cuts[number].about for number in sorted(cuts)]
+        with self._mender.using():
+            return [cut.about for cut in self._shelf.book(database).all_cuts()]
 
     async def rotate(self, database: str, expected: int) -> None:
         self._shelf.book(database)
-        with self._mender.using():
-            await self._group.alone(lambda: self._pen.rotate(database, expected))
+        await self._alone(lambda: self._pen.rotate(database, expected))
 
     async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
         self._shelf.book(database)
-        with self._mender.using():
-            await self._group.alone(lambda: self._pen.cool(database, number, files))
+        await self._alone(lambda: self._pen.cool(database, number, files))
 
     async def allow(self, database: str, room: int | None) -> None:
         self._shelf.book(database)
-        with self._mender.using():
-            await self._group.alone(lambda: self._pen.allow(database, room))
+        await self._alone(lambda: self._pen.allow(database, room))
 
     async def drop(self, database: str, number: int) -> None:
         self._shelf.book(database)
-        with self._mender.using():
-            await self._group.alone(lambda: self._pen.drop(database, number))
+        await self._alone(lambda: self._pen.drop(database, number))
 
     def _open_again(self) -> None:
         self._shelf = Shelf(self._folder, self.databases)
@@ -167,20 +165,37 @@ class RocksEventLog:
     def _write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
         if self._shelf.closed:
             raise StoreUnavailableError("the event log is being opened again")
-        return self._pen.write(additions)
+        with self._pen.trying():
+            return self._pen.write(additions)
 
     async def _put(self, addition: Addition) -> Position:
         self._shelf.book(addition.shard.database)
+        with self._mending():
+            position = await self._group.put(addition)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        return position
+
+    async def _alone(self, work: Callable[[], None]) -> None:
+        """Do it in the thread of the pen, between two batches; StoreUnavailableError where the disk fails."""
+
+        def tried() -> None:
+            with self._pen.trying():
+                work()
+
+        with self._mending():
+            await self._group.alone(tried)
+
+    @contextmanager
+    def _mending(self) -> Iterator[None]:
+        """It stays open meanwhile, and is looked after when it cannot be written to."""
         with self._mender.using():
             try:
-                position = await self._group.put(addition)
+                yield
             except StoreUnavailableError:
                 if self._pen.broken:
                     self._mender.failed()
                 raise
-        self._changed.set()
-        self._changed = asyncio.Event()
-        return position
 
     async def _synced(self, shard: Shard, found: Sequence[Event]) -> Sequence[Event]:
         """The same, once they are durable: what is being written can be read a moment before it is synced."""
@@ -189,8 +204,7 @@ class RocksEventLog:
         return found
 
     async def _quarantine(self, database: str, error: DamagedGenerationError) -> None:
-        with self._mender.using():
-            await self._group.alone(lambda: self._pen.quarantine(database, error.number, error.reason))
+        await self._alone(lambda: self._pen.quarantine(database, error.number, error.reason))
 
     async def _ask(self, question: Callable[[], T]) -> T:
         if self._closed:

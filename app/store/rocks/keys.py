@@ -5,11 +5,14 @@ r"""Every key in the RocksDB of the event log. Numbers are big-endian, so that k
 | `default` | `d` database | number of shards |
 | | `h` shard | its last position and epoch |
 | | `b` shard, writer | number of his last batch, and where it ends |
-| | `s` database `\0` structure | empty |
+| | `s` database `\0` structure | empty; those of all generations, for 0.2.0 |
 | | `g` database `\0` generation | JSON: state, first, last, count, size, note |
+| | `o` database `\0` generation | how many of its events `o` below names: all, or 0.2.0 has written there |
 | `values` | shard, topic | position, record: the last value of the topic |
 | `{database}:{generation}` | `d` number of shard, stream, position | record |
-| | `i` number of shard, stream, level, hash of its value, position | empty: for levels that vary |
+| | `i` number of shard, stream, level, hash of its value, position | empty: for levels that vary, or those in front |
+| | `o` number of shard, position of the last event of an append | the stream of each of its events |
+| | `s` structure | empty: those of this generation |
 
 A shard is written `database \0 number`. A record is that of app/core/eventlog/record.py.
 """
@@ -17,7 +20,7 @@ A shard is written `database \0 number`. A record is that of app/core/eventlog/r
 from __future__ import annotations
 
 from hashlib import blake2b
-from struct import Struct
+from struct import Struct, unpack
 from typing import Final
 
 from app.core.eventlog.event import Position, Shard
@@ -26,6 +29,14 @@ VALUES: Final = "values"
 HEAD: Final = Struct(">QQ")
 PLACE: Final = Struct(">Q")
 TAKEN: Final = Struct(">QQ")
+_EVENT: Final = Struct(">cBIQ")
+FRONTS: Final = {1: 253, 2: 254}
+"""Of events that have no structure the first level is indexed as if it were one that varies, under this number, and the
+first two are."""
+WHOLE: Final = 255
+"""Likewise the whole topic."""
+STRUCTURE: Final = b"s"
+"""What the keys of structures begin with in the family of a generation."""
 
 
 def family(database: str, generation: int) -> str:
@@ -63,9 +74,45 @@ def of_generation(database: str, number: int) -> bytes:
     return b"g%s\0%s" % (database.encode(), number.to_bytes(4))
 
 
+def of_ordered(database: str, number: int) -> bytes:
+    """How many of its events are named in their order."""
+    return b"o%s\0%s" % (database.encode(), number.to_bytes(4))
+
+
+def of_order(shard: int) -> bytes:
+    """What the keys begin with that name the events of a shard in their order."""
+    return b"o%c" % shard
+
+
 def of_stream(shard: int, stream: bytes) -> bytes:
     """What all events of a stream begin with."""
     return b"d%c%s" % (shard, stream)
+
+
+def of_event(shard: int, stream: int, position: Position) -> bytes:
+    """An event of a stream."""
+    return _EVENT.pack(b"d", shard, stream, position)
+
+
+def streams_of(row: bytes) -> tuple[int, ...]:
+    """The streams that an order names, which are these bytes one after the other."""
+    return unpack(f">{len(row) // 4}I", row)
+
+
+def fronts_of(topic: str) -> list[tuple[int, str]]:
+    """What of a topic without structure is indexed."""
+    levels = topic.split("/", 2)
+    return [(WHOLE, topic), *((number, "/".join(levels[:size])) for size, number in FRONTS.items())]
+
+
+def front_of(topic_filter: str) -> tuple[int, str | None]:
+    """What of that a filter has: the number, and the value; None where it begins with a wildcard."""
+    levels = topic_filter.split("/")
+    literal = next((place for place, level in enumerate(levels) if level in ("+", "#")), len(levels))
+    if literal == len(levels):
+        return WHOLE, topic_filter
+    size = min(literal, max(FRONTS))
+    return (FRONTS[size], "/".join(levels[:size])) if size else (0, None)
 
 
 def of_level(shard: int, stream: bytes, level: int, value: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from heapq import merge
 from itertools import islice
 from typing import Final, NamedTuple
@@ -11,15 +12,19 @@ from rocksdict import Rdict
 
 from app.core.errors import DamagedEventsError
 from app.core.eventlog.event import Event, Position, Shard
-from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
-from app.core.eventlog.record import topic_of, unpack_entry
-from app.core.eventlog.structures import Structures, stream_id
+from app.core.eventlog.reading import EVERYTHING, MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
+from app.core.eventlog.record import unpack_entry
+from app.core.eventlog.structures import OTHERS, Structures
 from app.core.topics import matches
 from app.store.rocks import keys
 from app.store.rocks.rows import keys_from, rows_from
 
+MOST_MERGED: Final = 64
+"""Structures whose streams are read side by side; where a filter meets more, all events are passed in their order."""
+MOST_OF_ALL: Final = 8
+"""Likewise where all events are read, which nothing is faster for than their order."""
 _FETCHED: Final = 64
-"""Records that are looked up at once, of those that an index names."""
+"""Records that are looked up at once, of those that an index or the order names."""
 
 
 class DamagedGenerationError(DamagedEventsError):
@@ -36,46 +41,89 @@ class _Row(NamedTuple):
     record: bytes
 
 
-def scan(
-    shard: Shard, tables: Sequence[tuple[int, Rdict]], structures: Structures, reading: Reading, limit: int
-) -> Slice:
+class Source(NamedTuple):
+    """A generation to be read. `ordered`: it has an order, which 0.2.0 did not write."""
+
+    number: int
+    table: Rdict
+    structures: Structures
+    ordered: bool
+
+
+def scan(shard: Shard, sources: Sequence[Source], reading: Reading, limit: int) -> Slice:
     """`reading.until` is not beyond what is durable. Raises DamagedGenerationError."""
     found: list[Event] = []
-    scanned = 0
-    for number, table in tables:
+    fits, scanned, size = reading.matcher(), 0, 0
+    for source in sources:
         try:
-            for row in _rows(shard.number, table, structures, reading):
-                if len(found) == limit or scanned == MOST_SCANNED:
+            for row in _rows(shard.number, source, reading):
+                if len(found) == limit or scanned == MOST_SCANNED or size >= MOST_READ_BYTES:
                     # The row that follows shows that there is more.
                     return Slice(found, row.position - 1, more=True)
                 scanned += 1
-                if reading.fits(topic_of(row.record)):
-                    found.append(Event(row.position, shard.number, unpack_entry(row.record)))
+                if row.record and fits((entry := unpack_entry(row.record)).topic):
+                    found.append(Event(row.position, shard.number, entry))
+                    size += len(row.record)
         except DamagedEventsError as error:
-            raise DamagedGenerationError(number, str(error)) from None
+            raise DamagedGenerationError(source.number, str(error)) from None
         except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
-            raise DamagedGenerationError(number, str(error)) from None
+            raise DamagedGenerationError(source.number, str(error)) from None
     return Slice(found, reading.until, more=False)
 
 
-def _rows(shard: int, table: Rdict, structures: Structures, reading: Reading) -> Iterator[_Row]:
-    streams = []
-    for structure in structures.meeting(reading.topic_filter):
-        stream = stream_id(structure)
-        level = _chosen_level(structures.varying(structure), reading.topic_filter)
-        if level is None:
-            streams.append(_by_stream(table, keys.of_stream(shard, stream), reading))
-        else:
-            value = reading.topic_filter.split("/")[level]
-            index = keys.of_level(shard, stream, level, value)
-            streams.append(_by_index(table, index, keys.of_stream(shard, stream), reading))
-    return streams[0] if len(streams) == 1 else merge(*streams)
+def _rows(shard: int, source: Source, reading: Reading) -> Iterator[_Row]:
+    structures, everything = source.structures, reading.topic_filter in (EVERYTHING, "#")
+    if source.ordered and everything and len(structures) > MOST_OF_ALL:
+        return _in_order(shard, source.table, None, reading)
+    names, streams = structures.meeting(reading.topic_filter)
+    if source.ordered and len(names) > MOST_MERGED:
+        return _in_order(shard, source.table, streams, reading)
+    found = [_of_structure(shard, source, one, reading) for one in names]
+    return found[0] if len(found) == 1 else merge(*found)
 
 
-def _chosen_level(varying: Sequence[int], topic_filter: str) -> int | None:
-    """A level that varies and for which the filter has a value."""
+def _of_structure(shard: int, source: Source, structure: str, reading: Reading) -> Iterator[_Row]:
+    """The events of a structure, or those that an index names."""
+    stream = source.structures.stream(structure)
+    prefix = keys.of_stream(shard, stream)
+    level, value = _sought(source, structure, reading.topic_filter)
+    if value is None:
+        return _by_stream(source.table, prefix, reading)
+    return _by_index(source.table, keys.of_level(shard, stream, level, value), prefix, reading)
+
+
+def _sought(source: Source, structure: str, topic_filter: str) -> tuple[int, str | None]:
+    """A level that varies and for which the filter has a value, and that; of what has no structure a part in front."""
+    if structure == OTHERS:
+        return keys.front_of(topic_filter) if source.ordered and topic_filter else (0, None)
     wanted = topic_filter.split("/")
-    return next((level for level in varying if level < len(wanted) and wanted[level] not in "+#"), None)
+    levels = (one for one in source.structures.varying(structure) if one < len(wanted) and wanted[one] not in "+#")
+    level = next(levels, None)
+    return (0, None) if level is None else (level, wanted[level])
+
+
+def _in_order(shard: int, table: Rdict, wanted: AbstractSet[int] | None, reading: Reading) -> Iterator[_Row]:
+    """All events in the order of their positions, or those of the wanted streams. A row without a record is of others.
+
+    It counts as one, like an event, so that what is passed over has a bound as well.
+    """
+    prefix = keys.of_order(shard)
+    for key, row in rows_from(table, keys.placed(prefix, reading.after + 1)):
+        if not key.startswith(prefix):
+            return
+        last, streams = keys.place_of(key), keys.streams_of(row)
+        places = range(last - len(streams) + 1, last + 1)
+        if places[0] > reading.until:
+            return
+        found = [
+            (place, keys.of_event(shard, stream, place))
+            for place, stream in zip(places, streams, strict=True)
+            if (wanted is None or stream in wanted) and reading.after < place <= reading.until
+        ]
+        if not found:
+            yield _Row(min(last, reading.until), b"")
+        for at in range(0, len(found), _FETCHED):
+            yield from _looked_up(table, found[at : at + _FETCHED])
 
 
 def _by_stream(table: Rdict, prefix: bytes, reading: Reading) -> Iterator[_Row]:
@@ -89,11 +137,16 @@ def _by_stream(table: Rdict, prefix: bytes, reading: Reading) -> Iterator[_Row]:
 def _by_index(table: Rdict, index: bytes, prefix: bytes, reading: Reading) -> Iterator[_Row]:
     left = _places(table, index, reading)
     while places := list(islice(left, _FETCHED)):
-        records = table.get([keys.placed(prefix, place) for place in places])
-        for place, record in zip(places, records or (), strict=True):
-            if record is None:
-                raise DamagedEventsError(f"the record at position {place} is missing")
-            yield _Row(place, record)
+        yield from _looked_up(table, [(place, keys.placed(prefix, place)) for place in places])
+
+
+def _looked_up(table: Rdict, places: Sequence[tuple[Position, bytes]]) -> Iterator[_Row]:
+    """The records at these positions, which have these keys; DamagedEventsError."""
+    records = table.get([key for _, key in places])
+    for (place, _), record in zip(places, records or (), strict=True):
+        if record is None:
+            raise DamagedEventsError(f"the record at position {place} is missing")
+        yield _Row(place, record)
 
 
 def _places(table: Rdict, index: bytes, reading: Reading) -> Iterator[Position]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import structlog
 from rocksdict import ColumnFamily, DBCompressionType, Options, Rdict
 
-from app.core.errors import ConfigurationError, DatabaseNotFoundError
+from app.core.errors import ConfigurationError, DamagedEventsError, DatabaseNotFoundError
 from app.core.eventlog.batches import Batch, LastBatches
 from app.core.eventlog.event import BEGINNING, Database, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
@@ -45,6 +45,13 @@ class Cut:
     about: Generation
     table: Rdict | None
     handle: ColumnFamily | None
+    structures: Structures
+    named: int = 0
+    """How many of its events are named in their order."""
+    ordered: bool = True
+    """Whether all of them are. 0.2.0 has written here otherwise, and may have structures that are not its own."""
+    unsaved: set[str] = field(default_factory=set)
+    """Structures that were learned and are in no batch yet."""
 
 
 @dataclass(slots=True)
@@ -52,12 +59,11 @@ class Book:
     """All there is of one database."""
 
     database: Database
-    structures: Structures
     heads: list[Head]
     batches: list[LastBatches]
     cuts: dict[int, Cut] = field(default_factory=dict)
-    unsaved: set[str] = field(default_factory=set)
-    """Structures that were learned and are in no batch yet."""
+    before: Structures | None = None
+    """Those of all generations, where 0.2.0 has written to one that is still there."""
     held: list[Held] = field(default_factory=list)
     """By shard, what last values take, by the hashes of their keys."""
     rooms: dict[int, int] = field(default_factory=dict)
@@ -69,6 +75,20 @@ class Book:
     def current(self) -> Cut:
         """The generation that is appended to."""
         return self.cuts[max(self.cuts)]
+
+    def structures(self) -> set[str]:
+        """Those of all generations."""
+        return set().union(*(cut.structures for cut in self.all_cuts()))
+
+    def only_in(self, number: int) -> set[str]:
+        """Structures that no other generation has."""
+        return set(self.cuts[number].structures).difference(
+            *(cut.structures for cut in self.all_cuts() if cut.about.number != number)
+        )
+
+    def all_cuts(self) -> list[Cut]:
+        """Its generations, the oldest first; in any thread, as they are copied at once."""
+        return [cut for _, cut in sorted(self.cuts.copy().items())]
 
     def cooled(self, files: Sequence[ColdFile]) -> None:
         """Know of files in the cold tier."""
@@ -93,11 +113,20 @@ class Shelf:
 
     def __init__(self, folder: Path, databases: Sequence[Database]) -> None:
         self.closed = False
+        self.books: Final[dict[str, Book]] = {}
         self.database = _open(folder)
         self.values = self.database.get_column_family(keys.VALUES)
         self.values_handle = self.database.get_column_family_handle(keys.VALUES)
-        self.books: Final = {one.name: self._book(one) for one in databases}
-        self._sweep(Rdict.list_cf(str(folder), options()))
+        try:
+            for one in databases:
+                self._book(one)
+            self._sweep(Rdict.list_cf(str(folder), options()))
+        except ConfigurationError:
+            self.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            self.close()
+            raise ConfigurationError(f"HOMING_EVENTS_URL: the event log cannot be opened: {error}") from None
 
     def book(self, name: str) -> Book:
         """The book of a database; DatabaseNotFoundError."""
@@ -114,21 +143,24 @@ class Shelf:
             book.held[:] = self._held(book.database)
             for cut in book.cuts.values():
                 cut.about = self._generation(book.database.name, cut.about.number)
+                cut.named = self._named(book.database.name, cut.about.number)
 
-    def begin(self, book: Book, number: int) -> Cut:
+    def begin(self, book: Book, number: int, inherited: Sequence[str] = ()) -> Cut:
         """A generation with its table, which may be there already; one that is cold has none."""
         name = keys.family(book.database.name, number)
         about = self._generation(book.database.name, number)
         if about.state is GenerationState.COLD:
-            book.cuts[number] = Cut(about, None, None)
+            book.cuts[number] = Cut(about, None, None, Structures())
             book.cooled(about.files)
             return book.cuts[number]
         try:
             table = self.database.get_column_family(name)
         except Exception:  # noqa: BLE001 - rocksdict has no error of its own
             table = self.database.create_column_family(name, options())
-        cut = Cut(about, table, self.database.get_column_family_handle(name))
+        cut = Cut(about, table, self.database.get_column_family_handle(name), Structures())
         book.cuts[number] = cut
+        if about.state is not GenerationState.DAMAGED:
+            self._learn(book, cut, table, inherited)
         return cut
 
     def close(self) -> None:
@@ -136,13 +168,14 @@ class Shelf:
         if self.closed:
             return
         self.closed = True
+        tables = []
         for book in self.books.values():
-            for cut in book.cuts.values():
-                if cut.table is not None:
-                    _close(cut.table)
+            for cut in book.all_cuts():
+                tables += [] if cut.table is None else [cut.table]
+                cut.table = cut.handle = None  # whoever has failed may know of it for a while
             book.cuts.clear()
-        _close(self.values)
-        _close(self.database)
+        _close([*tables, self.values, self.database])
+        del tables
         # RocksDB lets go of its lock when nobody has a handle any more.
         del self.values_handle, self.values, self.database
 
@@ -154,17 +187,29 @@ class Shelf:
             if colon and book is not None and (int(number) not in book.cuts or book.cuts[int(number)].table is None):
                 self.database.drop_column_family(name)
 
-    def _book(self, database: Database) -> Book:
+    def _book(self, database: Database) -> None:
         self._check_shards(database)
-        known = [key.partition(b"\0")[2].decode() for key in self._keys(keys.of_structure(database.name, ""))]
         batches = [self._batches(shard) for shard in database.all_shards()]
-        book = Book(database, Structures([*database.taught, *known]), self._heads(database), batches)
+        book = Book(database, self._heads(database), batches)
+        self.books[database.name] = book
         book.held = self._held(database)
-        book.unsaved = set(book.structures) - set(known)
         numbers = [int.from_bytes(key[-4:]) for key in self._keys(keys.of_generation(database.name, 0)[:-4])]
         for number in numbers or [1]:
             self.begin(book, number)
-        return book
+        for cut in book.all_cuts()[:-1]:
+            if cut.about.state is GenerationState.CURRENT:  # a full disk could leave it so in 0.2.0
+                cut.about = replace(cut.about, state=GenerationState.SEALED)
+        if not book.current.ordered:
+            self._end(book)
+
+    def _end(self, book: Book) -> None:
+        """Go on in a generation with an order."""
+        old, name = book.current, book.database.name
+        if old.about.state is GenerationState.CURRENT:
+            old.about = replace(old.about, state=GenerationState.SEALED)
+        new = self.begin(book, old.about.number + 1, old.structures.inherited())
+        for cut in (old, new):
+            self.database[keys.of_generation(name, cut.about.number)] = written(cut.about)
 
     def _check_shards(self, database: Database) -> None:
         there = self.database.get(keys.of_database(database.name))
@@ -193,6 +238,29 @@ class Shelf:
         for key, row in takewhile(lambda one: one[0].startswith(prefix), rows_from(self.values, prefix)):
             yield hash(key), len(key) - len(prefix) + len(row) - keys.PLACE.size
 
+    def _learn(self, book: Book, cut: Cut, table: Rdict, inherited: Sequence[str]) -> None:
+        """What a generation knows of topics; that of all of them where 0.2.0 has written, or it cannot be read."""
+        name = book.database.name
+        cut.named = self._named(name, cut.about.number)
+        own: list[str] = []
+        try:
+            own += [key[1:].decode() for key in _beginning(table, keys.STRUCTURE)]
+            cut.ordered = cut.named == cut.about.count
+        except (DamagedEventsError, UnicodeDecodeError):  # which whoever reads its events finds out
+            cut.ordered = False
+        if cut.ordered:
+            cut.structures = Structures([*own, *book.database.taught, *inherited])
+            cut.unsaved = set(cut.structures) - set(own)
+            return
+        if book.before is None:
+            known = [key.partition(b"\0")[2].decode() for key in self._keys(keys.of_structure(name, ""))]
+            book.before = Structures([*book.database.taught, *known])
+        cut.structures = book.before
+
+    def _named(self, database: str, number: int) -> int:
+        found = self.database.get(keys.of_ordered(database, number))
+        return 0 if found is None else keys.PLACE.unpack(found)[0]
+
     def _generation(self, database: str, number: int) -> Generation:
         found = self.database.get(keys.of_generation(database, number))
         if found is None:
@@ -214,12 +282,16 @@ def written(about: Generation) -> bytes:
     return json.dumps(asdict(about)).encode()
 
 
-def _close(table: Rdict) -> None:
-    try:
-        table.close()
-    except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
-        # What it still wanted to write is in no log either, and so nobody was told that it is there.
-        _log.warning("events_not_closed", reason=str(error))
+def _close(tables: Sequence[Rdict]) -> None:
+    reasons = set()
+    for table in tables:
+        try:
+            table.close()
+        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            reasons.add(str(error))
+    # What it still wanted to write is in no log either, and so nobody was told that it is there.
+    for reason in sorted(reasons):
+        _log.warning("events_not_closed", reason=reason)
 
 
 def _open(folder: Path) -> Rdict:

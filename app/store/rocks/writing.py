@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +17,7 @@ from app.core.eventlog.event import Entry, Position, Shard, size_of
 from app.core.eventlog.generation import ColdFile, GenerationState
 from app.core.eventlog.quota import check_room
 from app.core.eventlog.record import pack_entry, value_size
-from app.core.eventlog.structures import stream_id
+from app.core.eventlog.structures import OTHERS, Structures
 from app.core.eventlog.transaction import Condition
 from app.observability import BurstLog
 from app.store.rocks import keys
@@ -67,6 +68,17 @@ class Pen:
         self.broken = False
         """Whether something could not be written: RocksDB may take nothing more until it is opened again."""
 
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """What RocksDB cannot do meanwhile is a StoreUnavailableError, and `broken`."""
+        try:
+            yield
+        except HomingError:
+            raise
+        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            self.broken = True
+            raise StoreUnavailableError(f"the event log cannot be written to: {error}") from None
+
     def write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
         """All of them in one batch; for each one its last position, or why it is not written."""
         batch = _Batch()
@@ -87,12 +99,16 @@ class Pen:
         if old.about.number != expected:
             return
         batch = _Batch()
-        new = self._shelf.begin(book, expected + 1)
+        new = self._shelf.begin(book, expected + 1, old.structures.inherited())
         if old.about.state is GenerationState.CURRENT:
             old.about = replace(old.about, state=GenerationState.SEALED)
         for cut in (old, new):
             batch.rows.put(keys.of_generation(database, cut.about.number), written(cut.about))
-        self._commit(batch)
+        try:
+            self._commit(batch)
+        except StoreUnavailableError:
+            del book.cuts[new.about.number]  # or the old one would never be sealed
+            raise
         if old.table is not None:
             old.table.flush(wait=False)
 
@@ -108,6 +124,7 @@ class Pen:
             return
         batch = _Batch()
         batch.rows.delete(keys.of_generation(database, number))
+        self._forget_structures(batch, book, number)
         self._commit(batch)
         if book.cuts.pop(number).table is not None:
             self._shelf.database.drop_column_family(keys.family(database, number))
@@ -120,12 +137,14 @@ class Pen:
         about = replace(cut.about, state=GenerationState.COLD, files=tuple(files))
         batch = _Batch()
         batch.rows.put(keys.of_generation(database, number), written(about))
+        self._forget_structures(batch, self._shelf.book(database), number)
         self._commit(batch)
         # Readers list tables first, and look then up to where the shard is cold.
         self._shelf.book(database).cooled(files)
         cut.about = about
         if cut.table is not None:
             cut.table = cut.handle = None
+            cut.structures = Structures()
             self._shelf.database.drop_column_family(keys.family(database, number))
 
     def quarantine(self, database: str, number: int, note: str) -> None:
@@ -167,10 +186,13 @@ class Pen:
         cut = book.current
         first, size = position + 1, 0
         records = [pack_entry(entry) for entry in one.entries]
+        streams = []
         for entry, record in zip(one.entries, records, strict=True):
             position += 1
-            self._put(batch, book, cut, Shard(*one.shard), entry.topic, record, position)
+            streams.append(self._put(batch, cut, one.shard.number, entry.topic, record, position))
             size += size_of(entry)
+        batch.rows.put(keys.placed(keys.of_order(one.shard.number), position), b"".join(streams), cut.handle)
+        cut.named += len(streams)
         for place in latest.values():
             self._remember(batch, book, one.shard, one.entries[place], records[place], first + place)
         book.heads[one.shard.number] = Head(position, head.epoch if one.epoch is None else one.epoch)
@@ -196,22 +218,31 @@ class Pen:
         if forgotten is not None:
             batch.rows.delete(keys.of_writer(shard, forgotten))
 
-    def _put(
-        self, batch: _Batch, book: Book, cut: Cut, shard: Shard, topic: str, record: bytes, position: Position
-    ) -> None:
-        rows, structures = batch.rows, book.structures
+    def _put(self, batch: _Batch, cut: Cut, shard: int, topic: str, record: bytes, position: Position) -> bytes:
+        """Under its stream, which is returned, and for each level of it that varies."""
+        rows, structures = batch.rows, cut.structures
         known = len(structures)
         structure = structures.of(topic)
         if len(structures) > known:
-            book.unsaved.add(structure)
-        stream = stream_id(structure)
-        rows.put(keys.placed(keys.of_stream(shard.number, stream), position), record, cut.handle)
+            cut.unsaved.add(structure)
+        stream = structures.stream(structure)
+        rows.put(keys.placed(keys.of_stream(shard, stream), position), record, cut.handle)
         varying = structures.varying(structure)
         if varying:
             levels = topic.split("/")
             for level in varying:
-                prefix = keys.of_level(shard.number, stream, level, levels[level])
+                prefix = keys.of_level(shard, stream, level, levels[level])
                 rows.put(keys.placed(prefix, position), b"", cut.handle)
+        elif structure == OTHERS:
+            for level, value in keys.fronts_of(topic):
+                rows.put(keys.placed(keys.of_level(shard, stream, level, value), position), b"", cut.handle)
+        return stream
+
+    def _forget_structures(self, batch: _Batch, book: Book, number: int) -> None:
+        """Those that went with a generation, and what is known of its order."""
+        for structure in book.only_in(number):
+            batch.rows.delete(keys.of_structure(book.database.name, structure))
+        batch.rows.delete(keys.of_ordered(book.database.name, number))
 
     def _remember(
         self, batch: _Batch, book: Book, shard: Shard, entry: Entry, record: bytes, position: Position
@@ -242,16 +273,18 @@ class Pen:
 
     def _save(self, batch: _Batch) -> None:
         for name, book in batch.books.items():
-            about = book.current.about
-            batch.rows.put(keys.of_generation(name, about.number), written(about))
-            for structure in book.unsaved:
+            cut = book.current
+            batch.rows.put(keys.of_generation(name, cut.about.number), written(cut.about))
+            batch.rows.put(keys.of_ordered(name, cut.about.number), keys.PLACE.pack(cut.named))
+            for structure in cut.unsaved:
+                batch.rows.put(keys.STRUCTURE + structure.encode(), b"", cut.handle)
                 batch.rows.put(keys.of_structure(name, structure), b"")
         for shard in batch.shards:
             head = self._shelf.book(shard.database).heads[shard.number]
             batch.rows.put(keys.of_head(shard), keys.HEAD.pack(head.position, head.epoch))
         self._commit(batch)
         for book in batch.books.values():
-            book.unsaved.clear()
+            book.current.unsaved.clear()
         self.durable = self.durable | {
             shard: self._shelf.book(shard.database).heads[shard.number].position for shard in batch.shards
         }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +28,7 @@ from app.system import SystemClock
 from tests.waiting import PATIENCE
 
 KILLS = 4
+DISK = "24m"
 DATABASE = Database("events", 2)
 SHARD = Shard("events", 0)
 WRITER = Path(__file__).with_name("writes_on.py")
@@ -165,6 +169,68 @@ async def test_a_full_disk_refuses_and_loses_nothing_that_was_acknowledged(tmp_p
         assert found == sorted(found)
 
 
+def on_a_small_disk(folder: Path, *command: str) -> list[str]:
+    """Run it where the folder is a disk of a few megabytes, in a namespace of mounts that ends with it."""
+    mount = f"mount -t tmpfs -o size={DISK} none {shlex.quote(str(folder))}"
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("a small disk needs `unshare`")
+    return [unshare, "--user", "--map-root-user", "--mount", "sh", "-c", f'{mount} && exec "$@"', "-", *command]
+
+
+def has_small_disks(folder: Path) -> bool:
+    return subprocess.run(on_a_small_disk(folder, "true"), capture_output=True, check=False).returncode == 0
+
+
+async def test_a_disk_that_is_full_and_has_room_again_ends_neither_log_nor_keeper(tmp_path: Path) -> None:
+    """A real one, with a keeper that begins and drops generations, and a reader, at every moment of it."""
+    if not has_small_disks(tmp_path):
+        pytest.skip("this machine lets nobody mount a small disk")
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        on_a_small_disk(tmp_path, sys.executable, str(WRITER.with_name("full_disk.py")), str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path.cwd(),
+        env={"PYTHONPATH": str(Path.cwd()), "PATH": os.environ["PATH"]},
+        timeout=PATIENCE,
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    lines = [line.split(maxsplit=1) for line in ended.stdout.splitlines()]
+    told = {word: text for word, text in lines if word != "acknowledged"}
+    acknowledged = [int(text) for word, text in lines if word == "acknowledged"]
+    found = [int(number) for number in told["there"].split()]
+    assert "No space left on device" in told["refused"]
+    assert set(acknowledged) <= set(found)
+    assert found == sorted(found)
+    assert told["states"] == "current", "but for the last one all are sealed"
+
+
+async def test_a_generation_that_cannot_be_ended_now_is_ended_later(tmp_path: Path) -> None:
+    failing = False
+
+    def flush(database: Rdict) -> None:
+        if failing:
+            raise OSError(28, "No space left on device")
+        database.flush_wal(True)
+
+    log = RocksEventLog(tmp_path, [DATABASE], SystemClock(), flush)
+    await log.start()
+    await log.append(SHARD, [Entry("a/b", b"1")])
+    failing = True
+    with pytest.raises(StoreUnavailableError, match="No space left on device"):
+        await log.rotate("events", 1)
+    failing = False
+    await log.append(SHARD, [Entry("a/b", b"2")])
+    await log.rotate("events", (await log.generations("events"))[-1].number)
+    await log.append(SHARD, [Entry("a/b", b"3")])
+    found = await log.generations("events")
+    assert [one.state for one in found] == [GenerationState.SEALED] * (len(found) - 1) + [GenerationState.CURRENT]
+    assert await numbers(log, 0) == [1, 2, 3]
+    await log.close()
+
+
 async def test_a_damaged_generation_is_named_and_left_out_and_the_others_are_served(tmp_path: Path) -> None:
     async with opened(tmp_path) as log:
         for generation in (1, 2, 3):
@@ -172,7 +238,7 @@ async def test_a_damaged_generation_is_named_and_left_out_and_the_others_are_ser
             await log.rotate("events", generation)
     async with opened(tmp_path) as log:
         tables = {one["num_entries"]: one["name"] for one in log._shelf.database.live_files()}
-    table = tmp_path / tables[202].lstrip("/")
+    table = tmp_path / tables[202 + 2].lstrip("/")  # with its structure, and the order
     data = bytearray(table.read_bytes())
     data[100:400] = b"\xff" * 300
     table.write_bytes(data)
