@@ -51,13 +51,13 @@ def at_half(log: Any, url: str) -> None:  # noqa: ANN401 - of any engine
     if url.startswith("rocks://"):
         log._pen._shelf.database = Dropping(log._pen._shelf.database)
         return
-    original = log._redis.run_script
+    original = log._calls.run
 
     async def once(*arguments: object) -> object:
         await original(*arguments)
         return die()
 
-    log._redis.run_script = once
+    log._calls.run = once
 
 
 def forget_first(log: Any) -> None:  # noqa: ANN401 - a RedisEventLog with its private parts
@@ -66,7 +66,7 @@ def forget_first(log: Any) -> None:  # noqa: ANN401 - a RedisEventLog with its p
     async def cool(database: str, number: int, _files: object) -> None:
         shards = [shard for one in log.databases if one.name == database for shard in one.all_shards()]
         for shard in shards:
-            await log._call("UNLINK", f"{keys.slabs(shard)}{number}")
+            await log._calls.call("UNLINK", f"{keys.slabs(shard)}{number}")
         die()
 
     log.cool = cool
