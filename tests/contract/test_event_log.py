@@ -21,7 +21,7 @@ from app.core.eventlog.reading import MOST_READ_BYTES, Reading, Slice
 from app.core.eventlog.transaction import Condition, Transaction
 from app.store.eventlog import EventStore
 from tests.contract.cold_places import ColdEvents
-from tests.contract.event_places import EventPlace, RocksEvents
+from tests.contract.event_places import EventPlace, MemoryEvents, RocksEvents
 from tests.waiting import PATIENCE, turns
 
 SHARD = Shard("events", 2)
@@ -398,3 +398,17 @@ async def test_a_reading_ends_when_it_has_many_bytes(place: EventPlace, log: Eve
     assert MOST_READ_BYTES <= sum(len(one.entry.value) for one in part.events) <= MOST_READ_BYTES + 64 * (size + 2)
     rest = await log.read(SHARD, Reading(after=part.position), 1000)
     assert (len(part.events) + len(rest.events), rest.more) == (4 * 64, False)
+
+
+async def test_structures_are_forgotten_with_their_generation(place: EventPlace, log: EventStore) -> None:
+    if isinstance(place, MemoryEvents | ColdEvents):
+        pytest.skip("it has one set of structures, as long as it lives")
+    await log.generations("events")
+    await log.append(SHARD, [*said("once", "1"), *said("again", "1")])
+    await log.rotate("events", 1)
+    await log.append(SHARD, said("again", "2"))
+    assert {"once", "again"} <= set(await log.structures("events"))
+    await log.drop("events", 1)
+    await log.generations("events")
+    await log.append(SHARD, said("again", "3"))
+    assert await log.structures("events") == ["again", "thing/product/+/osd"]

@@ -10,7 +10,7 @@
 | `mqtt:topics:{t}` | sorted set | topics that have a last value, by their bytes | never |
 | `mqtt:done:{t}:<call>` | string | the position that a call was given, so that it happens once | a minute |
 | `mqtt:done:{t}:writers` | hash | writer → number of his last batch, and the position that it was given | never |
-| `mqtt:structures:<database>` | hash | structures of topics | never |
+| `mqtt:structures:<database>` | hash | structures of topics | with the oldest generation |
 | `mqtt:database:<database>` | string | its number of shards | never |
 | `mqtt:role:{<name>}` | string | who holds a role | lease time |
 | `mqtt:epoch:{<name>}` | string | how often it was taken | never |

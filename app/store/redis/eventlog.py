@@ -66,6 +66,7 @@ class RedisEventLog:
         self._new_secret = new_secret
         self._by_name: Mapping[str, Database] = {one.name: one for one in databases}
         self._structures = {one.name: Structures(one.taught) for one in databases}
+        self._oldest: dict[str, int] = {}
 
     async def start(self) -> None:
         """As the port says. StoreUnavailableError when Redis is away: it may be tried again."""
@@ -130,7 +131,13 @@ class RedisEventLog:
         return sorted({one.decode(errors="replace") for one in known[::2]} | set(self._structures[database]))
 
     async def generations(self, database: str) -> Sequence[Generation]:
-        return await self._catalogue.generations(self._database(database).all_shards())
+        about = self._database(database)
+        found = await self._catalogue.generations(about.all_shards())
+        if self._oldest.setdefault(database, found[0].number) != found[0].number:
+            # One was dropped, and with it what was known of topics: what comes from now on is told again.
+            self._oldest[database] = found[0].number
+            self._structures[database] = Structures(about.taught)
+        return found
 
     async def rotate(self, database: str, expected: int) -> None:
         currents = (await self._catalogue.read(self._database(database).all_shards())).currents
@@ -165,6 +172,7 @@ class RedisEventLog:
         currents = (await self._catalogue.read(self._database(database).all_shards())).currents
         if number >= min(currents):
             return
+        await self._calls.call("UNLINK", keys.structures(database))
         for shard in self._database(database).all_shards():
             # All at once: blocks that no catalogue has would stay for ever where a node dies in between.
             names = [keys.cuts(shard), f"{keys.slabs(shard)}{number}", keys.cold(shard), keys.state(shard)]
