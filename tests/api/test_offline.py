@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 
 import pytest
 
 from app.core.eventlog.presence import Change, entry_of
 from app.core.messages import ReceivedMessage
+from app.events.plane import needed
 from tests.api.rig import Rig, running
 from tests.waiting import eventually
 
@@ -59,6 +59,16 @@ async def test_silence_is_no_evidence(keeping: Rig) -> None:
     """Nor is what a node of an earlier version noted, which says nothing of how it was known."""
     await tell(keeping, online=True)
     told = entry_of(Change(DEVICE, online=False, said=False), 1)
-    said = await keeping.http.post("/v1/events", json=[{"topic": told.topic, "data": json.loads(told.value)}])
-    assert said.status_code == 200, said.text
+    await needed(keeping.application.ports.events).publish("events", [told])
     assert (await keeping.send("ok", if_offline="fail")).status_code == 200
+
+
+async def test_with_mqtt_3_1_1_nothing_waits_at_the_broker_for_a_device_that_has_gone() -> None:
+    """Nothing expires there: the command would reach the device whenever it comes back."""
+    async with running(events={"url": "memory://"}, mqtt={"url": "mqtt://broker", "version": "3.1.1"}) as rig:
+        await eventually(lambda: is_ready(rig))
+        await tell(rig, online=True)
+        await tell(rig, online=False)
+        assert (await rig.send("ok")).json()["type"] == "urn:homing:problem:device-offline"
+        assert rig.device.received == []
+        assert (await rig.send("ok", if_offline="send")).status_code == 200
