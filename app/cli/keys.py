@@ -198,7 +198,7 @@ def _find_key(document: Document, key_id: str) -> Credential:
 def _state(one: Credential, now_us: int) -> str:
     if one.revoked_us is not None:
         return "revoked"
-    return "counts" if counts(one, now_us) else "expired"
+    return "valid" if counts(one, now_us) else "expired"
 
 
 def _show(key: Key, whose: str) -> None:
