@@ -189,7 +189,7 @@ def test_a_cluster_whose_executors_fail_is_said_by_its_name(tmp_path: Path) -> N
         job = subprocess.run(
             [
                 *(str(Path(sys.executable).with_name("spark-submit")), "--master", master, "--driver-memory", "600m"),
-                *("--executor-memory", "500m", "--conf", "spark.executor.extraJavaOptions=-XX:NoSuchOption"),
+                *("--executor-memory", "500m", "--conf", "spark.executor.extraJavaOptions=-agentlib:nothing"),
                 *(str(ROOT / "app" / "cli" / "submit.py"), "analyze", str(log), "--out", str(out)),
             ],
             env={**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": sys.executable},
