@@ -140,6 +140,7 @@ def part(*arguments: str) -> Iterator[str]:
     with tempfile.NamedTemporaryFile("w+") as said, tempfile.TemporaryDirectory() as work:
         command = [str(SPARK / "bin" / "spark-class"), *arguments, "--host", "127.0.0.1", "--port", "0"]
         environment = {**os.environ, "SPARK_HOME": str(SPARK), "SPARK_WORKER_DIR": work, "SPARK_NO_DAEMONIZE": "1"}
+        environment["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=1"
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=environment, cwd=work)
         try:
             while (found := STARTED.search(Path(said.name).read_text())) is None:
