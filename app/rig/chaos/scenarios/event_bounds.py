@@ -139,7 +139,7 @@ async def _until_status(rig: Rig, name: str, status: int) -> bool:
     while loop.time() < until:
         with suppress(aiohttp.ClientError):
             async with rig.session.post(
-                f"{rig.nodes[name].url}/v1/events", json=[{"topic": "$homing/rig", "data": 1}]
+                f"{rig.nodes[name].url}/v1/events", json=[{"topic": "$rig/asks", "data": 1}]
             ) as answer:
                 if answer.status == status:
                     return True
