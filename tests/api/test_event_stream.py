@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -143,6 +144,28 @@ async def test_a_quiet_stream_is_given_newer_cursors(served: Served, monkeypatch
             assert event is not None
             assert (event.name, event.data) == ("bookmark", {"cursor": event.id})
             seen.add(event.id)
+
+
+async def test_what_others_say_keeps_no_bookmark_back(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.2)
+    ended = asyncio.Event()
+
+    async def chatter() -> None:
+        while not ended.is_set():
+            say(served.rig, TOPIC, {"n": 1})
+            await asyncio.sleep(0.005)  # often enough that the stream is never without something new
+
+    async with stream(url(served, "?topic=nobody/speaks/here")) as reading:
+        assert await reading.next() is not None
+        await follows(served.rig)
+        talking = asyncio.create_task(chatter())
+        try:
+            event = await reading.next()
+        finally:
+            ended.set()
+            await talking
+    assert event is not None
+    assert event.name == "bookmark"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from app.events.plane import EventPlane
 from app.events.reader import MAX_PAGE
 
 DEFAULT_LIMIT: Final = 100
-CURSOR_EXAMPLE: Final = "2.b2f5ff47.s.events.hg8v9o0zk0.0.0.0"
+CURSOR_EXAMPLE: Final = "2.b2f5ff47.s.events.64bf1db608000.0.0.0"
 KIND: Final = "events"
 """Of cursors."""
 _TOPICS: Final = "topics"

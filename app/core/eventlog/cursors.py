@@ -1,6 +1,6 @@
 """Cursors of events, as text: which databases were read by which filter, and up to where.
 
-`2.<filter>.<which>.<database>.<position>…~<database>.<position>…`, with positions in base 36. What 0.2.0 gave out says
+`2.<filter>.<which>.<database>.<position>…~<database>.<position>…`, with positions in base 16. What 0.2.0 gave out says
 positions alone (`1-…`): it is of whichever database is named beside it, else of the first one.
 """
 
@@ -14,12 +14,12 @@ from typing import Final, NoReturn
 
 from app.core.errors import InvalidInputError
 from app.core.eventlog.event import BEGINNING, END, Database, Position
-from app.core.eventlog.reading import Cursor, base36, parse_cursor
+from app.core.eventlog.reading import Cursor, parse_cursor
 
 _VERSION: Final = "2"
 _ALL, _SOME = "a", "s"
 _CURSOR: Final = re.compile("2\\.([0-9a-f]{8})\\.([as])\\.([a-z][a-z0-9_.~-]*)", re.ASCII)
-_POSITION: Final = re.compile("[0-9a-z]{1,13}", re.ASCII)
+_POSITION: Final = re.compile("[0-9a-f]{1,16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Scope:
 
 def room(databases: Sequence[Database]) -> int:
     """Bytes of the longest cursor of these databases."""
-    return 16 + sum(34 + 14 * one.shards for one in databases)
+    return 16 + sum(34 + 17 * one.shards for one in databases)
 
 
 def written(cursor: Cursor, scope: Scope, databases: Mapping[str, Database]) -> str:
@@ -41,7 +41,7 @@ def written(cursor: Cursor, scope: Scope, databases: Mapping[str, Database]) -> 
     parts, first = [], 0
     for name in scope.databases:
         behind = first + databases[name].shards
-        parts.append(".".join((name, *map(base36, cursor.positions[first:behind]))))
+        parts.append(".".join((name, *[f"{one:x}" for one in cursor.positions[first:behind]])))
         first = behind
     return f"{_VERSION}.{_digest(scope.topic_filter)}.{_ALL if scope.every else _SOME}.{'~'.join(parts)}"
 
@@ -90,7 +90,7 @@ def _places(part: str, text: str) -> tuple[str, tuple[Position, ...]]:
     name, *positions = part.split(".")
     if not positions or not all(_POSITION.fullmatch(one) for one in positions):
         _none(text)
-    known = tuple(int(one, 36) for one in positions)
+    known = tuple(int(one, 16) for one in positions)
     return (name, known) if max(known) <= END else _none(text)
 
 

@@ -70,7 +70,7 @@ class Cursor:
     positions: tuple[Position, ...]
 
     def __str__(self) -> str:
-        return "-".join(["1", *map(base36, self.positions)])
+        return "-".join(["1", *map(_base36, self.positions)])
 
 
 def parse_cursor(text: str, shards: int) -> Cursor:
@@ -88,8 +88,7 @@ def parse_cursor(text: str, shards: int) -> Cursor:
     return Cursor(positions)
 
 
-def base36(number: int) -> str:
-    """The number in digits and small letters."""
+def _base36(number: int) -> str:
     text = ""
     while True:
         number, digit = divmod(number, 36)
