@@ -30,11 +30,9 @@ HEAD: Final = Struct(">QQ")
 PLACE: Final = Struct(">Q")
 TAKEN: Final = Struct(">QQ")
 _EVENT: Final = Struct(">cBIQ")
-FRONTS: Final = {1: 253, 2: 254}
-"""Of events that have no structure the first level is indexed as if it were one that varies, under this number, and the
-first two are."""
-WHOLE: Final = 255
-"""Likewise the whole topic."""
+FRONT: Final = 255
+"""The level under which events that have no structure are indexed, by what their topics begin with and as a whole."""
+FRONT_LEVELS: Final = 2
 STRUCTURE: Final = b"s"
 """What the keys of structures begin with in the family of a generation."""
 
@@ -99,20 +97,19 @@ def streams_of(row: bytes) -> tuple[int, ...]:
     return unpack(f">{len(row) // 4}I", row)
 
 
-def fronts_of(topic: str) -> list[tuple[int, str]]:
-    """What of a topic without structure is indexed."""
-    levels = topic.split("/", 2)
-    return [(WHOLE, topic), *((number, "/".join(levels[:size])) for size, number in FRONTS.items())]
+def fronts_of(topic: str) -> set[str]:
+    """By what a topic without structure is indexed: its first level, its first two, and all of it."""
+    levels = topic.split("/", FRONT_LEVELS)
+    return {topic, *("/".join(levels[: size + 1]) for size in range(FRONT_LEVELS))}
 
 
-def front_of(topic_filter: str) -> tuple[int, str | None]:
-    """What of that a filter has: the number, and the value; None where it begins with a wildcard."""
+def front_of(topic_filter: str) -> str | None:
+    """What of that a filter has; None where it begins with a wildcard."""
     levels = topic_filter.split("/")
     literal = next((place for place, level in enumerate(levels) if level in ("+", "#")), len(levels))
     if literal == len(levels):
-        return WHOLE, topic_filter
-    size = min(literal, max(FRONTS))
-    return (FRONTS[size], "/".join(levels[:size])) if size else (0, None)
+        return topic_filter
+    return "/".join(levels[: min(literal, FRONT_LEVELS)]) if literal else None
 
 
 def of_level(shard: int, stream: bytes, level: int, value: str) -> bytes:

@@ -95,7 +95,7 @@ def _of_structure(shard: int, source: Source, structure: str, reading: Reading) 
 def _sought(source: Source, structure: str, topic_filter: str) -> tuple[int, str | None]:
     """A level that varies and for which the filter has a value, and that; of what has no structure a part in front."""
     if structure == OTHERS:
-        return keys.front_of(topic_filter) if source.ordered and topic_filter else (0, None)
+        return keys.FRONT, keys.front_of(topic_filter) if source.ordered and topic_filter else None
     wanted = topic_filter.split("/")
     levels = (one for one in source.structures.varying(structure) if one < len(wanted) and wanted[one] not in "+#")
     level = next(levels, None)

@@ -234,8 +234,8 @@ class Pen:
                 prefix = keys.of_level(shard, stream, level, levels[level])
                 rows.put(keys.placed(prefix, position), b"", cut.handle)
         elif structure == OTHERS:
-            for level, value in keys.fronts_of(topic):
-                rows.put(keys.placed(keys.of_level(shard, stream, level, value), position), b"", cut.handle)
+            for value in keys.fronts_of(topic):
+                rows.put(keys.placed(keys.of_level(shard, stream, keys.FRONT, value), position), b"", cut.handle)
         return stream
 
     def _forget_structures(self, batch: _Batch, book: Book, number: int) -> None:
