@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import structlog
+
 from app.callbacks.adopter import NOBODY, Adopter, Heir
 from app.callbacks.answers import Answers
 from app.callbacks.canary import Canary
@@ -58,7 +60,7 @@ from app.observers.drops import Drops
 from app.observers.journal import Journal
 from app.observers.measures import CommandMeasures
 from app.observers.notes import Notes
-from app.profiles.loader import load_profiles
+from app.profiles.loader import Refused, load_what_can_be
 from app.services import Service
 from app.settings import Settings
 from app.store.directory import AccessDirectory
@@ -147,7 +149,7 @@ def compose(
     of a device that is away, `last_entry` what was said last on a topic, `heir` takes over what else a dead node had.
     """
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
-    profiles = _profiles(settings)
+    profiles, refused = _profiles(settings)
     reader, reply_reader, filters = _readers(profiles.values())
     own_topics: OwnTopics = {}
 
@@ -332,6 +334,7 @@ def compose(
         Service("adopter", adopter.run),
         Service("canary", canary.run),
         Service("absence", absence.run),
+        *([Service("profiles", check=lambda: _said_of(refused))] if refused else []),
         *([] if webhooks is None else [webhooks.service]),
     ]
     return Parts(
@@ -371,14 +374,21 @@ def _founding(adapters: Adapters, cluster: Cluster, info: NodeInfo) -> Founding:
     return Founding(cluster=cluster, roll_call=roll_call, counters=adapters.counters)
 
 
-def _profiles(settings: Settings) -> Mapping[str, DeviceProfile]:
-    """Those that this node speaks; ConfigurationError when its default is none of them."""
-    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names, settings.profiles.values)
+def _profiles(settings: Settings) -> tuple[Mapping[str, DeviceProfile], Sequence[Refused]]:
+    """Those that this node speaks, and files that are none; ConfigurationError when its default is not spoken."""
+    given = settings.profiles
+    profiles, refused = load_what_can_be(given.dir, given.shipped_names, given.values)
     if settings.profile not in profiles:
-        raise ConfigurationError(
-            f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
-        )
-    return profiles
+        unknown = f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
+        raise ConfigurationError("\n".join([*(one.faults for one in refused), unknown]))
+    for one in refused:
+        structlog.get_logger().error("profile_refused", file=str(one.file), profile=one.name, reason=one.faults)
+    return profiles, refused
+
+
+def _said_of(refused: Sequence[Refused]) -> str:
+    more = f" (and {len(refused) - 1} more files)" if len(refused) > 1 else ""
+    return f"ok, but not spoken: {refused[0].name}, as {refused[0].first}{more}"
 
 
 def _readers(profiles: Collection[DeviceProfile]) -> tuple[ResponseReader, ReplyReader, tuple[str, ...]]:

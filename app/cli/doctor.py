@@ -53,11 +53,28 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     except StoreUnavailableError as error:
         yield Diagnosis(Level.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
     yield from _look_at_events(settings)
+    yield from _look_at_profiles(settings)
     try:
         seen = probe(mqtt_options(settings, "homing-doctor"), clock, run_id, _needs(settings, run_id))
         yield from about_broker(seen, settings.mqtt.version)
     except BrokerUnavailableError as error:
         yield Diagnosis(Level.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL.")
+
+
+def _look_at_profiles(settings: Settings) -> Iterator[Diagnosis]:
+    """Files that nodes go on without, and what others say in vain."""
+    from app.cli.diagnosis import Diagnosis, Level
+    from app.profiles.loader import hints_in, load_what_can_be
+
+    given = settings.profiles
+    _, refused = load_what_can_be(given.dir, given.shipped_names, given.values)
+    for one in refused:
+        advice = f"Mend it and restart the nodes, which do not speak {one.name} meanwhile."
+        yield Diagnosis(Level.FAIL, "profiles", one.file.name, "; ".join(one.faults.splitlines()), advice)
+    wrong = {one.file for one in refused}
+    for file in sorted(given.dir.glob("*.toml")) if given.dir is not None else ():
+        for hint in () if file in wrong else hints_in(file):
+            yield Diagnosis(Level.WARN, "profiles", file.name, hint, "Nodes speak it; this part of it never counts.")
 
 
 def _look_at_events(settings: Settings) -> Iterator[Diagnosis]:
@@ -134,10 +151,11 @@ def _needs(settings: Settings, run_id: str) -> Needs:
     from app.core.notices import NOTICES
     from app.core.topics import canary_topics
     from app.mqtt.paho_probe import Needs
-    from app.profiles.loader import load_profiles
+    from app.profiles.loader import load_what_can_be
     from app.webhooks.handlers import handlers_named
 
-    profiles = load_profiles(settings.profiles.dir, settings.profiles.shipped_names, settings.profiles.values).values()
+    given = settings.profiles
+    profiles = load_what_can_be(given.dir, given.shipped_names, given.values)[0].values()
     handlers_named(settings.reply, profiles)  # a node would not start without them
     reads = sorted({topic.filter() for one in profiles for topic in one.heard})
     notices = f"{NOTICES}/doctor-{run_id}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,13 +25,17 @@ def _group() -> None:
 
 @application.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="A profile, as TOML.")],
+    file: Annotated[Path, typer.Argument(help="A profile, as TOML, or the name of a shipped one.")],
     *,
-    device: Annotated[str, typer.Option(help="The device to try it with.")] = "device-1",
+    device: Annotated[
+        str | None, typer.Option(help="The device to try it with; else an id of the form that the profile has.")
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="The method of the command to try; else the first that the profile names.")
     ] = None,
-    params: Annotated[str, typer.Option(help="Its params, as JSON.")] = "{}",
+    params: Annotated[
+        str | None, typer.Option(help="Its params, as JSON; else what the profile needs of them.")
+    ] = None,
     message: Annotated[
         str | None,
         typer.Option(help="A message of the device, as JSON; {id}, {id_number} and so on become those of the command."),
@@ -41,29 +46,36 @@ def check(
 ) -> None:
     """Check a profile, and show what a command would publish and expect, and how a message would be read.
 
-    Nothing is connected to. Exit code: 0 all is well, 1 the message does not answer the command, or none could, 2 wrong
-    profile or arguments.
+    Hints tell what it says in vain. Nothing is connected to. Exit code: 0 all is well, 1 the message does not answer
+    the command, or none could, 2 wrong profile or arguments, 5 it has no such command, so nothing could be tried.
     """
-    from app.profiles.loader import read_profile
+    from app.profiles.examples import example_device, example_method, example_params
+    from app.profiles.loader import hints_in, read_profile
     from app.profiles.trial import published, reading, refusal, replies_of, rules_of, with_ids
 
-    profile = read_profile(file)
-    if method is None:
-        method = next((one for request in profile.requests for one in sorted(request.methods or ())), "method")
-    facts = _facts(device, method, params)
-    lines = [f"{file}: profile {profile.name!r} is well formed", "", f"{method} to {device}:"]
+    place = _file_of(file)
+    profile = read_profile(place)
+    method = example_method(profile) if method is None else method
+    device = example_device(profile) if device is None else device
+    made = json.dumps(example_params(profile, method)) if params is None else params
+    facts = _facts(device, method, made)
+    lines = [f"{file}: profile {profile.name!r} is well formed"]
+    lines += [f"hint: {hint}" for hint in hints_in(place)]
+    with_params = f" with {made}" if params is None and made != "{}" else ""
+    lines += ["", f"{method} to {device}{with_params}:"]
     lines += [f"  {line}" for line in published(profile, facts)]
     lines += ["", "reads:", *(f"  {line}" for line in rules_of(profile))]
     if profile.replies:
         lines += ["", "replies:", *(f"  {line}" for line in replies_of(profile))]
-    answered = refusal(profile, facts) is None and bool(profile.expectations(facts))
+    tried = refusal(profile, facts) is None
+    answered = tried and bool(profile.expectations(facts))
     if message is not None:
         said, answered = reading(profile, facts, topic, with_ids(facts, message).encode())
         lines += ["", "the message:", *(f"  {line}" for line in said)]
     for line in lines:
         tell(out, line)
     if not answered:
-        raise Stop("", Exit.FAILED)
+        raise Stop("", Exit.FAILED if tried else Exit.UNSENT)
 
 
 @application.command(name="try")
@@ -109,11 +121,22 @@ def schema() -> None:
 
     It knows the keys, their types and their words; what does not fit together is told by `check`.
     """
-    import json
-
     from app.profiles.editors import schema_of_files
 
     typer.echo(json.dumps(schema_of_files(), indent=2))
+
+
+def _file_of(given: Path) -> Path:
+    """The file, or that of the shipped profile of this name."""
+    from app.profiles.loader import shipped_file, shipped_names
+
+    if given.suffix == ".toml" or given.exists():
+        return given
+    found = shipped_file(str(given))
+    if found is None:
+        allowed = f"{', '.join(shipped_names())}, or a file.toml"
+        raise Stop(f"{given}: no such profile is shipped; allowed: {allowed}", Exit.USAGE)
+    return found
 
 
 def _facts(device: str, method: str, params: str) -> CommandFacts:

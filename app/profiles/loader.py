@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path as FilePath
@@ -15,9 +17,10 @@ from app.core.errors import ConfigurationError
 from app.core.profile import DeviceProfile
 from app.profiles.faults import faults_of, listed
 from app.profiles.fields import ReadFile, no_files
+from app.profiles.hints import hints
 from app.profiles.positions import lines_of
 from app.profiles.values import Values, read_values, with_values
-from app.profiles.whole import TABLES, checked
+from app.profiles.whole import TABLES, ProfileTable, checked
 
 VARIABLE: Final = "HOMING_PROFILES_SHIPPED"
 BY_DEFAULT: Final = ("homing", "dji")
@@ -32,12 +35,37 @@ def parse_profile(
 
     ConfigurationError has a line for each fault: `source`, line, key, what is wrong with it, and what is allowed.
     """
+    return _table_of(text, source, values, read_file).build()
+
+
+def _table_of(text: str, source: str, values: Values | None, read_file: ReadFile) -> ProfileTable:
     try:
-        return checked(with_values(tomllib.loads(text), values or {}), read_file).build()
+        return checked(with_values(tomllib.loads(text), values or {}), read_file)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{source}: not TOML: {error}") from None
+        raise ConfigurationError(_no_toml(source, text, str(error))) from None
     except ValidationError as error:
         raise ConfigurationError(listed(source, faults_of(error, TABLES), lines_of(text))) from None
+
+
+def _no_toml(source: str, text: str, said: str) -> str:
+    what, _, where = said.rpartition(" (at ")
+    found = re.fullmatch(r"line (\d+), column (\d+)\)", where)
+    line, column = (found[1], f" at column {found[2]}") if found else (str(text.count("\n") + 1), " at its end")
+    return f"{source}:{line}: is no TOML{column}: {what or said}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A file that is no profile: `name` is the one that it gives itself, or its file's; `faults` are sentences."""
+
+    file: FilePath
+    name: str
+    faults: str
+
+    @property
+    def first(self) -> str:
+        """The first of its faults."""
+        return self.faults.partition("\n")[0]
 
 
 def load_profiles(
@@ -49,6 +77,19 @@ def load_profiles(
     its name. ConfigurationError tells of all files with faults, of two that have the same name, and of names that
     are none of shipped profiles.
     """
+    found, refused = load_what_can_be(folder, shipped, values)
+    if refused:
+        raise ConfigurationError("\n".join(one.faults for one in refused))
+    return found
+
+
+def load_what_can_be(
+    folder: FilePath | None = None, shipped: Sequence[str] = BY_DEFAULT, values: FilePath | None = None
+) -> tuple[Mapping[str, DeviceProfile], Sequence[Refused]]:
+    """As `load_profiles`, without the files in `folder` that have faults.
+
+    A shipped profile that one of those was to replace is not spoken either: devices would be told other things.
+    """
     files = {entry.name.removesuffix(".toml"): entry for entry in _shipped()}
     strangers = sorted(set(shipped) - files.keys() - {EVERY})
     if strangers:
@@ -58,11 +99,14 @@ def load_profiles(
     given = read_values(values)
     beside = _beside(_FOLDER)
     found = {name: parse_profile(files[name].read_text("utf-8"), f"{name}.toml", given, beside) for name in chosen}
-    found |= _own_profiles(folder, given)
-    if given.keys() - found.keys():
+    own, refused = _own_profiles(folder, given)
+    for one in refused:
+        found.pop(one.name, None)
+    found |= own
+    if given.keys() - found.keys() - {one.name for one in refused}:
         unknown = ", ".join(sorted(given.keys() - found.keys()))
         raise ConfigurationError(f"{values}: {unknown}: no such profile is spoken; allowed: {', '.join(sorted(found))}")
-    return found
+    return found, refused
 
 
 def _beside(folder: Traversable) -> ReadFile:
@@ -82,7 +126,7 @@ def _shipped() -> Iterable[Traversable]:
     return (entry for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
 
 
-def _own_profiles(folder: FilePath | None, values: Values) -> dict[str, DeviceProfile]:
+def _own_profiles(folder: FilePath | None, values: Values) -> tuple[dict[str, DeviceProfile], list[Refused]]:
     found: dict[str, DeviceProfile] = {}
     origin: dict[str, FilePath] = {}
     refused = []
@@ -90,25 +134,57 @@ def _own_profiles(folder: FilePath | None, values: Values) -> dict[str, DevicePr
         try:
             profile = read_profile(file, values)
         except ConfigurationError as error:
-            refused.append(str(error))
+            refused.append(Refused(file, _name_in(file), str(error)))
             continue
         if profile.name in origin:
-            refused.append(
-                f"{file}: name: {profile.name!r} is the name of {origin[profile.name]}, too; allowed: one file"
-            )
+            fault = f"{file}: name: {profile.name!r} is the name of {origin[profile.name]}, too; allowed: one file"
+            refused.append(Refused(file, file.stem, fault))
+            continue
         found[profile.name] = profile
         origin[profile.name] = file
-    if refused:
-        raise ConfigurationError("\n".join(refused))
-    return found
+    return found, refused
+
+
+def _name_in(file: FilePath) -> str:
+    try:
+        name = tomllib.loads(file.read_text("utf-8")).get("name")
+    except (OSError, ValueError):
+        name = None
+    return name if isinstance(name, str) else file.stem
 
 
 def read_profile(file: FilePath, values: Values | None = None) -> DeviceProfile:
     """The profile of one file; ConfigurationError as from `parse_profile`, or when it cannot be read."""
+    return parse_profile(_text_of(file), str(file), values, _beside(file.parent))
+
+
+def hints_in(file: FilePath) -> Sequence[str]:
+    """What a file says in vain, one sentence each with line and key; ConfigurationError as from `read_profile`."""
+    text = _text_of(file)
+    found = tuple(hints(_table_of(text, str(file), None, _beside(file.parent))))
+    return listed(str(file), found, lines_of(text)).splitlines()
+
+
+def shipped_file(name: str) -> FilePath | None:
+    """The file of a shipped profile; None when none has this name."""
+    return next((FilePath(str(one)) for one in _shipped() if one.name == f"{name}.toml"), None)
+
+
+def shipped_names() -> Sequence[str]:
+    """The names of all shipped profiles."""
+    return sorted(one.name.removesuffix(".toml") for one in _shipped())
+
+
+def _text_of(file: FilePath) -> str:
     try:
-        return parse_profile(file.read_text("utf-8"), str(file), values, _beside(file.parent))
-    except (OSError, UnicodeDecodeError) as error:
+        raw = file.read_bytes()
+    except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(f"{file}:{line}: is no UTF-8, which TOML is written in: {error.reason}") from None
 
 
 def _files(folder: FilePath | None) -> Iterable[FilePath]:

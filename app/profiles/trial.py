@@ -11,6 +11,7 @@ from app.core.conditions import Condition, all_hold
 from app.core.correlation import Correlation
 from app.core.device_events import DeviceEvent, Presence
 from app.core.durations import format_duration
+from app.core.echoes import Kind, Wish
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.listening import EventReader, ReplyReader
 from app.core.messages import Publication, ReceivedMessage
@@ -69,8 +70,30 @@ def rules_of(profile: DeviceProfile) -> Iterator[str]:
     for spec in profile.responses:
         only = "" if spec.methods is None else f", for {', '.join(sorted(spec.methods))}"
         yield f"{spec.name}, on {spec.topic.text}{only}{_when(spec.match)}:"
+        for wish in spec.echo.wishes if spec.echo is not None else ():
+            yield f"  echo: {_echo(wish)}"
         for number, rule in enumerate(spec.rules):
             yield f"  rules.{number}: {rule.state}{_when(rule.when) or ' in every other case'}"
+
+
+_COMPARED = {
+    Kind.JSON: "",
+    Kind.NUMBER: ", as numbers, also where one is text",
+    Kind.BOOLEAN: ", as on or off",
+    Kind.TEXT: ", as text whatever its type, in upper or lower case",
+    Kind.CONTAINS: ", or has at least its members",
+}
+
+
+def _echo(wish: Wish) -> str:
+    place = shown(wish.path)
+    if wish.equals is None:
+        return f"{place} is there"
+    wanted = wish.equals if isinstance(wish.equals, str) else to_json(wish.equals).decode()
+    if wish.kind is Kind.ANY:
+        return f"{place} is there, where the command has {wanted}"
+    about = f", give or take {wish.tolerance:g}" if wish.tolerance else ""
+    return f"{place} is {wanted}{_COMPARED[wish.kind]}{about}"
 
 
 def replies_of(profile: DeviceProfile) -> Iterator[str]:

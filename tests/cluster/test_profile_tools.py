@@ -95,3 +95,23 @@ def test_wrong_arguments_of_a_trace_are_sentences(arguments: list[str], sentence
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 2
     assert ended.stderr.startswith(sentence)
+
+
+async def test_a_node_goes_on_without_a_wrong_file_of_ours_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "lamp.toml").write_text(LAMP)
+    (tmp_path / "torn.toml").write_text('name = "torn"\ndescription = \n')
+    with (
+        OpenBroker() as broker,
+        RedisProcess() as server,
+        homing(broker, "simulate", "--profile", str(tmp_path / "lamp.toml"), "-n", "1") as fleet,
+        cluster_of(1, server, broker, HOMING_PROFILES_DIR=str(tmp_path), HOMING_PROFILE="lamp") as cluster,
+    ):
+        line_with(fleet.stderr, "1 lamp devices are connected")
+        async with caller(cluster) as client:
+            status, command = await client.command(0, "SN0001", {"echo": 1}, method="on")
+            assert (status, command["state"]) == (200, "succeeded")
+            async with client.session.get(f"{cluster.nodes[0].url}/readyz") as response:
+                said = await response.json()
+    assert response.status == 200
+    assert said["checks"]["profiles"].startswith("ok, but not spoken: torn, as ")
+    assert "torn.toml:2: is no TOML at column 15: Invalid value" in said["checks"]["profiles"]

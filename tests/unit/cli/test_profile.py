@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from app.profiles.loader import shipped_names
 from tests.unit.cli.conftest import Homing
 
 LAMP = """
@@ -78,10 +79,45 @@ def test_it_reads_a_message(homing: Homing, lamp: str, message: str, said: str, 
 def test_it_says_when_no_answer_could_be_recognised(homing: Homing, lamp: str, tmp_path: Path) -> None:
     text = LAMP.replace('correlation = "id"', 'correlation = "value"\nvalue = "{params.flight}"')
     (tmp_path / "flight.toml").write_text(text)
-    code, out, _ = homing("profile", "check", str(tmp_path / "flight.toml"))
+    code, out, _ = homing("profile", "check", str(tmp_path / "flight.toml"), "--params", "{}")
     assert code == 1
     assert "expects no response that it could recognise: it is refused with 422, unless it is one-way" in out
     assert homing("profile", "check", str(tmp_path / "flight.toml"), "--params", '{"flight":7}')[0] == 0
+    code, out, _ = homing("profile", "check", str(tmp_path / "flight.toml"))
+    assert code == 0
+    assert 'method to device-1 with {"flight": "1"}:\n' in out
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_each_shipped_profile_is_checked_by_its_name_with_a_command_made_of_itself(homing: Homing, name: str) -> None:
+    code, out, err = homing("profile", "check", name)
+    assert (code, err) == (0, ""), out
+    assert out.startswith(f"{name}: profile {name!r} is well formed\n\n")
+
+
+def test_a_command_that_there_is_not_is_no_command_that_nobody_answers(homing: Homing) -> None:
+    code, out, _ = homing("profile", "check", "jetlinks", "--device", "device-1")
+    assert code == 5
+    assert "is refused with 422: device_id: profile 'jetlinks' has ids of the form {product}:{serial}" in out
+    code, _, err = homing("profile", "check", "nowhere")
+    assert code == 2
+    assert "nowhere: no such profile is shipped; allowed: alibaba-rrpc, aws-commands," in err
+
+
+def test_hints_are_told_and_are_no_failure(homing: Homing, lamp: str) -> None:
+    Path(lamp).write_text(
+        LAMP.replace('{ state = "running", when = [{ path = "percent", present = true }] },', "").replace(
+            'result = "state"', 'result = "state"\nprogress = "percent"'
+        )
+    )
+    code, out, _ = homing("profile", "check", lamp)
+    assert code == 0
+    assert f"\nhint: {lamp}:14: response.0.progress: is never read, as no rule is 'running'" in out
+
+
+def test_how_an_echo_compares_is_told(homing: Homing) -> None:
+    _, out, _ = homing("profile", "check", "zigbee2mqtt")
+    assert "    echo: state is {params.state}, as text whatever its type, in upper or lower case\n" in out
 
 
 @pytest.mark.parametrize(
@@ -105,7 +141,9 @@ def test_all_faults_are_told_a_line_each(homing: Homing, lamp: str, monkeypatch:
     assert (code, out) == (2, "")
     assert [line.split(": ")[2] for line in err.splitlines()] == ["request.payload", "response.0.rules.0.state"]
     monkeypatch.setenv("HOMING_PROFILES_DIR", str(file.parent))
-    assert homing("doctor") == (2, "", err)
+    code, out, _ = homing("doctor")
+    assert code == 1
+    assert all(line.removeprefix("homing: ") in out for line in err.splitlines())
 
 
 def test_a_file_that_is_not_there_is_named(homing: Homing) -> None:

@@ -8,7 +8,7 @@ import pytest
 from app.core.correlation import Correlation
 from app.core.errors import ConfigurationError
 from app.core.templating import CommandFacts
-from app.profiles.loader import load_profiles, parse_profile
+from app.profiles.loader import load_profiles, load_what_can_be, parse_profile
 
 GOOD = """
 name = "lamp"
@@ -160,7 +160,7 @@ def test_a_wrong_profile_is_refused_with_file_line_key_and_what_is_allowed(old: 
 
 
 def test_what_is_no_toml_is_refused_with_its_line() -> None:
-    assert refused('name = "lamp"\ndescription = \n') == ["lamp.toml: not TOML: Invalid value (at line 2, column 15)"]
+    assert refused('name = "lamp"\ndescription = \n') == ["lamp.toml:2: is no TOML at column 15: Invalid value"]
 
 
 def test_a_value_that_is_the_same_for_every_command_is_refused() -> None:
@@ -261,5 +261,16 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(b"\xff")
-    with pytest.raises(ConfigurationError, match=r"bad\.toml: cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"bad\.toml:1: is no UTF-8"):
         load_profiles(tmp_path)
+
+
+def test_what_can_be_is_loaded_and_the_rest_is_named(tmp_path: Path) -> None:
+    """A node goes on with its other families; and not with the shipped one that the wrong file was to replace."""
+    (tmp_path / "good.toml").write_text(GOOD)
+    (tmp_path / "our-dji.toml").write_text('name = "dji"\ndescription = 7\n')
+    (tmp_path / "torn.toml").write_text("name = ")
+    found, refused = load_what_can_be(tmp_path)
+    assert set(found) == {"homing", "lamp"}
+    assert [(one.file.name, one.name) for one in refused] == [("our-dji.toml", "dji"), ("torn.toml", "torn")]
+    assert "torn.toml:1: is no TOML" in refused[1].first
