@@ -238,7 +238,15 @@ class Homing:
         services.append(
             Service("limits", Sharing(authority.limiting.shares, self._exchange, authority.counts_open).run)
         )
-        logins = Logins(authority, administration, _passwords(), clock, random_bytes, adapters.counters)
+        logins = Logins(
+            authority,
+            administration,
+            _passwords(),
+            clock,
+            random_bytes,
+            adapters.counters,
+            per_address=settings.access.logins,
+        )
         services.append(Service("logins", close=logins.close))
         if settings.audit_keep is not None:
             services.append(Service("audit retention", Retention(directory.audit, clock, settings.audit_keep).run))

@@ -113,6 +113,8 @@ class AccessSettings(_Part):
     """`sqlite:///path` or `postgresql://…`, and then nodes ask for keys."""
     budget: Short = timedelta(seconds=2)
     """How long one call may take before the directory counts as away."""
+    logins: Annotated[int, Field(ge=1, le=100_000)] = 60
+    """How many attempts to log in from one address a node looks at in a minute."""
     open: bool = False
     """Let everybody in who reaches the port, also from other machines."""
     refresh: Short = timedelta(milliseconds=500)

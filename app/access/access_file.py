@@ -122,7 +122,7 @@ def read_file(text: str, name: str) -> AccessFile:
 
 
 def wanted(file: AccessFile, current: Document, now_us: int) -> Document:
-    """What the file asks for. What it does not say of an entry, as a password, stays as it is on record.
+    """What the file asks for; InvalidInputError. What it does not say of an entry, as a password, stays as it is.
 
     The credentials of principals that go, go with them.
     """
@@ -233,7 +233,7 @@ def _distinct(section: str, parts: Iterable[_Named]) -> list[_Named]:
         identity = _identity(part)
         if identity in seen:
             hint = "; give one of them an id" if section == "bindings" else ""
-            raise ConfigurationError(f"{section}: two of them are {identity[0]!a}{hint}")
+            raise InvalidInputError(section, f"two of them are {identity[0]!a}{hint}")
         seen.add(identity)
         found.append(part)
     return found

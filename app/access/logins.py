@@ -26,7 +26,7 @@ LIFE: Final = timedelta(hours=12)
 MOST_LOGINS: Final = 20
 """Of one person at a time; the oldest one ends when there is another."""
 ATTEMPTS: Final = Limit(5, 60_000_000, 5)
-"""With one name from one address."""
+"""For one person from one address."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _BY_HAND: Final = "no login has given this key: homing keys revoke ends keys that are made by hand"
 _WRONG: Final = "name or password is wrong"
@@ -35,7 +35,7 @@ _WRONG: Final = "name or password is wrong"
 class PasswordCheck(Protocol):
     """Knows passwords again."""
 
-    async def check(self, password: str, kept: str | None) -> bool:
+    async def check(self, password: str, kept: str | None, address: str) -> bool:
         """Whether this is the password; takes as long for None, which is nobody's. CapacityError."""
 
     def close(self) -> None:
@@ -63,7 +63,10 @@ class Logins:
         clock: Clock,
         random: RandomBytes,
         counters: Counters,
+        *,
+        per_address: int,
     ) -> None:
+        """`per_address` is how many attempts of one address are looked at in a minute."""
         self._rules = rules
         self._administration = administration
         self._passwords = passwords
@@ -71,21 +74,20 @@ class Logins:
         self._random = random
         self._counters = counters
         self._attempts: Final = Buckets()
+        self._addresses: Final = Buckets()
+        self._of_address: Final = Limit(per_address, 60_000_000, per_address)
 
     async def begin(self, name: str, password: str, tenant: str | None, address: str) -> Login:
         """A key for the person of this name, or id.
 
         UnauthenticatedError when name or password is wrong or the person is disabled, and does not tell which;
-        RateLimitError after five attempts in a minute with this name from this address; CapacityError;
+        RateLimitError after too many attempts from this address, or for this person from there; CapacityError;
         DirectoryUnavailableError when the key cannot be put on record.
         """
-        wait = self._attempts.take([(f"{address}\n{tenant or ''}\n{name}", ATTEMPTS, 1.0)], self._now_us())
-        if wait:
-            self._counters["login.limited"] += 1
-            raise RateLimitError("too many attempts with this name", wait)
         self._rules.following.check_there()  # for every name alike, so that this tells nobody which ones there are
         person = _find(self._rules.view.snapshot, name, tenant)
-        good = await self._passwords.check(password, None if person is None else person.password_hash)
+        self._spend(address, _meant(name, tenant) if person is None else person.id)
+        good = await self._passwords.check(password, None if person is None else person.password_hash, address)
         login = await self._give(person, name, tenant) if person is not None and good else None
         self._counters["login.refused" if login is None else "login.accepted"] += 1
         if login is None:
@@ -107,6 +109,17 @@ class Logins:
     async def close(self) -> None:
         """Check no more passwords."""
         self._passwords.close()
+
+    def _spend(self, address: str, person: str) -> None:
+        """RateLimitError. Buckets of addresses are apart, as made-up names make the others forget their oldest."""
+        now_us = self._now_us()
+        wait = self._addresses.take([(address, self._of_address, 1.0)], now_us)
+        what = "from this address"
+        if not wait:
+            wait, what = self._attempts.take([(f"{address}\n{person}", ATTEMPTS, 1.0)], now_us), "with this name"
+        if wait:
+            self._counters["login.limited"] += 1
+            raise RateLimitError(f"too many attempts {what}", wait)
 
     async def _give(self, checked: Principal, name: str, tenant: str | None) -> Login | None:
         """A key for the person whose password was checked; None when they are that no more."""
@@ -138,6 +151,11 @@ def _find(snapshot: Snapshot, name: str, tenant: str | None) -> Principal | None
     if found is not None and tenant in (None, found.tenant_id):
         return found
     return next((one for one in snapshot.principals.values() if (one.name, one.tenant_id) == (name, tenant)), None)
+
+
+def _meant(name: str, tenant: str | None) -> str:
+    """The id that somebody would have who is not on record: what has an id and what has none is counted alike."""
+    return name if tenant is None or name.startswith(f"{tenant}/") else f"{tenant}/{name}"
 
 
 def _is_still(person: Principal, checked: Principal) -> bool:

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import sys
+import threading
 import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from pwdlib import PasswordHash
 from pwdlib.exceptions import PwdlibError
 from pwdlib.hashers.argon2 import Argon2Hasher
 
-from app.core.errors import CapacityError, InvalidInputError
+from app.access.fair_turns import FairTurns
+from app.core.errors import InvalidInputError
 
 MIN_LENGTH: Final = 12
 MAX_LENGTH: Final = 256
-_THREADS: Final = 2  # each holds 64 MiB while it computes
-_WAITING: Final = 16
+_NICENESS: Final = 5
+"""Of the thread that computes, and of those that argon2 makes for it: commands go before."""
 
 T = TypeVar("T")
 
 
 class Passwords:
-    """Computes in threads of its own, a few at a time: a hash takes some 50 ms and 64 MiB."""
+    """Computes one at a time, in a thread of its own: a hash takes some 50 ms of several cores, and 64 MiB."""
 
     def __init__(self) -> None:
         self._hasher: Final = PasswordHash((Argon2Hasher(),))
-        self._threads: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix="passwords")
+        self._threads: Final = ThreadPoolExecutor(1, thread_name_prefix="passwords", initializer=_give_way)
+        self._turns: Final = FairTurns()
         self._nobodys: str | None = None
-        self._asked = 0
 
     async def hash(self, password: str) -> str:
         """What is kept of a password; raises InvalidInputError when it is too short or too long."""
@@ -41,15 +46,16 @@ class Passwords:
         text = _normal(password)
         return await self._compute(lambda: self._hasher.hash(text))
 
-    async def check(self, password: str, kept: str | None) -> bool:
+    async def check(self, password: str, kept: str | None, address: str = "") -> bool:
         """Whether this is the password. None, for nobody, takes as long: so it does not tell who has one.
 
-        Raises CapacityError when too many are being checked.
+        Addresses take turns. Raises CapacityError when too many wait.
         """
         if len(password) > MAX_LENGTH:
             return False
         text = _normal(password)
-        return await self._compute(lambda: self._verify(text, kept))
+        async with self._turns.take(address):
+            return await self._compute(lambda: self._verify(text, kept))
 
     def close(self) -> None:
         """End the threads; what waits for one is cancelled."""
@@ -64,13 +70,14 @@ class Passwords:
             return False
 
     async def _compute(self, work: Callable[[], T]) -> T:
-        if self._asked >= _THREADS + _WAITING:
-            raise CapacityError("too many passwords are being checked: try again in a second")
-        self._asked += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        finally:
-            self._asked -= 1
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _give_way() -> None:
+    """Let all other threads of this process go first, where the system knows of threads: Linux does."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 def _normal(password: str) -> bytes:

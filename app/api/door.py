@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from ipaddress import IPv6Address, ip_address
@@ -23,6 +24,7 @@ TICK_SECONDS: Final = 1.0
 """How often somebody should call `tick`."""
 SUSPICIOUS_SECONDS: Final = 1.0
 """A head that takes longer is the first to go when there is no room."""
+LOOPBACK: Final = "loopback"
 _IPV6_SUBNET_BITS: Final = 64
 """One household or server has at least that many addresses at will."""
 
@@ -222,6 +224,15 @@ class Door:
 
 
 _LEAST_READ: Final = 16 * 1024
+
+
+def network_of(address: str) -> str:
+    """`peer_of`, where all addresses of this machine are one, too: whoever is here has all of them."""
+    peer = peer_of(address)
+    with suppress(ValueError):
+        if ip_address(peer).is_loopback or ip_address(address).is_loopback:
+            return LOOPBACK
+    return peer
 
 
 def peer_of(address: str) -> str:

@@ -87,7 +87,9 @@ def verify(
         typer.Option(help="A file of logs: each audit_head in it must be on record. - is standard input."),
     ] = None,
 ) -> None:
-    """Look whether anybody has changed the audit. Exit code: 0 intact, 1 something is wrong, 2 it cannot be read.
+    """Look whether anybody has changed the audit.
+
+    Exit code: 0 intact, 1 something is wrong, 2 it cannot be read, 9 it is empty, so that there is nothing to verify.
 
     Whoever can write the database can write all of it anew. What the nodes have put into their logs shows that.
     """
@@ -95,10 +97,16 @@ def verify(
 
     told = [] if heads is None else list(_heads(heads))
 
-    async def read(directory: AccessDirectory) -> Verification:
-        return await verified(directory.audit, told)
+    async def read(directory: AccessDirectory) -> tuple[Verification, int]:
+        return await verified(directory.audit, told), await directory.version()
 
-    found = with_directory(read)
+    found, changes = with_directory(read)
+    if not found.lines and not found.faults:
+        hint = "each leaves a line unless HOMING_AUDIT=off: if it was on, somebody has emptied the audit"
+        tell(
+            err, f"the audit is empty, there is nothing to verify; the directory has had {changes} changes, and {hint}"
+        )
+        raise typer.Exit(Exit.EMPTY)
     for fault in found.faults:
         tell(out, plain(f"{fault.writer} {fault.seq}: {fault.what}"))
     read_ = f"{found.lines} lines of {found.writers} writers, and {found.heads} heads"

@@ -65,6 +65,7 @@ class Exit(IntEnum):
     UNREACHABLE = 6
     UNEXPECTED = 7
     NOT_ALLOWED = 8
+    EMPTY = 9
     INTERRUPTED = 130
 
 

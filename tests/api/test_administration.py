@@ -240,6 +240,24 @@ async def test_a_tenant_names_principals_and_bindings_as_its_own_and_learns_of_n
     assert "begins with oidc:" in token.text
 
 
+@pytest.mark.parametrize(
+    ("section", "entry", "name"),
+    [
+        ("tenants", {"id": "x", "devices": []}, "x"),
+        ("principals", {"id": "x"}, "x"),
+        ("roles", {"name": "x", "rules": []}, "x"),
+        ("bindings", {"subject": "boss", "role": "viewer"}, "boss:viewer@*"),
+        ("devices", {"id": "drone-1", "tenant": "air"}, "drone-1"),
+    ],
+)
+async def test_two_entries_of_one_id_are_named(site: Site, section: str, entry: dict[str, Any], name: str) -> None:
+    answer = await ask(site, "boss", "PUT", "/access", {section: [entry, entry]})
+    assert answer.status_code == 422, answer.text
+    (error,) = answer.json()["errors"]
+    assert error["field"] == section
+    assert error["reason"].startswith(f"two of them are {name!a}")
+
+
 async def test_somebody_goes_on_to_administer(site: Site) -> None:
     boss = site.keys["boss"]
     for method, path, body in (

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from pydantic import JsonValue
 
 from app.access.logins import MOST_LOGINS
 from app.access.passwords import Passwords
+from app.api.door import network_of
 from app.core.access.changes import Put
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
 from app.core.errors import DirectoryUnavailableError
@@ -103,13 +105,57 @@ async def test_what_is_wrong_is_not_told(site: Site) -> None:
     assert site.rig.counters["login.refused"] == len(told)
 
 
+def stop_time(site: Site) -> None:
+    """No attempt comes back while somebody tries, however busy the machine is."""
+    logins: Any = site.rig.application.ports.logins
+    now = logins._clock.wall()
+    logins._clock = SimpleNamespace(wall=lambda: now)
+
+
 async def test_after_five_attempts_with_a_name_there_is_a_pause(site: Site) -> None:
+    stop_time(site)
     statuses = [(await log_in(site, "ann", f"a wrong password {number}")).status_code for number in range(5)]
     assert statuses == [401] * 5
     refused = await log_in(site)
     assert refused.status_code == 429
     assert 0 < int(refused.headers["retry-after"]) <= 12
     assert (await log_in(site, "air/ann")).status_code == 201
+
+
+async def test_a_person_has_one_number_of_attempts_however_they_are_named(site: Site) -> None:
+    stop_time(site)
+    for known, own in (("ann", "air"), ("eve", "air")):  # what there is not is counted as what there is
+        names = [(f"air/{known}", None), (f"air/{known}", own), (known, own)] * 2
+        answers = [await log_in(site, name, "a wrong password", tenant=tenant) for name, tenant in names]
+        assert [one.status_code for one in answers] == [401] * 5 + [429], known
+    assert (await log_in(site, "ann")).status_code == 201
+
+
+async def test_an_address_has_so_many_attempts_with_whatever_names(tmp_path: Path) -> None:
+    async with guarded(tmp_path, {"logins": 7}) as site:
+        stop_time(site)
+        told = [await log_in(site, f"made up {number}", "a wrong password") for number in range(8)]
+        assert [one.status_code for one in told] == [401] * 7 + [429]
+        assert told[-1].json()["detail"] == "too many attempts from this address"
+        assert 0 < int(told[-1].headers["retry-after"]) <= 9
+        assert site.rig.counters["login.limited"] == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("127.0.0.1", "127.200.3.4", True),
+        ("127.0.0.1", "::1", True),
+        ("127.0.0.1", "::ffff:127.0.0.9", True),
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::2", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("nonsense", "127.0.0.1", False),
+    ],
+)
+def test_what_counts_as_one_address(one: str, other: str, *, same: bool) -> None:
+    assert (network_of(one) == network_of(other)) is same
 
 
 async def test_a_new_password_ends_what_the_old_one_gave(site: Site) -> None:

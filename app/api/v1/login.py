@@ -12,7 +12,7 @@ from fastapi import Response as Reply
 from app.access.logins import Login, Logins
 from app.api import problems, schemas
 from app.api.dependencies import NodePorts, WhoAsks
-from app.api.door import peer_of
+from app.api.door import network_of
 from app.api.http import BytesResponse, headers_of, read_body
 from app.api.media_types import media_type_refusal
 from app.api.openapi import json_of, knows, problems_of
@@ -57,7 +57,8 @@ guarded = APIRouter(prefix="/v1", tags=["access"])
 async def log_in(request: Request, ports: NodePorts) -> Reply:
     """For people; services have keys. The key counts on this node at once, and within a second on the others.
 
-    Five attempts a minute with one name from one address are looked at. `401` does not tell whether the name is known.
+    Five attempts a minute for one person from one address are looked at, and HOMING_ACCESS_LOGINS (60) from one
+    address in all; a /64 network of IPv6 is one address. `401` does not tell whether the name is known.
     Of one person's logins the latest twenty count. A new password ends all of them.
     """
     if ports.logins is None:
@@ -96,7 +97,7 @@ async def log_out(ports: NodePorts, asker: WhoAsks) -> Reply:
 
 
 async def _begin(logins: Logins, body: Mapping[str, JsonValue], request: Request) -> Login:
-    address = peer_of(request.client.host) if request.client is not None else ""
+    address = network_of(request.client.host) if request.client is not None else ""
     tenant = None if body.get("tenant") is None else _text(body, "tenant")
     return await logins.begin(_text(body, "name"), _text(body, "password"), tenant, address)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.access.fair_turns import MOST_WAITING
 from app.access.passwords import Passwords
 from app.core.errors import CapacityError, InvalidInputError
 
@@ -55,7 +56,7 @@ async def test_a_password_that_nobody_can_have_costs_nothing(passwords: Password
 
 
 async def test_only_so_many_wait(passwords: Passwords) -> None:
-    asked = [asyncio.ensure_future(passwords.check(GOOD, None)) for _ in range(19)]
+    asked = [asyncio.ensure_future(passwords.check(GOOD, None)) for _ in range(MOST_WAITING + 2)]
     done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_EXCEPTION)
     failed = [one for one in done if one.exception() is not None]
     assert [type(one.exception()) for one in failed] == [CapacityError]

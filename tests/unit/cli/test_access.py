@@ -6,9 +6,11 @@ import asyncio
 import io
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -549,3 +551,17 @@ def test_explain_says_which_rule_decides_or_nearly_does(homing: Homing, admin_ke
     for wrong in (("x", "read", "a:b", "on", "d"), ("ci", "fly"), ("ci", "send", "dji"), ("ci", "send", "a:b", "d")):
         code, _, err = homing("access", "explain", *wrong)
         assert (code, bool(err)) == (2, True)
+
+
+class TestAuditVerify:
+    def test_an_audit_that_was_emptied_with_its_heads_is_not_called_intact(
+        self, homing: Homing, admin_key: str, tmp_path: Path
+    ) -> None:
+        assert homing("audit", "verify")[0] == 0
+        with closing(sqlite3.connect(tmp_path / "access.db")) as database, database:
+            database.execute("DELETE FROM audit")
+            database.execute("DELETE FROM audit_heads")
+        code, _, err = homing("audit", "verify")
+        assert code == 9
+        assert "the audit is empty, there is nothing to verify; the directory has had 1 changes" in err
+        assert "nothing is wrong" not in err
