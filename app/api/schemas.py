@@ -152,6 +152,15 @@ class CommandError(BaseModel):
     code: Annotated[JsonValue, Field(description="A word of Homing (`timed_out`, `not_sent`), or the device's code.")]
     message: str
     known: Annotated[Known | None, Field(description="Of a command that has timed out.")] = None
+    code_text: Annotated[
+        str | None,
+        Field(
+            description=(
+                "`code` as text, whatever a device makes of it: `319001`; empty where it gave none. Missing on what a "
+                "node of 0.2 has recorded."
+            )
+        ),
+    ] = None
 
 
 class LateResponse(_Model):

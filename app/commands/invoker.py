@@ -29,8 +29,9 @@ from app.core.errors import (
     UnavailableError,
     UnpublishableError,
 )
+from app.core.faults import fault
 from app.core.messages import Receipt
-from app.core.profile import DeviceProfile, to_json
+from app.core.profile import DeviceProfile
 from app.core.routing import Outcome
 from app.store.commands import CommandWriter, Finished, Joined
 
@@ -317,7 +318,7 @@ class Invoker:
 
 SHORTEST: Final = timedelta(milliseconds=1)
 """The shortest timeout that a command may have."""
-CANCELLED = to_json({"code": "cancelled", "message": "a caller cancelled the command"})
+CANCELLED = fault("cancelled", "a caller cancelled the command")
 
 
 def _name(identity: str, error: BaseException, command: Command | None = None) -> None:
@@ -338,7 +339,7 @@ NO_SUBSCRIBER: Final = "no_subscriber"
 def no_subscriber(topic: str, profile: str) -> bytes:
     """The error of such a command, as its record has it."""
     reason = f"nobody is subscribed to {topic}: the device is not connected, or does not speak profile {profile}"
-    return to_json({"code": NO_SUBSCRIBER, "message": reason})
+    return fault(NO_SUBSCRIBER, reason)
 
 
 DEVICE_OFFLINE: Final = "device_offline"
@@ -349,14 +350,14 @@ def device_offline(device_id: str, since: int) -> bytes:
     """The error of such a command, as its record has it; `since` is in microseconds since 1970."""
     at = datetime.fromtimestamp(since / 1_000_000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     reason = f"{device_id} has been offline since {at}, as it said or its will did; it was not sent"
-    return to_json({"code": DEVICE_OFFLINE, "message": reason})
+    return fault(DEVICE_OFFLINE, reason)
 
 
 def not_sent(error: BaseException) -> bytes:
     """The error of a command that could not be sent, as its record has it."""
     reason = str(error) if isinstance(error, HomingError) else "the node failed before it was sent"
     code = error.code if isinstance(error, UnpublishableError) else NOT_SENT
-    return to_json({"code": code, "message": reason})
+    return fault(code, reason)
 
 
 def unsent_code(command: Command) -> str | None:

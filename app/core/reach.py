@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from app.core.profile import to_json
+from app.core.faults import fault
 
 TIMED_OUT: Final = "timed_out"
 """Error code of a command that has timed out."""
@@ -34,7 +34,7 @@ NEVER_LEFT: Final = Reach(published=False, acknowledged=False)
 
 def timed_out(reach: Reach) -> bytes:
     """The error of a command that has timed out, as its record has it."""
-    return to_json({"code": TIMED_OUT, "message": _sentence(reach), "known": _known(reach)})
+    return fault(TIMED_OUT, _sentence(reach), known=_known(reach))
 
 
 def _sentence(reach: Reach) -> str:

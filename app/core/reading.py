@@ -11,6 +11,7 @@ from app.core.conditions import all_hold
 from app.core.correlation import Correlation
 from app.core.echoes import HeardState
 from app.core.errors import InvalidInputError, UndecodableMessageError
+from app.core.faults import fault
 from app.core.messages import ReceivedMessage
 from app.core.paths import first
 from app.core.payload import MISSING, JsonValue, Missing
@@ -206,6 +207,4 @@ def _error(spec: ResponseSpec, document: JsonValue) -> bytes:
 
     code, message = at(spec.error_code), at(spec.error_message)
     meaning = spec.texts.get(scalar_text(code) or "") if spec.texts else None
-    return to_json(
-        {"code": code, "message": meaning or (message if isinstance(message, str) else "the device refused")}
-    )
+    return fault(code, meaning or (message if isinstance(message, str) else "the device refused"))

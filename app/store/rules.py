@@ -10,6 +10,7 @@ from typing import Final
 from app.core.callback import Registration
 from app.core.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
 from app.core.errors import InvalidInputError
+from app.core.faults import fault
 from app.core.reach import NOTHING_KNOWN, timed_out
 
 MAX_JOINED: Final = 4
@@ -23,7 +24,7 @@ TOLD_WITHIN: Final = timedelta(days=1)
 
 NO_RESPONSE: Final = timed_out(NOTHING_KNOWN)
 """The error of a command that another node than its home ends at its deadline."""
-GONE: Final = b'{"code":"gone","message":"the command is not on record any more"}'
+GONE: Final = fault("gone", "the command is not on record any more")
 
 _ENDING: Final = {
     CommandState.SUCCEEDED: CommandEvent.SUCCEED,

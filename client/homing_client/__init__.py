@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from homing_client._errors import (
     CancelledError,
+    CommandCancelledError,
     CommandError,
     ConfigurationError,
     ConflictError,
@@ -37,6 +38,7 @@ from homing_client._models import (
     CommandEvent,
     DeviceRecord,
     Entry,
+    Event,
     Fault,
     Happening,
     Known,
@@ -46,6 +48,7 @@ from homing_client._models import (
     Me,
     Node,
     Readiness,
+    State,
 )
 from homing_client._retry import NO_RETRY, Retry
 from homing_client._version import __version__
@@ -73,6 +76,7 @@ __all__ = [
     "CancelledError",
     "Cluster",
     "Command",
+    "CommandCancelledError",
     "CommandError",
     "CommandEvent",
     "ConfigurationError",
@@ -81,6 +85,7 @@ __all__ = [
     "DeviceRecord",
     "DeviceRefusedError",
     "Entry",
+    "Event",
     "Events",
     "Fault",
     "Happening",
@@ -102,6 +107,7 @@ __all__ = [
     "Reply",
     "Retry",
     "ServerEvent",
+    "State",
     "TimedOutError",
     "Transport",
     "UnavailableError",

@@ -14,7 +14,7 @@ HomingError
 └── CommandError              what `call` raises when a command has an outcome other than success
     ├── DeviceRefusedError    failed: the device said no
     ├── TimedOutError         timed_out; `known` says how far it came
-    ├── CancelledError        cancelled
+    ├── CommandCancelledError cancelled; CancelledError is its older name
     └── NotSentError          unsent: nobody is subscribed, or the broker would not have it
 """
 
@@ -116,8 +116,12 @@ class TimedOutError(CommandError):
     """No answer came before the deadline; `command.error.known` says how far the command came."""
 
 
-class CancelledError(CommandError):
+class CommandCancelledError(CommandError):
     """Somebody cancelled the command."""
+
+
+CancelledError = CommandCancelledError
+"""Its older name, which hides the one of asyncio where it is imported."""
 
 
 class NotSentError(CommandError):
@@ -136,7 +140,7 @@ BY_STATE: Final[Mapping[str, type[CommandError]]] = MappingProxyType(
     {
         "failed": DeviceRefusedError,
         "timed_out": TimedOutError,
-        "cancelled": CancelledError,
+        "cancelled": CommandCancelledError,
         "unsent": NotSentError,
     }
 )

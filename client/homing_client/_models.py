@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, cast
 
+State = Literal["pending", "sent", "acknowledged", "running", "succeeded", "failed", "timed_out", "cancelled", "unsent"]
+"""Where a command is in its life. A node that is younger than this package might say another word."""
 OUTCOMES: Final = frozenset({"succeeded", "failed", "timed_out", "cancelled", "unsent"})
 """The states that stay."""
 
@@ -47,25 +50,32 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a command did not succeed: a word of Homing, or the device's code; and a sentence."""
+    """Why a command did not succeed: a word of Homing, or the device's code; and a sentence.
+
+    `code` is what it is to the device, a number or anything else; `code_text` is always text.
+    """
 
     code: Any
     message: str
     known: Known | None = None
+    code_text: str = ""
 
     @classmethod
     def of(cls, body: Any) -> Self | None:  # noqa: ANN401 - any JSON value
         """Read it from JSON; None where there is none."""
         if not isinstance(body, Mapping):
             return None
-        return cls(body.get("code"), str(body.get("message") or ""), Known.of(body.get("known")))
+        code, text = body.get("code"), body.get("code_text")
+        if not isinstance(text, str):  # of a command that a node of 0.2 has recorded
+            text = code if isinstance(code, str) else "" if code is None else json.dumps(code)
+        return cls(code, str(body.get("message") or ""), Known.of(body.get("known")), text)
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
     """What a device said after the outcome. It changed nothing."""
 
-    state: str
+    state: State
     result: Any
     error: Fault | None
     received_at: datetime | None
@@ -75,9 +85,8 @@ class Late:
         """Read it from JSON; None where there is none."""
         if not isinstance(body, Mapping):
             return None
-        return cls(
-            str(body.get("state")), body.get("result"), Fault.of(body.get("error")), instant(body.get("received_at"))
-        )
+        state = cast("State", str(body.get("state")))
+        return cls(state, body.get("result"), Fault.of(body.get("error")), instant(body.get("received_at")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,7 @@ class Command:
     id: str
     device_id: str
     method: str
-    state: str
+    state: State
     params: Any = None
     result: Any = None
     error: Fault | None = None
@@ -122,7 +131,7 @@ class Command:
             id=str(body.get("id")),
             device_id=str(body.get("device_id")),
             method=str(body.get("method")),
-            state=str(body.get("state")),
+            state=cast("State", str(body.get("state"))),
             params=body.get("params"),
             result=body.get("result"),
             error=Fault.of(body.get("error")),
@@ -166,17 +175,61 @@ class CommandEvent:
         return cls(kind, identity, command, command.progress if command else None, None, body)
 
 
+class Event(dict[str, Any]):
+    """Something that was said, as the node told it: a mapping, with its usual members as attributes."""
+
+    @property
+    def topic(self) -> str:
+        """Where it was said."""
+        return str(self["topic"])
+
+    @property
+    def at(self) -> datetime | None:
+        """When."""
+        return instant(self.get("at"))
+
+    @property
+    def position(self) -> int:
+        """Where it stands in the log, in microseconds since 1970: an instant and an order."""
+        return int(self["position"])
+
+    @property
+    def device_id(self) -> str | None:
+        """Whom it comes from, where that is known."""
+        return _text(self.get("device_id"))
+
+    @property
+    def kind(self) -> str | None:
+        """What its profile calls it: `profile:name`."""
+        return _text(self.get("kind"))
+
+    @property
+    def id(self) -> str | None:
+        """What a repetition has in common with it."""
+        return _text(self.get("id"))
+
+    @property
+    def data(self) -> Any:  # noqa: ANN401 - any JSON value
+        """What was said, where it is JSON."""
+        return self.get("data")
+
+
 @dataclass(frozen=True, slots=True)
 class LogEvent:
     """What a stream of the event log tells. `cursor` is for `after`.
 
-    `kind`: `event`, which is in `data` as `read` shows it; `gap`: events are missing, until `data["until"]`;
-    `bookmark`: nothing has come for a while, and this cursor is a newer one.
+    `kind`: `event`, which is in `event`; `gap`: events are missing, until `data["until"]`; `bookmark`: nothing has come
+    for a while, and this cursor is a newer one. `data` is what the node told, whatever it is.
     """
 
     kind: str
     cursor: str
     data: Mapping[str, Any]
+
+    @property
+    def event(self) -> Event | None:
+        """The event, as `read` gives it; None of a gap and a bookmark."""
+        return Event(self.data) if self.kind == "event" else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,10 @@ from homing_client._models import OUTCOMES, Command
 
 _MANY: Final = 200
 _Said = tuple[int, dict[str, Any]]
+_OWN_ERRORS: Final[Mapping[str, tuple[str, str]]] = {
+    "timed_out": ("timed_out", "the device did not answer before the deadline"),
+    "unsent": ("no_subscriber", "nobody is subscribed to the device's command topic"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +152,8 @@ def _now() -> str:
 
 
 def _end(command: dict[str, Any], answer: Answer) -> None:
-    error = {"code": answer.error[0], "message": answer.error[1]} if answer.error else None
-    if answer.state == "timed_out":
-        error = {"code": "timed_out", "message": "the device did not answer before the deadline"}
-    elif answer.state == "unsent":
-        error = {"code": "no_subscriber", "message": "nobody is subscribed to the device's command topic"}
+    told = answer.error or _OWN_ERRORS.get(answer.state)
+    error = told and {"code": told[0], "message": told[1]}
     command |= {"state": answer.state, "result": answer.result, "error": error}
     if answer.state in OUTCOMES:
         command |= {"finished_at": _now(), "progress": None, "last_progress": command["progress"]}
@@ -179,9 +180,7 @@ def _send(books: _Books, device: str, headers: Mapping[str, str], body: object) 
     key = (device, headers.get("idempotency-key") or _system.new_key())
     if key not in books.keys:
         command = _new(len(books.commands), device, body)
-        answer = books.answers.get((device, body["method"]))
-        known = any(name == device for name, _ in books.answers)
-        _end(command, answer or Answer("timed_out" if known else "unsent"))
+        _end(command, books.answers.get((device, body["method"])) or _not_given(books, device, body["method"]))
         books.keys[key] = command["id"]
         books.commands[command["id"]] = command
     command = books.commands[books.keys[key]]
@@ -189,6 +188,14 @@ def _send(books: _Books, device: str, headers: Mapping[str, str], body: object) 
     wait = float(prefer.removeprefix("wait=")) if prefer.startswith("wait=") else 0.0 if prefer else 60.0
     books.changed.wait_for(lambda: command["state"] in OUTCOMES, wait)
     return _answer_to(command)
+
+
+def _not_given(books: _Books, device: str, method: str) -> Answer:
+    """What becomes of a command that the test has no answer for: a device without any is not there."""
+    said = f"nothing was given for {device}/{method}: fake.on({device!r}, {method!r}, …)"
+    if any(name == device for name, _ in books.answers):
+        return Answer("timed_out", None, ("timed_out", said))
+    return Answer("unsent", None, ("no_subscriber", f"nobody is subscribed to the device's command topic; {said}"))
 
 
 def _new(number: int, device: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,6 +265,8 @@ def _serve(books: _Books, method: str, target: str, headers: Mapping[str, str], 
             return _list(books, query, device)
         case "GET", ["v1", "commands"]:
             return _list(books, query, None)
+        case "POST", ["v1", "commands", command_id, "cancel"]:
+            return _one(books, "DELETE", command_id)
         case (("GET" | "DELETE"), ["v1", "commands", command_id]):
             return _one(books, method, command_id)
         case "GET", _:

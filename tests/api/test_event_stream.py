@@ -174,8 +174,9 @@ async def test_what_others_say_keeps_no_bookmark_back(served: Served, monkeypatc
         ("?topic=a/b%2B", 422, "must be a whole level"),
         ("?cursor=x", 422, "cursor: 'x' is none"),
         ("?from=soon", 422, "from: 'soon' is no instant"),
+        ("?since=soon", 422, "since: 'soon' is no instant"),
         ("?database=nowhere", 404, "there is no database 'nowhere'"),
-        ("?limit=1", 422, "limit: is unknown; allowed: topic, database, from, cursor"),
+        ("?limit=1", 422, "limit: is unknown; allowed: topic, database, since, from, cursor"),
     ],
 )
 async def test_what_is_wrong_is_said_before_the_stream_begins(

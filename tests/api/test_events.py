@@ -163,6 +163,10 @@ async def test_events_are_read_by_the_time_they_came(keeping: Rig) -> None:
     assert [one["data"]["n"] for one in await read(keeping, **{"from": "-1h"})] == [1, 2]
     assert await read(keeping, to="-1h") == []
     assert await read(keeping, **{"from": "2100-01-01T00:00:00Z"}) == []
+    assert [one["data"]["n"] for one in await read(keeping, since="-1h", until=first["at"])] == [
+        one["data"]["n"] for one in await read(keeping, **{"from": "-1h", "to": first["at"]})
+    ]
+    assert await read(keeping, since="2100-01-01T00:00:00Z") == []
     assert [one["data"]["n"] for one in await read(keeping, **{"from": first["at"]})] == [1, 2]
 
 
@@ -326,9 +330,12 @@ async def test_structures_and_databases_are_shown(keeping: Rig) -> None:
         ("GET", "/v1/events?cursor=7", None, 422, "cursor: '7' is none; allowed: what an answer of this API gave"),
         ("GET", "/v1/events?cursor=1-0", None, 422, "is of a database with 1 shards"),
         ("GET", "/v1/events?from=yesterday", None, 422, "from: 'yesterday' is no instant; allowed: RFC 3339"),
+        ("GET", "/v1/events?since=yesterday", None, 422, "since: 'yesterday' is no instant; allowed: RFC 3339"),
+        ("GET", "/v1/events?until=soon", None, 422, "until: 'soon' is no instant; allowed: RFC 3339"),
+        ("GET", "/v1/events?since=-1m&from=-1h", None, 422, "from: says what since says; allowed: one of the two"),
         ("GET", "/v1/events?from=2026-11-21T10:00:00", None, 422, "is no instant"),
         ("GET", "/v1/events?limit=1001", None, 422, "limit: '1001' is out of range; allowed: 1 to 1000"),
-        ("GET", "/v1/events?since=1", None, 422, "since: is unknown; allowed: topic, database, from"),
+        ("GET", "/v1/events?when=1", None, 422, "when: is unknown; allowed: topic, database, since"),
         ("POST", "/v1/events", [{"topic": "a/+", "data": 1}], 422, "topic: '+' at index 2 is a wildcard"),
         ("POST", "/v1/events", [{"topic": "a"}], 422, "body.0.data: is missing"),
         ("POST", "/v1/events", [{"topic": "a", "data_base64": "%"}], 422, "is not base64"),

@@ -101,7 +101,7 @@ async def test_a_refusal_of_the_device_is_data(rig: Rig) -> None:
     assert response.status_code == 200
     command = response.json()
     assert (command["state"], command["result"]) == ("failed", None)
-    assert command["error"] == {"code": 42, "message": "no GPS"}
+    assert command["error"] == {"code": 42, "message": "no GPS", "code_text": "42"}
 
 
 async def test_F8_a_device_that_is_silent_until_the_deadline_gives_504_with_the_id(rig: Rig) -> None:
@@ -353,7 +353,8 @@ async def test_what_the_broker_refuses_for_good_after_the_publish_is_no_503(
     body = problem(response, 422, "unpublishable")
     assert "retry-after" not in response.headers
     await carries_its_command(rig, response, "unsent")
-    assert body["error"] == {"code": "unpublishable", "message": "publication: the broker refused the message: 0x90"}
+    said = "publication: the broker refused the message: 0x90"
+    assert body["error"] == {"code": "unpublishable", "message": said, "code_text": "unpublishable"}
 
 
 async def test_a_stopping_node_records_what_it_did_not_send_before_it_lets_go_of_the_store(

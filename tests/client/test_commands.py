@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 
+from app.core.command import CommandState
 from homing_client import (
+    NO_RETRY,
+    CancelledError,
+    CommandCancelledError,
     ConflictError,
     DeviceRefusedError,
+    Fault,
+    Homing,
+    HomingError,
     InvalidInputError,
     NotFoundError,
     NotSentError,
+    State,
     TimedOutError,
 )
+from homing_client.testing import FakeHoming
 from tests.client.conftest import Place
 from tests.client.twins import AnyHoming, all_of, done
 
@@ -34,6 +45,7 @@ async def test_a_command_comes_back_with_its_outcome(homing: AnyHoming, place: P
 async def test_outcomes_are_values_of_send_and_errors_of_call(homing: AnyHoming, place: Place) -> None:
     refused = await done(homing.send, place.device, "refuse")
     assert (refused.state, refused.error.code, refused.error.message) == ("failed", 42, "no GPS")
+    assert refused.error.code_text == "42"
     silent = await done(homing.send, place.device, "silent", timeout="50ms")
     assert (silent.state, silent.error.code) == ("timed_out", "timed_out")
     nobody = await done(homing.send, "drone-9", "cover_open", profile="dji", if_offline="fail")
@@ -96,3 +108,29 @@ async def test_the_cluster_and_the_caller_are_told_of(homing: AnyHoming) -> None
     assert cluster.answered_by["state"] == "ready"
     assert (await done(homing.me)).open
     assert (await done(homing.ready)).ready
+
+
+def test_the_states_of_a_command_are_those_that_nodes_have() -> None:
+    assert set(get_args(State)) == set(CommandState)
+
+
+def test_an_error_is_named_otherwise_than_that_of_asyncio() -> None:
+    assert issubclass(CommandCancelledError, HomingError)
+    assert CancelledError is CommandCancelledError
+    assert CommandCancelledError.__name__ not in dir(asyncio)
+
+
+@pytest.mark.parametrize(("code", "text"), [(319001, "319001"), ("busy", "busy"), (None, ""), ([1], "[1]")])
+def test_a_code_is_text_also_from_a_node_that_does_not_say_so(code: object, text: str) -> None:
+    found = Fault.of({"code": code, "message": "no"})
+    assert found is not None
+    assert (found.code, found.code_text) == (code, text)
+
+
+def test_the_fake_node_says_what_it_was_not_given() -> None:
+    with FakeHoming() as fake, Homing(fake.url, retry=NO_RETRY) as homing:
+        fake.on("dock-1", "cover_open")
+        with pytest.raises(TimedOutError, match=r"nothing was given for dock-1/nope: fake.on\('dock-1', 'nope', …\)"):
+            homing.call("dock-1", "nope")
+        with pytest.raises(NotSentError, match="nothing was given for dock-2/cover_open"):
+            homing.call("dock-2", "cover_open")

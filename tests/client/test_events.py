@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 
-from homing_client import AsyncHoming, InvalidInputError, LogEvent, NotFoundError
+from homing_client import AsyncHoming, Event, InvalidInputError, LogEvent, NotFoundError
 from tests.api.rig import running
 from tests.api.serving import Served, serving
 from tests.api.test_event_stream import follows
@@ -83,6 +84,13 @@ async def test_what_a_backend_says_is_read_again(served: Served, open_homing: Op
     positions = await done(homing.events.publish, [{"topic": "fleet/note", "data": n} for n in range(3)])
     read = await all_of(homing.events.read, "fleet/#")
     assert [(str(one["position"]), one["data"]) for one in read] == list(zip(positions, range(3), strict=True))
+    assert all(isinstance(one, Event) for one in read)
+    assert [(str(one.position), one.topic, one.data, one.kind) for one in read] == [
+        (position, "fleet/note", n, None) for n, position in enumerate(positions)
+    ]
+    assert json.loads(json.dumps(read[0])) == read[0]
+    (told,) = await all_of(homing.events.follow, "fleet/#", since="-1h", most=1)
+    assert told.event == read[0]
     assert [one["topic"] for one in await all_of(homing.events.topics)] == ["fleet/note"]
     assert {one["name"] for one in await done(homing.events.databases)} == {"events", "telemetry"}
     entry = await done(homing.events.last, "fleet/note")

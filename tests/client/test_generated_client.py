@@ -23,6 +23,7 @@ with AuthenticatedClient(base_url=sys.argv[1], token="none is asked for") as cli
     sent = send_command.sync(sys.argv[2], client=client, body=CommandBody(method="ok"))
     assert isinstance(sent, Command) and sent.state is CommandState.SUCCEEDED, sent
     refused = send_command.sync(sys.argv[2], client=client, body=CommandBody(method="refuse"))
+    assert refused.error.code == 42 and refused.error.code_text == "42", refused
     waits = send_command.sync(sys.argv[2], client=client, body=CommandBody(method="silent"), prefer="respond-async")
     assert cancel_command.sync(waits.id, client=client).state is CommandState.CANCELLED
     assert read_command.sync(sent.id, client=client).id == sent.id

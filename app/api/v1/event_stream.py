@@ -25,9 +25,9 @@ from app.api.v1.events import (
     AWAY,
     CURSOR_EXAMPLE,
     GONE,
+    Begin,
     DatabaseName,
     EventCursor,
-    Since,
     TopicFilter,
     start_of,
     text_of,
@@ -35,7 +35,6 @@ from app.api.v1.events import (
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.eventlog.cursors import Scope
-from app.core.eventlog.instants import parse_position
 from app.core.eventlog.reading import Cursor
 from app.events.plane import EventPlane
 from app.events.tail import Batch
@@ -70,9 +69,9 @@ async def follow_events(
     ports: NodePorts,
     streams: OpenStreams,
     asker: WhoAsks,
+    begin: Begin,
     topic: TopicFilter = "#",
     database: DatabaseName = None,
-    since: Since = None,
     cursor: EventCursor = None,
     last_event_id: _Last = None,
 ) -> Reply:
@@ -81,10 +80,9 @@ async def follow_events(
     The id of each event is the cursor behind it. `gap` says that events behind the cursor were dropped, and until when;
     `bookmark` has a newer cursor: at once where it begins now, and when nothing has come for a while.
     """
-    check_names(request, ("topic", "database", "from", "cursor"))
+    check_names(request, ("topic", "database", "since", "from", "cursor"))
     given = cursor or last_event_id or None
-    begin = None if since is None or given is not None else parse_position("from", since, ports.now_us())
-    scope, start = start_of(events, asker, database, topic, given, begin)
+    scope, start = start_of(events, asker, database, topic, given, begin if given is None else None)
     begins_now = given is None and begin is None
     if begins_now:
         start = await events.end_of(scope)

@@ -36,7 +36,7 @@ from app.core.eventlog.event import (
     validate_reading_filter,
 )
 from app.core.eventlog.generation import Generation
-from app.core.eventlog.instants import PATTERN, parse_position
+from app.core.eventlog.instants import PATTERN, position_of
 from app.core.eventlog.plan import Kept
 from app.core.eventlog.reading import Cursor
 from app.events.merging import EventPage
@@ -81,11 +81,19 @@ DatabaseName = Annotated[
         examples=["telemetry"],
     ),
 ]
-Since = Annotated[
+_Since = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="Not before this instant.",
+        json_schema_extra={"pattern": f"^({PATTERN})$"},
+        examples=["-10m"],
+    ),
+]
+_From = Annotated[
     str | SkipJsonSchema[None],
     Query(
         alias="from",
-        description="Not before this instant.",
+        description="The same as `since`, by its older name, which nodes of 0.2 know.",
         json_schema_extra={"pattern": f"^({PATTERN})$"},
         examples=["-10m"],
     ),
@@ -101,8 +109,16 @@ EventCursor = Annotated[
 _Until = Annotated[
     str | SkipJsonSchema[None],
     Query(
-        alias="to",
         description="Not behind this instant.",
+        json_schema_extra={"pattern": f"^({PATTERN})$"},
+        examples=["2026-11-21T10:00:00Z"],
+    ),
+]
+_To = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        alias="to",
+        description="The same as `until`, by its older name, which nodes of 0.2 know.",
         json_schema_extra={"pattern": f"^({PATTERN})$"},
         examples=["2026-11-21T10:00:00Z"],
     ),
@@ -140,23 +156,32 @@ def text_of(plane: EventPlane, asker: Asker, cursor: Cursor, scope: Scope) -> st
     return asker.cursors.give(KIND, plane.text_of(cursor, scope), plane.room)
 
 
+async def _begin(ports: NodePorts, since: _Since = None, from_: _From = None) -> Position | None:
+    return position_of({"since": since, "from": from_}, ports.now_us())
+
+
+async def _end(ports: NodePorts, until: _Until = None, to: _To = None) -> Position:
+    end = position_of({"until": until, "to": to}, ports.now_us())
+    return END if end is None else end
+
+
+Begin = Annotated[Position | None, Depends(_begin)]
+"""From when on; None where nobody says."""
+
+
 async def _asked(
     request: Request,
     events: Events,
-    ports: NodePorts,
     asker: WhoAsks,
+    begin: Begin,
+    end: Annotated[Position, Depends(_end)],
     topic: TopicFilter = "#",
     database: DatabaseName = None,
-    since: Since = None,
-    until: _Until = None,
     cursor: EventCursor = None,
     limit: _Limit = DEFAULT_LIMIT,
 ) -> _Asked:
     """What a caller reads."""
-    check_names(request, ("topic", "database", "from", "to", "cursor", "limit"))
-    now = ports.now_us()
-    begin = None if since is None else parse_position("from", since, now)
-    end = END if until is None else parse_position("to", until, now)
+    check_names(request, ("topic", "database", "since", "until", "from", "to", "cursor", "limit"))
     scope, start = start_of(events, asker, database, topic, cursor, begin)
     return _Asked(scope, start, end, limit)
 

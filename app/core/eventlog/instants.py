@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -25,3 +26,11 @@ def parse_position(field: str, text: str, now_us: int) -> Position:
     except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(field, f"{text[:64]!a} is no instant; allowed: {ALLOWED}") from None
     return min(max(position, 1), END)
+
+
+def position_of(given: Mapping[str, str | None], now_us: int) -> Position | None:
+    """The position of an instant that may go by several names; InvalidInputError when it goes by two of them."""
+    told = [(field, text) for field, text in given.items() if text is not None]
+    if len(told) > 1:
+        raise InvalidInputError(told[1][0], f"says what {told[0][0]} says; allowed: one of the two")
+    return parse_position(*told[0], now_us) if told else None

@@ -156,8 +156,8 @@ class AsyncHoming:
     ) -> Command:
         """Send a command, and return it when it has succeeded.
 
-        Raises CommandError (DeviceRefusedError, TimedOutError, CancelledError, NotSentError) for every other outcome,
-        and what `send` raises.
+        Raises CommandError (DeviceRefusedError, TimedOutError, CommandCancelledError, NotSentError) for every other
+        outcome, and what `send` raises.
         """
         command = await self.send(
             device_id,

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from homing_client._async.session import AsyncSession
-from homing_client._models import Entry, LogEvent
+from homing_client._models import Entry, Event, LogEvent
 from homing_client._operations import JsonObject, Repeats, body_of, changed, entry_of, listed, log_event_of
 from homing_client._wire import Request
 
@@ -31,7 +31,7 @@ class AsyncEvents:
         until: str | None = None,
         database: str | None = None,
         distinct: bool = False,
-    ) -> AsyncIterator[JsonObject]:
+    ) -> AsyncIterator[Event]:
         """Events of topics that fit a filter, the oldest first. `since`, `until`: `-10m`, or an instant."""
         repeats = Repeats()
         asked = {"topic": topic, "from": since or "1970-01-01T00:00:00Z", "to": until, "database": database}
@@ -39,7 +39,7 @@ class AsyncEvents:
             page = body_of(await self._session.exchange(Request("GET", "/v1/events", query=asked)))
             for event in page.get("events") or ():
                 if not (distinct and repeats.has(event)):
-                    yield event
+                    yield Event(event)
             if not page.get("more"):
                 return
             asked |= {"from": None, "cursor": str(page["cursor"])}

@@ -268,7 +268,11 @@ async def test_a_command_that_the_broker_refuses_is_unsent() -> None:
     invocation = await member.invoker.invoke(request(), park=True)
     command = await invocation.wait(AS_LONG_AS_IT_TAKES)
     assert command.state is CommandState.UNSENT
-    assert json.loads(command.error or b"") == {"code": "not_sent", "message": "not authorized"}
+    assert json.loads(command.error or b"") == {
+        "code": "not_sent",
+        "message": "not authorized",
+        "code_text": "not_sent",
+    }
 
 
 class Register:

@@ -226,7 +226,11 @@ async def test_what_the_broker_does_not_take_is_unsent_and_its_key_free(profiles
     assert await repeater(member).take_over("dead") == 0
     found = await command(assembly, identity)
     assert found.state is CommandState.UNSENT
-    assert json.loads(found.error or b"") == {"code": "not_sent", "message": "the window is full"}
+    assert json.loads(found.error or b"") == {
+        "code": "not_sent",
+        "message": "the window is full",
+        "code_text": "not_sent",
+    }
     await left(assembly, idempotency_key="k")
 
 
