@@ -198,5 +198,6 @@ def test_a_cluster_whose_executors_fail_is_said_by_its_name(tmp_path: Path) -> N
             text=True,
             check=False,
         )
-    assert job.returncode == 2, job.stderr[-3000:]
-    assert f"the master {master} ended the application, as its executors failed" in job.stderr, job.stderr[-3000:]
+    said = " ".join(job.stdout.split())  # where spark-submit brings what its program says on either
+    assert job.returncode == 2, said[-3000:] + job.stderr[-3000:]
+    assert f"the master {master} ended the application, as its executors failed" in said, said[-3000:]
