@@ -50,6 +50,13 @@ class People:
         view = await self._read(caller)
         return [tenant_part(one) for one in view.document.tenants if self._may(caller, one.id)]
 
+    async def tenant(self, caller: Caller | None, tenant_id: str) -> TenantInFile:
+        """EntryNotFoundError."""
+        for one in await self.tenants(caller):
+            if one.id == tenant_id:
+                return one
+        raise _missing("tenant", tenant_id)
+
     async def put_tenant(
         self, caller: Caller | None, tenant_id: str, body: TenantBody, condition: Condition
     ) -> tuple[TenantInFile, bool]:

@@ -164,6 +164,7 @@ class Differences(_Model):
 class AuditLine(_Model):
     """One thing that was told. A line of a chain may tell of several, in the order of their times."""
 
+    at: Annotated[Instant | None, Field(description="When it was written. Nodes of 0.2 do not say it.")] = None
     writer: Annotated[str, Field(description="Node and incarnation, or `directory`.")]
     seq: int
     hash: Annotated[str, Field(description="SHA-256 of the hash before it, the number and the line's bytes.")]

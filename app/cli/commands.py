@@ -136,10 +136,16 @@ def _moment(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
     return one["at"] or "", one["node"] or "", one["what"], " ".join(detail)
 
 
-def list_commands(
+def list_commands(  # noqa: PLR0913 - one per option
     *,
     device: Annotated[str | None, typer.Option(help="Only those of this device.", autocompletion=devices)] = None,
     state: Annotated[str | None, typer.Option(help="Only those in this state, such as timed_out.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only of methods that fit, such as cover_*.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Only of profiles that fit, such as dji*.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only those created then or later: -10m, or 2026-11-21T10:00:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only those created then or earlier, as since.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")] = 20,
     url: Url = None,
     context: ContextName = None,
@@ -150,9 +156,12 @@ def list_commands(
     shown = form(output, as_json=as_json)
     size = min(limit, 200)
     with connected(url, context, shown) as homing:
-        asked = homing.commands(state=state, page_size=size)
-        if device is not None:
-            asked = homing.commands_of(device, state=state, page_size=size)
+        those: Any = {"state": state, "method": method, "profile": profile, "since": since, "until": until}
+        asked = (
+            homing.commands(**those, page_size=size)
+            if device is None
+            else homing.commands_of(device, **those, page_size=size)
+        )
         found = list(islice(asked, limit))
     table(shown, [one.raw for one in found], _row, ("id", "device", "method", "state", "created", "took"))
 

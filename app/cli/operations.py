@@ -59,6 +59,7 @@ _ADMIN: Final = {
         "Whose devices which are.",
         {
             "list": Verb("access.tenants", "id name devices"),
+            "show": Verb("access.tenant"),
             "put": Verb("access.put_tenant"),
             "remove": Verb("access.remove_tenant"),
         },
@@ -86,7 +87,7 @@ _ADMIN: Final = {
     "audit": group(
         "Who asked what of which device.",
         {
-            "list": Verb("access.audit", "writer seq line"),
+            "list": Verb("access.audit", "at writer seq line"),
             "verify": Verb("access.verify_audit", must="intact"),
         },
     ),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Protocol
 
+from app.core.access.patterns import expression
 from app.core.callback import Answer, Registration
 from app.core.command import Command, CommandState
 from app.core.routing import Outcome, Recorded
@@ -51,6 +54,33 @@ class Query:
     limit: int = 50
     cursor: str | None = None
     idempotency_key: str | None = None
+    method: str | None = None
+    """A pattern, as `validate_pattern` gives it; `*` is any text. So is `profile`."""
+    profile: str | None = None
+    since_us: int | None = None
+    """Only commands that were created then or later, and until `until_us` or earlier, by the store's clock."""
+    until_us: int | None = None
+
+    def wants(self, command: Command) -> bool:
+        """Whether the command is one of them, wherever pages are."""
+        return (
+            self.device_id in (None, command.device_id)
+            and self.state in (None, command.state)
+            and (self.method is None or _expression(self.method).fullmatch(command.method) is not None)
+            and (self.profile is None or _expression(self.profile).fullmatch(command.profile) is not None)
+            and (self.since_us is None or command.created_at >= self.since_us)
+            and (self.until_us is None or command.created_at <= self.until_us)
+        )
+
+    @property
+    def looks_on(self) -> bool:
+        """Whether commands between the first and the last of a page may be none of them."""
+        return any(one is not None for one in (self.state, self.method, self.profile))
+
+
+@lru_cache(maxsize=256)
+def _expression(pattern: str) -> re.Pattern[str]:
+    return re.compile(expression(pattern))
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,15 +112,14 @@ def cancel(command_id: str) -> Request:
     return Request("DELETE", "/v1/commands/{command_id}", path={"command_id": command_id}, repeatable=False)
 
 
-def page(device: str | None, state: str | None, cursor: str | None, limit: int | None) -> Request:
+def page(filters: Mapping[str, str | None], cursor: str | None, limit: int | None) -> Request:
     """A page of commands, newest first."""
-    query = {"device": device, "state": state, "limit": _number(limit), "cursor": cursor}
-    return Request("GET", "/v1/commands", query=query)
+    return Request("GET", "/v1/commands", query={**filters, "limit": _number(limit), "cursor": cursor})
 
 
-def page_of_device(device_id: str, state: str | None, cursor: str | None, limit: int | None) -> Request:
+def page_of_device(device_id: str, filters: Mapping[str, str | None], cursor: str | None, limit: int | None) -> Request:
     """A page of the commands of a device, newest first."""
-    query = {"state": state, "limit": _number(limit), "cursor": cursor}
+    query = {**filters, "limit": _number(limit), "cursor": cursor}
     return Request("GET", "/v1/devices/{device_id}/commands", path={"device_id": device_id}, query=query)
 
 

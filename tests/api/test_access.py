@@ -61,7 +61,7 @@ OF_THE_DIRECTORY: Final = frozenset(
     {
         *("GET /v1/keys", "POST /v1/keys", "DELETE /v1/keys/{key_id}", "POST /v1/keys/{key_id}/rotate"),
         *("GET /v1/audit", "GET /v1/audit/verify"),
-        *("GET /v1/tenants", "PUT /v1/tenants/{tenant_id}", "DELETE /v1/tenants/{tenant_id}"),
+        *("GET /v1/tenants", *(f"{method} /v1/tenants/{{tenant_id}}" for method in ("GET", "PUT", "DELETE"))),
         *("GET /v1/principals/{subject}/bindings", "PUT /v1/principals/{subject}/bindings"),
         *(f"{method} /v1/principals/{{principal_id}}" for method in ("GET", "PUT", "DELETE")),
         *(f"{method} /v1/roles/{{name}}" for method in ("GET", "PUT", "DELETE")),

@@ -96,6 +96,8 @@ def expected(name: str, who: str | None, tenant: str) -> tuple[int, ...]:
         return (403,)
     if name in ("GET /v1/tenants", "GET /v1/principals", "GET /v1/roles", "GET /v1/audit"):
         return done
+    if name == "GET /v1/tenants/{tenant_id}":
+        return done if who == "boss" else (404,)
     if "/tenants/" in name or name.endswith(("/v1/access", "/v1/audit/verify")):
         return done if who == "boss" else (403,)
     if name == "PUT /v1/principals/{principal_id}" and tenant not in ADMINISTERS[who]:
@@ -116,23 +118,23 @@ async def test_lists_have_what_one_administers(site: Site) -> None:
 
 
 async def test_a_service_is_made_from_nothing_to_a_key_that_may_open_one_dock(site: Site) -> None:
-    assert (await ask(site, "admin", "PUT", "/principals/ci", {})).status_code == 201
+    assert (await ask(site, "admin", "PUT", "/principals/air%2Fci", {})).status_code == 201
     role = {"rules": ["allow send *:ok on drone-1", "allow read *:* on *"]}
     assert (await ask(site, "admin", "PUT", "/roles/opener", role)).json() == {
         "name": "opener",
         "tenant": "air",
         "rules": role["rules"],
     }
-    given = await ask(site, "admin", "PUT", "/principals/ci/bindings", {"bindings": [{"role": "opener"}]})
+    given = await ask(site, "admin", "PUT", "/principals/air%2Fci/bindings", {"bindings": [{"role": "opener"}]})
     assert given.json()["bindings"][0] == {
-        "id": "ci:opener@air",
-        "subject": "ci",
+        "id": "air/ci:opener@air",
+        "subject": "air/ci",
         "role": "opener",
         "tenant": "air",
         "devices": ["*"],
         "expires": None,
     }
-    made = await ask(site, "admin", "POST", "/keys", {"principal": "ci", "label": "build server", "days": 30})
+    made = await ask(site, "admin", "POST", "/keys", {"principal": "air/ci", "label": "build server", "days": 30})
     assert made.status_code == 201
     assert made.headers["cache-control"] == "no-store"
     headers = {"Authorization": f"Bearer {made.json()['key']}"}
@@ -145,7 +147,7 @@ async def test_a_service_is_made_from_nothing_to_a_key_that_may_open_one_dock(si
         "admin",
         "POST",
         "/access/check",
-        {"principal": "ci", "action": "send", "device": "drone-2", "profile": "homing", "method": "ok"},
+        {"principal": "air/ci", "action": "send", "device": "drone-2", "profile": "homing", "method": "ok"},
     )
     assert checked.json() == {
         "allowed": False,
@@ -156,7 +158,7 @@ async def test_a_service_is_made_from_nothing_to_a_key_that_may_open_one_dock(si
         "nearest": checked.json()["nearest"],
     }
     assert "opener.1 allow send *:ok on drone-1: device does not fit" in checked.json()["nearest"]
-    assert (await ask(site, "admin", "DELETE", "/principals/ci")).status_code == 204
+    assert (await ask(site, "admin", "DELETE", "/principals/air%2Fci")).status_code == 204
     gone = await site.rig.http.get("/v1/me", headers=headers)
     assert gone.status_code == 401
 
@@ -294,7 +296,10 @@ async def test_the_document_is_read_changed_and_written_back(site: Site) -> None
 
 
 async def test_entries_have_states_that_a_change_may_ask_for(site: Site) -> None:
-    entries: tuple[tuple[str, dict[str, list[str]]], ...] = (("/roles/pilot", {"rules": []}), ("/principals/ci", {}))
+    entries: tuple[tuple[str, dict[str, list[str]]], ...] = (
+        ("/roles/pilot", {"rules": []}),
+        ("/principals/air%2Fci", {}),
+    )
     for path, body in entries:
         made = await ask(site, "admin", "PUT", path, body, headers={"If-None-Match": "*"})
         assert made.status_code == 201
@@ -303,15 +308,15 @@ async def test_entries_have_states_that_a_change_may_ask_for(site: Site) -> None
         assert (await ask(site, "admin", "PUT", path, body, headers={"If-Match": tag})).status_code == 200
         assert (await ask(site, "admin", "PUT", path, body, headers={"If-Match": '"x"'})).status_code == 412
     both = [{"bindings": [{"role": role}]} for role in ("viewer", "operator")]
-    tag = (await ask(site, "admin", "GET", "/principals/ci/bindings")).headers["etag"]
+    tag = (await ask(site, "admin", "GET", "/principals/air%2Fci/bindings")).headers["etag"]
     answers = await asyncio.gather(
-        *[ask(site, "admin", "PUT", "/principals/ci/bindings", one, headers={"If-Match": tag}) for one in both]
+        *[ask(site, "admin", "PUT", "/principals/air%2Fci/bindings", one, headers={"If-Match": tag}) for one in both]
     )
     assert sorted(one.status_code for one in answers) == [200, 412]
 
 
 async def test_changes_of_many_at_once_are_all_made(site: Site) -> None:
-    made = await asyncio.gather(*[ask(site, "admin", "PUT", f"/principals/p{number}", {}) for number in range(6)])
+    made = await asyncio.gather(*[ask(site, "admin", "PUT", f"/principals/air%2Fp{number}", {}) for number in range(6)])
     assert [one.status_code for one in made] == [201] * 6
 
 
@@ -329,6 +334,27 @@ async def test_while_the_directory_is_away_nothing_is_read_or_changed(site: Site
         answer = await ask(site, "admin", method, path, body)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:homing:problem:access-store-away"), path
     site.directory.away = False
+
+
+async def test_one_tenant_is_read_by_who_administers_it(site: Site) -> None:
+    known = (await ask(site, "admin", "GET", "/tenants")).json()["tenants"]
+    found = await ask(site, "admin", "GET", "/tenants/air")
+    assert [found.json()] == known
+    assert found.headers["etag"]
+    assert (await ask(site, "admin", "GET", "/tenants/ground")).status_code == 404
+    assert (await ask(site, "boss", "GET", "/tenants/ground")).status_code == 200
+    assert (await ask(site, "viewer", "GET", "/tenants/air")).status_code == 403
+
+
+async def test_the_tenant_of_a_role_may_stand_in_the_query(site: Site) -> None:
+    role = {"rules": ["allow read *:* on *"]}
+    made = await ask(site, "boss", "PUT", "/roles/reader?tenant=air", role)
+    assert (made.status_code, made.json()["tenant"]) == (201, "air")
+    same = await ask(site, "boss", "PUT", "/roles/reader?tenant=air", {**role, "tenant": "air"})
+    assert same.status_code == 200
+    other = await ask(site, "boss", "PUT", "/roles/reader?tenant=air", {**role, "tenant": "ground"})
+    assert (other.status_code, other.json()["errors"][0]["field"]) == (422, "tenant")
+    assert (await ask(site, "admin", "PUT", "/roles/reader?tenant=ground", role)).status_code in (403, 404)
 
 
 async def test_what_is_bound_or_owned_is_not_removed(site: Site) -> None:

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.verification import verify
+from app.api.representation import instant
 from app.core.access.changes import Put
 from app.core.access.model import Role
 from app.core.errors import DirectoryUnavailableError
@@ -143,7 +144,15 @@ async def test_who_belongs_to_a_tenant_reads_its_lines(site: Site) -> None:
     assert len((await ask(site, "auditor", "?who=operator")).json()["lines"]) == 1
     assert (await ask(site, "auditor", f"?device={OTHER}")).json()["lines"] == []
     assert (await ask(site, "auditor", "?since=2999-01-01T00:00:00Z")).json()["lines"] == []
-    for wrong in ("?since=yesterday", "?cursor=x", "?limit=0", "?whom=x"):
+    assert (await ask(site, "auditor", "?until=2000-01-01T00:00:00Z")).json()["lines"] == []
+    assert (await ask(site, "auditor", "?limit=200&until=2999-01-01T00:00:00Z")).json()["lines"] == lines
+    middle = lines[1]["at"]
+    older = (await ask(site, "auditor", f"?limit=200&until={middle}")).json()["lines"]
+    assert [one["at"] for one in older] == [one["at"] for one in lines if one["at"] < middle] + [
+        one["at"] for one in lines if one["at"] == middle and one["line"]["at"] % 1000 == 0
+    ]
+    assert all(instant(one["line"]["at"]) == one["at"] for one in lines)
+    for wrong in ("?until=tomorrow", "?since=yesterday", "?cursor=x", "?limit=0", "?whom=x"):
         assert (await ask(site, "auditor", wrong)).status_code == 422
 
 

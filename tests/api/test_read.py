@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.command import CommandState
-from tests.api.rig import Rig
+from tests.api.rig import COMMANDS, Rig
 from tests.api.test_send import ASYNC, problem
 
 UNKNOWN = "042-01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
@@ -86,7 +86,10 @@ async def test_a_device_lists_its_commands_where_one_looks_for_them(rig: Rig) ->
     assert ([one["id"] for one in rest["commands"]], rest["cursor"]) == ([sent[0]], None)
     refused = await rig.http.get("/v1/devices/drone-1/commands", params={"device": "drone-2"})
     assert refused.status_code == 422
-    assert refused.json()["detail"] == "device: is unknown; allowed: state, limit, cursor, idempotency_key"
+    assert (
+        refused.json()["detail"]
+        == "device: is unknown; allowed: state, method, profile, since, until, limit, cursor, idempotency_key"
+    )
 
 
 async def ids(rig: Rig, query: str) -> tuple[list[str], str | None]:
@@ -137,7 +140,7 @@ async def test_commands_are_filtered(rig: Rig) -> None:
         ("cursor=x", "cursor", "leave it out for the first page"),
         ("device=a%2Bb", "device_id", "'+' at index 1 is not allowed"),
         ("device=", "device_id", "is empty"),
-        ("devise=a", "devise", "is unknown; allowed: device, state, limit, cursor"),
+        ("devise=a", "devise", "is unknown; allowed: device, state, method, profile, since, until, limit, cursor"),
         ("state=failed&state=sent", "state", "is given twice"),
     ],
 )
@@ -160,3 +163,32 @@ async def test_a_draining_node_still_reads(rig: Rig) -> None:
     await rig.node.stop()
     assert (await rig.http.get(f"/v1/commands/{command_id}")).status_code == 200
     problem(await rig.http.delete(f"/v1/commands/{command_id}"), 503, "node-draining")
+
+
+async def test_lists_are_narrowed_by_method_profile_and_time(rig: Rig) -> None:
+    for method in ("ok", "refuse", "ok"):
+        await rig.send(method)
+    newest = (await rig.http.get("/v1/commands")).json()["commands"]
+
+    async def listed(**query: str) -> list[str]:
+        found = {
+            path: [one["id"] for one in (await rig.http.get(path, params=query)).json()["commands"]]
+            for path in ("/v1/commands", COMMANDS)
+        }
+        assert found["/v1/commands"] == found[COMMANDS]
+        return found[COMMANDS]
+
+    ids = [one["id"] for one in newest]
+    assert await listed(method="ref*") == [ids[1]]
+    assert await listed(method="ok", profile="homing", since="-1h") == [ids[0], ids[2]]
+    assert await listed(profile="dji*") == []
+    assert await listed(until="-1h") == []
+    assert await listed(since="2100-01-01T00:00:00Z") == []
+    for wrong, field in (
+        ("method=a?", "method"),
+        ("profile=X", "profile"),
+        ("since=soon", "since"),
+        ("until=x", "until"),
+    ):
+        refused = problem(await rig.http.get(f"/v1/commands?{wrong}"), 422, "invalid-input")
+        assert refused["errors"][0]["field"] == field

@@ -71,6 +71,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "POST /v1/keys/{key_id}/rotate": lambda homing: done(homing.access.rotate_key, "k", grace="1h"),
     "DELETE /v1/keys/{key_id}": lambda homing: done(homing.access.revoke_key, "k"),
     "GET /v1/tenants": lambda homing: done(homing.access.tenants),
+    "GET /v1/tenants/{tenant_id}": lambda homing: done(homing.access.tenant, "t"),
     "PUT /v1/tenants/{tenant_id}": lambda homing: done(homing.access.put_tenant, "t", {}),
     "DELETE /v1/tenants/{tenant_id}": lambda homing: done(homing.access.remove_tenant, "t"),
     "GET /v1/principals": lambda homing: done(homing.access.principals),

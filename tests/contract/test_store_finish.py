@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -194,7 +195,7 @@ class TestList:
             ids += [command.id for command in page.commands]
             if page.cursor is None:
                 return ids
-            query = Query(query.device_id, query.state, query.limit, page.cursor)
+            query = replace(query, cursor=page.cursor)
         pytest.fail("the pages have no end")
 
     async def test_all_commands_newest_first_in_pages(self, store: StateStore) -> None:
@@ -229,6 +230,34 @@ class TestList:
         for device in (None, "dock-1"):
             query = Query(device_id=device, state=CommandState.SUCCEEDED, limit=3)
             assert sorted(await self.pages(store, query)) == expected
+
+    async def test_by_method_profile_and_time(self, store: StateStore) -> None:
+        created = []
+        for i in range(12):
+            one = replace(registration(f"dock-{i % 3}"), method=("cover_open", "cover_close", "reboot")[i % 3])
+            registered = await store.register(one)
+            assert isinstance(registered, Registered)
+            created.append((registered.created_at, one.command_id))
+        newest_first = [command_id for _, command_id in sorted(created, reverse=True)]
+        covers = [one for one in newest_first if not one.startswith(f"{partition_of('dock-2'):03d}-")]
+        for limit in (1, 3, 50):
+            assert await self.pages(store, Query(method="cover_*", limit=limit)) == covers
+            assert await self.pages(store, Query(method="*boot", profile="*", limit=limit)) == [
+                one for one in newest_first if one not in covers
+            ]
+            assert await self.pages(store, Query(profile="nobody*", limit=limit)) == []
+            for first, last in ((0, 11), (3, 8), (5, 5)):
+                since, until = created[first][0], created[last][0]
+                within = [one for at, one in sorted(created, reverse=True) if since <= at <= until]
+                span = Query(since_us=since, until_us=until, limit=limit)
+                assert await self.pages(store, span) == within
+                assert await self.pages(store, replace(span, method="cover_*")) == [
+                    one for one in within if one in covers
+                ]
+                of_one = [one for one in within if one.startswith(f"{partition_of('dock-2'):03d}-")]
+                assert await self.pages(store, replace(span, device_id="dock-2")) == of_one
+        assert await self.pages(store, Query(since_us=created[-1][0] + 1)) == []
+        assert await self.pages(store, Query(until_us=created[0][0] - 1)) == []
 
     async def test_the_page_after_is_not_disturbed_by_new_commands(self, store: StateStore) -> None:
         for _ in range(6):

@@ -19,6 +19,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.parameters import Limit, check_names
 from app.api.problems import BY_ERROR
+from app.api.representation import instant
 from app.api.schemas_of_access import AuditPage, AuditVerified
 from app.core import errors
 from app.core.access.rules import Action
@@ -44,15 +45,26 @@ def _is_date(text: object) -> object:
     return text
 
 
+_Instant = Annotated[AwareDatetime, BeforeValidator(_is_date)] | SkipJsonSchema[None]
+
+
 async def _asked(
     request: Request,
     asker: WhoAsks,
     since: Annotated[
-        Annotated[AwareDatetime, BeforeValidator(_is_date)] | SkipJsonSchema[None],
+        _Instant,
         Query(
             description="Only lines from then on (RFC 3339).",
             json_schema_extra={"pattern": "^[0-9]{4}-"},
             examples=["2026-03-01T08:00:00Z"],
+        ),
+    ] = None,
+    until: Annotated[
+        _Instant,
+        Query(
+            description="Only lines until then (RFC 3339).",
+            json_schema_extra={"pattern": "^[0-9]{4}-"},
+            examples=["2026-03-01T09:00:00Z"],
         ),
     ] = None,
     who: Annotated[
@@ -71,10 +83,17 @@ async def _asked(
         ),
     ] = None,
 ) -> AuditQuery:
-    check_names(request, ("since", "who", "device", "limit", "cursor"))
-    since_us = 0 if since is None else (since - _EPOCH) // timedelta(microseconds=1)
+    check_names(request, ("since", "until", "who", "device", "limit", "cursor"))
+    since_us = 0 if since is None else _us(since)
     before = None if cursor is None else _place(asker.cursors.take(_LIST, cursor))
+    if until is not None:
+        latest = Place(max(0, _us(until) + 1), "", 0, 0)
+        before = latest if before is None else min(before, latest)
     return AuditQuery(since_us=max(0, since_us), who=who, device=device, before=before, limit=limit)
+
+
+def _us(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _place(cursor: str) -> Place:
@@ -127,4 +146,5 @@ def _shown(entry: Entry) -> dict[str, Any]:
         told: object = orjson.loads(entry.body)
     except orjson.JSONDecodeError:
         told = None
-    return {"writer": entry.place.writer, "seq": entry.place.seq, "hash": entry.hash.hex(), "line": told}
+    at = instant(entry.place.at_us)
+    return {"at": at, "writer": entry.place.writer, "seq": entry.place.seq, "hash": entry.hash.hex(), "line": told}

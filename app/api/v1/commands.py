@@ -25,9 +25,11 @@ from app.api.representation import command_json, explanation_json, page_json
 from app.api.schemas import said
 from app.api.schemas_of_explanations import Explanation
 from app.core import errors, identifiers
+from app.core.access.patterns import validate_pattern
 from app.core.access.rules import Action
 from app.core.command import Command, CommandState
 from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidInputError
+from app.core.eventlog.instants import PATTERN, parse_position
 from app.core.identifiers import validate_device_id, validate_idempotency_key
 from app.store.commands import Page
 from app.store.commands import Query as Asked
@@ -184,36 +186,74 @@ _Key = Annotated[
         examples=["order-4711"],
     ),
 ]
-_FILTERS_OF_DEVICE: Final = ("state", "limit", "cursor", "idempotency_key")
+_Method = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="Only commands whose method fits this pattern; `*` is any text.",
+        json_schema_extra=said("[A-Za-z0-9_.:/*-]{1,128}"),
+        examples=["cover_*"],
+    ),
+]
+_Profile = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="Only commands whose profile fits this pattern; `*` is any text.",
+        json_schema_extra=said("[a-z0-9_*-]{1,128}"),
+        examples=["dji"],
+    ),
+]
+_Instant = Annotated[
+    str | SkipJsonSchema[None],
+    Query(
+        description="Only commands created at `since` or later, and at `until` or earlier.",
+        json_schema_extra=said(f"({PATTERN})"),
+        examples=["-10m"],
+    ),
+]
+_FILTERS_OF_DEVICE: Final = ("state", "method", "profile", "since", "until", "limit", "cursor", "idempotency_key")
 _FILTERS: Final = ("device", *_FILTERS_OF_DEVICE)
 
 
-async def _asked(
-    request: Request,
-    device: _Device = None,
+async def _filters(
+    ports: NodePorts,
     state: _State = None,
-    limit: Limit = DEFAULT_LIMIT,
-    cursor: _Cursor = None,
+    method: _Method = None,
+    profile: _Profile = None,
+    since: _Instant = None,
+    until: _Instant = None,
     idempotency_key: _Key = None,
+) -> Asked:
+    """Which commands a caller lists, whatever their device and page."""
+    now = ports.now_us()
+    return Asked(
+        state=state,
+        idempotency_key=idempotency_key,
+        method=None if method is None else validate_pattern("method", method),
+        profile=None if profile is None else validate_pattern("profile", profile, of_profiles=True),
+        since_us=None if since is None else parse_position("since", since, now),
+        until_us=None if until is None else parse_position("until", until, now),
+    )
+
+
+_Filters = Annotated[Asked, Depends(_filters)]
+
+
+async def _asked(
+    request: Request, filters: _Filters, device: _Device = None, limit: Limit = DEFAULT_LIMIT, cursor: _Cursor = None
 ) -> Asked:
     """What a caller lists."""
     check_names(request, _FILTERS)
-    if idempotency_key is not None and device is None:
+    if filters.idempotency_key is not None and device is None:
         raise InvalidInputError("device", "is missing; an idempotency key is one of a device")
-    return Asked(device, state, limit, cursor, idempotency_key)
+    return replace(filters, device_id=device, limit=limit, cursor=cursor)
 
 
 async def _asked_of_device(
-    request: Request,
-    device_id: DeviceId,
-    state: _State = None,
-    limit: Limit = DEFAULT_LIMIT,
-    cursor: _Cursor = None,
-    idempotency_key: _Key = None,
+    request: Request, device_id: DeviceId, filters: _Filters, limit: Limit = DEFAULT_LIMIT, cursor: _Cursor = None
 ) -> Asked:
     """What a caller lists of a device."""
     check_names(request, _FILTERS_OF_DEVICE)
-    return Asked(device_id, state, limit, cursor, idempotency_key)
+    return replace(filters, device_id=device_id, limit=limit, cursor=cursor)
 
 
 @router.get(

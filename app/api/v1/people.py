@@ -32,6 +32,7 @@ from app.api.problems import BY_ERROR
 from app.api.schemas_of_access import Bindings, BindingsBody, Principals, Roles, Tenants
 from app.core import errors
 from app.core.access.rules import BUILT_IN, Action
+from app.core.errors import InvalidInputError
 
 _TAG: Final = {"ETag": header("Names this state, for `If-Match`.")}
 _READING: Final = (
@@ -107,6 +108,18 @@ def _changed(model: type[BaseModel]) -> dict[int | str, dict[str, object]]:
 async def list_tenants(asked: Listed, records: Records, asker: WhoAsks) -> Reply:
     """Whose devices which are."""
     return _page("tenants", asked, asker, await records.people.tenants(asker.caller), lambda one: one.id)
+
+
+@router.get(
+    "/tenants/{tenant_id}",
+    summary="Read a tenant",
+    response_model=TenantInFile,
+    response_description="The tenant.",
+    responses=_READ,
+    openapi_extra=_ACTS,
+)
+async def read_tenant(tenant_id: TenantId, records: Records, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    return _put(await records.people.tenant(asker.caller, tenant_id))
 
 
 @router.put(
@@ -261,8 +274,22 @@ async def read_role(name: RoleName, records: Records, asker: WhoAsks, tenant: Of
     responses=_changed(RoleInFile),
     openapi_extra=_ACTS,
 )
-async def put_role(name: RoleName, body: RoleBody, condition: Conditional, records: Records, asker: WhoAsks) -> Reply:
-    """Who has it has its new rules from now on, so nobody writes into it what they do not have."""
+async def put_role(
+    name: RoleName,
+    body: RoleBody,
+    condition: Conditional,
+    records: Records,
+    asker: WhoAsks,
+    tenant: OfTenant = None,
+) -> Reply:
+    """Who has it has its new rules from now on, so nobody writes into it what they do not have.
+
+    The tenant may stand in the query, as for reading and removing, or in the body.
+    """
+    if tenant is not None:
+        if "tenant" in body.model_fields_set and body.tenant != tenant:
+            raise InvalidInputError("tenant", f"is {tenant[:64]!a} in the query and another one in the body")
+        body = RoleBody(rules=body.rules, tenant=tenant)
     return _put(*await records.people.put_role(asker.caller, name, body, condition))
 
 

@@ -46,14 +46,14 @@ class MemoryCommandReader:
         if query.idempotency_key is not None:
             identity = self._table.indexes.idempotency.get((query.device_id or "", query.idempotency_key))
             known = [] if identity is None else [self._table.records[identity].command]
-            return Page([one for one in known if _matches(query, one)], None)
+            return Page([one for one in known if query.wants(one)], None)
         start = page_start(query.cursor)
         found: list[Command] = []
         for record in reversed(self._table.records.values()):  # by registration, newest first
             command = record.command
             if len(found) > query.limit and command.created_at < found[query.limit].created_at:
                 break
-            if _matches(query, command) and (start is None or (command.created_at, command.id) < start):
+            if query.wants(command) and (start is None or (command.created_at, command.id) < start):
                 found.append(command)
         found.sort(key=lambda command: (command.created_at, command.id), reverse=True)
         page = found[: query.limit]
@@ -64,7 +64,3 @@ class MemoryCommandReader:
         commands = (self._table.records[one].command for one in self._table.indexes.open)
         own = (command for command in commands if command.home_node == node_id)
         return heapq.nsmallest(limit, own, key=lambda command: (command.deadline, command.id))
-
-
-def _matches(query: Query, command: Command) -> bool:
-    return query.device_id in (None, command.device_id) and query.state in (None, command.state)

@@ -27,10 +27,10 @@ PENDING_ROUND: Final = 200
 READ_SLICE: Final = 50
 """How many records of a list are read at once."""
 LOOK: Final = 100
-"""How many commands are looked at together for those that are in a state."""
+"""How many commands are looked at together for those that fit a query."""
 MOST_LOOKED: Final = 2000
 LOOK_SECONDS: Final = 0.05
-"""A page of those in a state looks at so many commands, or for so long, before it is short."""
+"""A page of those that fit looks at so many commands, or for so long, before it is short."""
 
 
 class RedisCommandReader:
@@ -65,30 +65,32 @@ class RedisCommandReader:
         Across devices every partition is asked for a few members, and those that may have more of the page again.
         """
         if query.idempotency_key is not None:
-            return Page(await self._of_key(query.device_id or "", query.idempotency_key, query.state), None)
-        start = page_start(query.cursor)
-        if query.state is not None:
-            return await self._list_in_state(query, start)
+            found = await self._of_key(query.device_id or "", query.idempotency_key)
+            return Page([one for one in found if query.wants(one)], None)
+        start = _start(query)
+        if query.looks_on:
+            return await self._list_fitting(query, start)
         commands, _, more = await self._look(query, query.limit, start)
-        return Page(commands, page_cursor(*more) if more else None)
+        more = _within(query, more)
+        return Page([one for one in commands if query.wants(one)], page_cursor(*more) if more else None)
 
-    async def _of_key(self, device_id: str, key: str, state: CommandState | None) -> list[Command]:
+    async def _of_key(self, device_id: str, key: str) -> list[Command]:
         identity = await self._lanes.call("GET", keys.idempotency(partition_of(device_id), device_id, key))
-        found = [] if identity is None else await self._get_many([identity.decode()])
-        return [one for one in found if state in (None, one.state)]
+        return [] if identity is None else await self._get_many([identity.decode()])
 
-    async def _list_in_state(self, query: Query, start: Position | None) -> Page:
-        """Looks on for those in the state, within bounds, so that a short page is rare."""
+    async def _list_fitting(self, query: Query, start: Position | None) -> Page:
+        """Looks on for those that are asked for, within bounds, so that a short page is rare."""
         shown: list[Command] = []
         looked, ends = 0, self._clock.monotonic() + LOOK_SECONDS
         while True:
             commands, members, more = await self._look(query, LOOK, start)
             for command in commands:
-                if command.state is query.state:
+                if query.wants(command):
                     shown.append(command)
                 if len(shown) == query.limit:
                     return Page(shown, page_cursor(command.created_at, command.id))
             looked += members
+            more = _within(query, more)
             if more is None or looked >= MOST_LOOKED or self._clock.monotonic() >= ends:
                 return Page(shown, page_cursor(*more) if more else None)
             start = more
@@ -172,3 +174,17 @@ def _fields(names: Sequence[str], values: Sequence[bytes | None] | ResponseError
     if isinstance(values, ResponseError):
         return records.NO_RECORD
     return dict(zip(names, values, strict=True)) if values[0] is not None else None
+
+
+def _start(query: Query) -> Position | None:
+    """Behind what a page begins: the page before, or the first instant that is too late."""
+    behind = page_start(query.cursor)
+    if query.until_us is None:
+        return behind
+    latest = (query.until_us + 1, "")
+    return latest if behind is None else min(behind, latest)
+
+
+def _within(query: Query, more: Position | None) -> Position | None:
+    """Where the next page begins; None where all further ones are too old."""
+    return None if more is None or (query.since_us is not None and more[0] < query.since_us) else more

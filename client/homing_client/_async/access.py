@@ -57,6 +57,11 @@ class AsyncAccess:
         """All tenants."""
         return await self._session.every("/v1/tenants", "tenants")
 
+    async def tenant(self, tenant_id: str) -> Entry:
+        """One of them. Raises NotFoundError. Nodes of 0.2 have only all of them together."""
+        asked = Request("GET", "/v1/tenants/{tenant_id}", path={"tenant_id": tenant_id})
+        return entry_of(await self._session.exchange(asked))
+
     async def put_tenant(self, tenant_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Entry:
         """Put a tenant on record."""
         asked = changed("PUT", "/v1/tenants/{tenant_id}", {"tenant_id": tenant_id}, body, if_match)
@@ -148,12 +153,17 @@ class AsyncAccess:
         return body_of(await self._session.exchange(Request("POST", "/v1/access/check", body=body)))
 
     async def audit(
-        self, *, since: str | None = None, who: str | None = None, device: str | None = None
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        who: str | None = None,
+        device: str | None = None,
     ) -> AsyncIterator[JsonObject]:
         """Who asked what of which device, and how it ended; the newest first."""
         cursor: str | None = None
         while True:
-            query = {"since": since, "who": who, "device": device, "cursor": cursor}
+            query = {"since": since, "until": until, "who": who, "device": device, "cursor": cursor}
             page = body_of(await self._session.exchange(Request("GET", "/v1/audit", query=query)))
             for line in page.get("lines") or ():
                 yield line

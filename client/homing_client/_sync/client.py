@@ -236,23 +236,45 @@ class Homing:
         return operations.command_of(self._session.exchange(operations.cancel(command_id)))
 
     def commands(
-        self, *, device: str | None = None, state: str | None = None, page_size: int | None = None
+        self,
+        *,
+        device: str | None = None,
+        state: str | None = None,
+        method: str | None = None,
+        profile: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        page_size: int | None = None,
     ) -> Iterator[Command]:
-        """All commands that the caller may read, newest first. They are read a page at a time."""
+        """All commands that the caller may read, newest first. They are read a page at a time.
+
+        `method` and `profile` are patterns, such as `cover_*`. `since` and `until` are instants between which the
+        commands were created: RFC 3339, or so long ago, as `-10m`. Nodes of 0.2 know `device` and `state` alone.
+        """
+        filters = {"state": state, "method": method, "profile": profile, "since": since, "until": until}
 
         def page(cursor: str | None) -> Request:
-            return operations.page(device, state, cursor, page_size)
+            return operations.page({"device": device, **filters}, cursor, page_size)
 
         for one in self._pages(page, "commands"):
             yield Command.of(one)
 
     def commands_of(
-        self, device_id: str, *, state: str | None = None, page_size: int | None = None
+        self,
+        device_id: str,
+        *,
+        state: str | None = None,
+        method: str | None = None,
+        profile: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        page_size: int | None = None,
     ) -> Iterator[Command]:
         """As `commands`, of one device."""
+        filters = {"state": state, "method": method, "profile": profile, "since": since, "until": until}
 
         def page(cursor: str | None) -> Request:
-            return operations.page_of_device(device_id, state, cursor, page_size)
+            return operations.page_of_device(device_id, filters, cursor, page_size)
 
         for one in self._pages(page, "commands"):
             yield Command.of(one)

@@ -101,6 +101,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "POST /v1/keys/{key_id}/rotate": ["admin", "keys", "rotate", "K1", "--grace", "1h"],
     "DELETE /v1/keys/{key_id}": ["admin", "keys", "revoke", "K1"],
     "GET /v1/tenants": ["admin", "tenants", "list"],
+    "GET /v1/tenants/{tenant_id}": ["admin", "tenants", "show", "air"],
     "PUT /v1/tenants/{tenant_id}": ["admin", "tenants", "put", "air", '{"devices": []}'],
     "DELETE /v1/tenants/{tenant_id}": ["admin", "tenants", "remove", "air"],
     "GET /v1/principals": ["admin", "principals", "list"],
