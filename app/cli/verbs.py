@@ -201,9 +201,9 @@ def read_json(name: str, text: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _show(verb: Verb, shown: Form, value: Any) -> None:  # noqa: ANN401 - what a method returns
-    from homing_client import Entry
+    from homing_client import Entry, Tagged
 
-    tag = value.tag if isinstance(value, Entry) else None
+    tag = value.tag if isinstance(value, Entry | Tagged) else None
     value = value.value if isinstance(value, Entry) else value
     if verb.columns and isinstance(value, list):
         columns = verb.columns.split()

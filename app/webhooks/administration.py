@@ -100,9 +100,15 @@ class Administration:
                 return one
         raise WebhookNotFoundError(f"there is no webhook {endpoint_id}")
 
-    async def change(self, tenant: str | None, endpoint_id: str, wanted: Wanted) -> Endpoint:
-        """The endpoint as it stands then. What waits for a disabled one is kept for a day."""
+    async def change(
+        self, tenant: str | None, endpoint_id: str, wanted: Wanted, check: Callable[[Endpoint], None] = lambda _: None
+    ) -> Endpoint:
+        """The endpoint as it stands then. What waits for a disabled one is kept for a day.
+
+        `check` raises when the endpoint that is changed is not what the caller takes it for.
+        """
         before = await self.get(tenant, endpoint_id)
+        check(before)
         endpoint = self._changed(before, wanted)
         await self._put(endpoint, before)
         if endpoint.enabled != before.enabled:

@@ -49,6 +49,7 @@ from homing_client._models import (
     Node,
     Readiness,
     State,
+    Tagged,
 )
 from homing_client._retry import NO_RETRY, Retry
 from homing_client._version import __version__
@@ -108,6 +109,7 @@ __all__ = [
     "Retry",
     "ServerEvent",
     "State",
+    "Tagged",
     "TimedOutError",
     "Transport",
     "UnavailableError",

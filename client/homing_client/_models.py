@@ -408,6 +408,14 @@ class Entry:
     tag: str | None = None
 
 
+class Tagged(dict[str, Any]):
+    """An object as a node told it. `tag` names this state of it, for `if_match`; None of nodes that tell none."""
+
+    def __init__(self, value: Mapping[str, Any], tag: str | None) -> None:
+        super().__init__(value)
+        self.tag = tag
+
+
 @dataclass(frozen=True, slots=True)
 class Readiness:
     """Whether a node can serve, and what each part that it needs says."""

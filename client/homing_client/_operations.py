@@ -21,6 +21,7 @@ from homing_client._models import (
     LogEvent,
     Me,
     Readiness,
+    Tagged,
 )
 from homing_client._retry import retry_after
 from homing_client._wire import Reply, Request, ServerEvent
@@ -168,8 +169,8 @@ def changed(
     if_match: str | None,
     query: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Request:
-    """Put something on record, or take it from there. A PUT without a condition may be sent twice."""
-    repeatable = method == "PUT" and if_match is None
+    """Put something on record, or take it from there. A PUT or PATCH without a condition may be sent twice."""
+    repeatable = method in ("PUT", "PATCH") and if_match is None
     return Request(
         method, template, path=path, query=query, body=body, headers=_condition(if_match), repeatable=repeatable
     )
@@ -218,6 +219,11 @@ def entry_of(reply: Reply) -> Entry:
         raise problem_of(reply)
     value = json.loads(reply.content) if reply.is_json and reply.content else None
     return Entry(value, reply.headers.get("etag"))
+
+
+def tagged_of(reply: Reply) -> Tagged:
+    """The object in an answer and its tag; the error that it is."""
+    return Tagged(body_of(reply), reply.headers.get("etag"))
 
 
 def login(name: str, password: str, tenant: str | None) -> Request:

@@ -160,7 +160,7 @@ async def test_all_operations_are_described(document: dict[str, Any]) -> None:
         "POST /v1/webhooks": {*guarded, "201", "404", "422", "429", "503"},
         "GET /v1/webhooks": {*guarded, "200", "404", "422", "503"},
         "GET /v1/webhooks/{webhook_id}": {*guarded, "200", "404", "422", "503"},
-        "PATCH /v1/webhooks/{webhook_id}": {*guarded, "200", "404", "409", "422", "503"},
+        "PATCH /v1/webhooks/{webhook_id}": {*guarded, "200", "404", "409", "412", "422", "503"},
         "DELETE /v1/webhooks/{webhook_id}": {*guarded, "204", "404", "422", "503"},
         "POST /v1/webhooks/{webhook_id}/rotate": {*guarded, "200", "404", "409", "422", "503"},
         "POST /v1/webhooks/{webhook_id}/test": {*guarded, "200", "404", "422", "503"},

@@ -17,6 +17,7 @@ from app.core.access.changes import Put
 from app.core.access.model import Role
 from tests.api.rig import Rig, running
 from tests.api.test_access import OTHER, OWN, Site, guarded
+from tests.api.test_send import problem
 from tests.unit.webhooks.receivers import Receiver, receiving
 from tests.waiting import eventually
 
@@ -201,7 +202,7 @@ class TestManaged:
         secret = hook.pop("secret")
         assert secret.startswith("whsec_")
         assert (await ask(rig, "GET", f"/{hook['id']}")).json() == hook
-        assert (await ask(rig, "GET")).json() == {"webhooks": [hook]}
+        assert (await ask(rig, "GET")).json() == {"webhooks": [hook], "cursor": None}
         changed = (await ask(rig, "PATCH", f"/{hook['id']}", json={"devices": "dock-*", "enabled": False})).json()
         assert changed == {
             **hook,
@@ -215,6 +216,19 @@ class TestManaged:
         assert (await ask(rig, "DELETE", f"/{hook['id']}")).status_code == 204
         for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/deliveries"), ("POST", "/test")):
             assert (await ask(rig, method, f"/{hook['id']}{path}")).status_code == 404
+
+    async def test_a_change_may_ask_for_the_state_that_was_read(self, rig: Rig, receiver: Receiver) -> None:
+        path = f"/{(await create(rig, receiver))['id']}"
+        read = (await ask(rig, "GET", path)).headers["etag"]
+        first = await ask(rig, "PATCH", path, json={"devices": "dock-*"}, headers={"If-Match": read})
+        assert (first.status_code, first.headers["etag"] != read) == (200, True)
+        problem(
+            await ask(rig, "PATCH", path, json={"devices": "*"}, headers={"If-Match": read}), 412, "precondition-failed"
+        )
+        assert (await ask(rig, "GET", path)).headers["etag"] == first.headers["etag"]
+        changed = await ask(rig, "PATCH", path, json={"devices": "*"}, headers={"If-Match": first.headers["etag"]})
+        assert changed.json()["devices"] == "*"
+        problem(await ask(rig, "PATCH", path, json={}, headers={"If-Match": ""}), 422, "invalid-input")
 
     async def test_a_test_is_sent_once_and_answered_at_once(self, rig: Rig, receiver: Receiver) -> None:
         hook = await create(rig, receiver, events=["command.failed"])
@@ -255,7 +269,7 @@ class TestManaged:
         refused = await ask(rig, "POST", json=body)
         assert refused.status_code == 422
         assert reason in refused.json()["detail"]
-        assert (await ask(rig, "GET")).json() == {"webhooks": []}
+        assert (await ask(rig, "GET")).json() == {"webhooks": [], "cursor": None}
 
     async def test_a_node_without_the_secret_says_so(self) -> None:
         async with running() as rig:
@@ -281,7 +295,7 @@ class TestTenants:
         assert made.status_code == 201, made.text
         assert made.json()["tenant"] == "air"
         identity = made.json()["id"]
-        assert (await ask(site.rig, "GET", headers=theirs)).json() == {"webhooks": []}
+        assert (await ask(site.rig, "GET", headers=theirs)).json() == {"webhooks": [], "cursor": None}
         for method, path in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/rotate"), ("POST", "/test")):
             found = await ask(site.rig, method, f"/{identity}{path}", headers=theirs, json={})
             assert found.status_code == 404, (method, path)

@@ -9,10 +9,12 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi import Response as Reply
 
+from app.access.conditions import tag_of
 from app.api import problems
+from app.api.conditions import Conditional, etag
 from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse
-from app.api.openapi import acts, problems_of
+from app.api.openapi import acts, header, problems_of
 from app.api.pages import Listing
 from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
@@ -24,7 +26,7 @@ from app.core.access.rules import Action
 from app.core.access.snapshot import DEFAULT_TENANT
 from app.core.errors import InvalidInputError, WebhooksOffError
 from app.core.webhooks.deliveries import EVENT
-from app.core.webhooks.endpoints import ENDPOINT_ID
+from app.core.webhooks.endpoints import ENDPOINT_ID, Endpoint
 from app.observers.audit import Audit
 from app.webhooks.administration import Administration, Wanted
 
@@ -33,6 +35,9 @@ MAX_LISTED: Final = 200
 _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.WebhooksOffError])
 _OF_ONE: Final = (problems.NOT_FOUND, problems.INVALID, *_AWAY)
 _CHANGED: Final = BY_ERROR[errors.WebhookChangedError]
+_TAG: Final[dict[int | str, dict[str, object]]] = {
+    200: {"headers": {"ETag": header("Names this state, for `If-Match`.")}}
+}
 _MAY: Final = acts(Action.WEBHOOKS)
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
@@ -118,11 +123,11 @@ async def list_webhooks(
     summary="Read a webhook",
     response_model=models.Webhook,
     response_description="The webhook.",
-    responses=problems_of(*_OF_ONE),
+    responses=_TAG | problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
 async def read_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 - its summary says it
-    return _json(webhook_json(await desk.webhooks.get(desk.tenant, webhook_id)))
+    return _tagged(await desk.webhooks.get(desk.tenant, webhook_id))
 
 
 @router.patch(
@@ -130,15 +135,19 @@ async def read_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 -
     summary="Change, disable or enable a webhook",
     response_model=models.Webhook,
     response_description="The webhook as it stands then.",
-    responses=problems_of(_CHANGED, *_OF_ONE),
+    responses=_TAG | problems_of(_CHANGED, BY_ERROR[errors.PreconditionFailedError], *_OF_ONE),
     openapi_extra=_MAY,
 )
-async def change_webhook(webhook_id: _Id, body: models.WebhookChange, desk: _AtDesk) -> Reply:
+async def change_webhook(webhook_id: _Id, body: models.WebhookChange, condition: Conditional, desk: _AtDesk) -> Reply:
     """What waits for a disabled one is kept for a day."""
+
+    def check(before: Endpoint) -> None:
+        condition.check(f"webhook {webhook_id}", _tag(before))
+
     wanted = Wanted(url=body.url, events=body.events, devices=body.devices, methods=body.methods, enabled=body.enabled)
-    endpoint = await desk.webhooks.change(desk.tenant, webhook_id, wanted)
+    endpoint = await desk.webhooks.change(desk.tenant, webhook_id, wanted, check)
     desk.note(webhook_id, "change", sorted(body.model_fields_set))
-    return _json(webhook_json(endpoint))
+    return _tagged(endpoint)
 
 
 @router.delete(
@@ -212,6 +221,14 @@ async def retry_delivery(webhook_id: _Id, event_id: _EventId, desk: _AtDesk) -> 
     """Only what has ended: what waits is tried by itself."""
     await desk.webhooks.again(desk.tenant, webhook_id, event_id)
     desk.note(webhook_id, "retry", [event_id])
+
+
+def _tag(endpoint: Endpoint) -> str:
+    return tag_of(webhook_json(endpoint))
+
+
+def _tagged(endpoint: Endpoint) -> Reply:
+    return BytesResponse(orjson.dumps(webhook_json(endpoint)), headers=[etag(_tag(endpoint))])
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Reply:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from homing_client._async.session import AsyncSession
-from homing_client._operations import JsonObject, body_of, given, listed, nothing_of
+from homing_client._models import Tagged
+from homing_client._operations import JsonObject, body_of, changed, given, listed, nothing_of, tagged_of
 from homing_client._wire import Request
 
 _ONE = "/v1/webhooks/{webhook_id}"
@@ -38,9 +39,9 @@ class AsyncWebhooks:
         body = given(url=url, events=list(events), devices=devices, methods=methods, tenant=tenant)
         return await self._object(Request("POST", "/v1/webhooks", body=body, repeatable=False))
 
-    async def get(self, webhook_id: str) -> JsonObject:
+    async def get(self, webhook_id: str) -> Tagged:
         """One of them."""
-        return await self._object(Request("GET", _ONE, path={"webhook_id": webhook_id}))
+        return tagged_of(await self._session.exchange(Request("GET", _ONE, path={"webhook_id": webhook_id})))
 
     async def change(
         self,
@@ -51,11 +52,17 @@ class AsyncWebhooks:
         devices: str | None = None,
         methods: str | None = None,
         enabled: bool | None = None,
-    ) -> JsonObject:
-        """Change what is given; what waits for one that is not `enabled` is kept for a day. Raises ConflictError."""
+        if_match: str | None = None,
+    ) -> Tagged:
+        """Change what is given; what waits for one that is not `enabled` is kept for a day. Raises ConflictError.
+
+        Nodes of 0.2 take no notice of `if_match`.
+        """
         told = None if events is None else list(events)
         body = given(url=url, events=told, devices=devices, methods=methods, enabled=enabled)
-        return await self._object(Request("PATCH", _ONE, path={"webhook_id": webhook_id}, body=body))
+        return tagged_of(
+            await self._session.exchange(changed("PATCH", _ONE, {"webhook_id": webhook_id}, body, if_match))
+        )
 
     async def remove(self, webhook_id: str) -> None:
         """Tell it nothing more."""

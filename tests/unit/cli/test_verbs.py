@@ -201,6 +201,11 @@ def test_lists_have_columns_and_what_can_be_changed_has_a_tag(homing: Homing, fa
     fake_node.answers = [(200, {"name": "pilot", "rules": ["allow read *:* on *"]}, {"ETag": '"3"'})]
     code, out, err = homing("admin", "roles", "show", "pilot", "--url", fake_node.url)
     assert (code, out, err) == (0, "name   pilot\nrules  allow read *:* on *\n", 'tag "3"\n')
+    fake_node.answers = [(200, {"id": "wh_1"}, {"ETag": '"4"'})]
+    assert homing("webhooks", "show", "wh_1", "--url", fake_node.url) == (0, "id  wh_1\n", 'tag "4"\n')
+    fake_node.asked.clear()
+    homing("webhooks", "update", "wh_1", "--disabled", "--if-match", '"4"', "--url", fake_node.url)
+    assert (fake_node.asked[0][2]["If-Match"], fake_node.asked[0][3]) == ('"4"', {"enabled": False})
 
 
 def test_people_see_words_and_not_json(homing: Homing, fake_node: FakeNode) -> None:
