@@ -24,7 +24,7 @@ from app.api.parking import DismissedError, Parking
 from app.api.ports import Ports
 from app.api.preferences import Preference, read_preference
 from app.api.problems import ProblemType
-from app.api.representation import command_json, heard_json, json_or_none
+from app.api.representation import command_json, error_or_none, heard_json
 from app.api.sse import EventStream, Streams, wants_events
 from app.api.story import feed_of
 from app.commands.invoker import Invocation, error_of, unsent_code
@@ -208,7 +208,7 @@ class HotRoute:
         if (code := unsent_code(command)) is not None:
             kind = problems.UNSENT_BY_CODE.get(code, problems.NOT_SENT)
             detail = self._why_unsent(command, kind)
-            error_text = json_or_none(command.error)
+            error_text = error_or_none(command.error)
             return problems.of_command(kind, detail, command, extra, root=scope.get("root_path", ""), error=error_text)
         return BytesResponse(command_json(command), headers=extra)
 

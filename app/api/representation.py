@@ -1,4 +1,4 @@
-"""How a command looks in JSON. What is JSON already is copied, never read."""
+"""How a command looks in JSON. A text that is JSON already is copied; only the code of an error is read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import orjson
 
 from app.commands.explainer import Explanation
 from app.core.command import Command
+from app.core.faults import with_code_text
 from app.core.verdict import Heard
 from app.store.commands import Page
 
@@ -56,7 +57,7 @@ def _members(command: Command) -> dict[str, Any]:
         "params": orjson.Fragment(command.params),
         "state": command.state,
         "result": json_or_none(command.result),
-        "error": json_or_none(command.error),
+        "error": error_or_none(command.error),
         "deadline": instant(command.deadline),
         "created_at": instant(command.created_at),
         "finished_at": None if command.finished_at is None else instant(command.finished_at),
@@ -118,6 +119,11 @@ def explanation_json(explanation: Explanation, presence: Mapping[str, object] | 
 def json_or_none(text: bytes | None) -> orjson.Fragment | None:
     """A JSON text to be copied."""
     return None if text is None else orjson.Fragment(text)
+
+
+def error_or_none(text: bytes | None) -> orjson.Fragment | None:
+    """An error, with its code as text besides."""
+    return None if text is None else orjson.Fragment(with_code_text(text))
 
 
 def _readable(received_at: re.Match[bytes]) -> bytes:

@@ -156,8 +156,8 @@ class CommandError(BaseModel):
         str | None,
         Field(
             description=(
-                "`code` as text, whatever a device makes of it: `319001`; empty where it gave none. Missing on what a "
-                "node of 0.2 has recorded."
+                "`code` as text, whatever a device makes of it: `319001`; empty where it gave none. Missing in what "
+                "came late."
             )
         ),
     ] = None

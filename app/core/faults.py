@@ -1,18 +1,21 @@
-"""Why a command did not succeed, as its record has it."""
+"""Why a command did not succeed, as its record has it, and as callers are told."""
 
 from __future__ import annotations
 
-from app.core.payload import JsonValue
+from app.core.payload import JsonValue, decode_json
 from app.core.profile import to_json
 
 
 def fault(code: JsonValue, message: str, **more: object) -> bytes:
-    """The JSON of an error: the code of Homing or of the device as it is, and as text; and a sentence."""
-    return to_json({"code": code, "message": message, **more, "code_text": _text(code)})
+    """The JSON of an error: the code of Homing or of the device as it is, and a sentence."""
+    return to_json({"code": code, "message": message, **more})
 
 
-def _text(code: JsonValue) -> str:
-    """A text as it is, nothing for null, else JSON."""
-    if isinstance(code, str):
-        return code
-    return "" if code is None else to_json(code).decode()
+def with_code_text(error: bytes) -> bytes:
+    """The same JSON with `code_text`: the code as text, whatever a device makes of it; empty for null."""
+    found = decode_json(error)
+    if not isinstance(found, dict) or not found or "code_text" in found:
+        return error
+    code = found.get("code")
+    text = code if isinstance(code, str) else "" if code is None else to_json(code).decode()
+    return b'%b,"code_text":%b}' % (error.rstrip()[:-1], to_json(text))

@@ -66,7 +66,7 @@ class Fault:
         if not isinstance(body, Mapping):
             return None
         code, text = body.get("code"), body.get("code_text")
-        if not isinstance(text, str):  # of a command that a node of 0.2 has recorded
+        if not isinstance(text, str):  # a node of 0.2 does not say it
             text = code if isinstance(code, str) else "" if code is None else json.dumps(code)
         return cls(code, str(body.get("message") or ""), Known.of(body.get("known")), text)
 

@@ -326,6 +326,14 @@ class TestKeys:
         assert read() == before
 
 
+async def _right_ones(kept: str, *passwords: str) -> list[bool]:
+    checks = Passwords()
+    try:
+        return [await checks.check(one, kept) for one in passwords]
+    finally:
+        checks.close()
+
+
 class TestUsers:
     def test_a_person_has_a_password_that_is_kept_as_a_hash(
         self, homing: Homing, read: Read, admin_key: str, monkeypatch: pytest.MonkeyPatch
@@ -338,10 +346,7 @@ class TestUsers:
         ann = principal(read(), "ann")
         assert ann.password_hash is not None
         assert ann.password_hash.startswith("$argon2id$")
-        passwords = Passwords()
-        assert asyncio.run(passwords.check(PASSWORD, ann.password_hash))
-        assert not asyncio.run(passwords.check(PASSWORD + "!", ann.password_hash))
-        passwords.close()
+        assert asyncio.run(_right_ones(ann.password_hash, PASSWORD, PASSWORD + "!")) == [True, False]
 
     def test_a_new_password_ends_what_the_old_one_began(
         self, homing: Homing, read: Read, admin_key: str, monkeypatch: pytest.MonkeyPatch

@@ -271,7 +271,6 @@ async def test_a_command_that_the_broker_refuses_is_unsent() -> None:
     assert json.loads(command.error or b"") == {
         "code": "not_sent",
         "message": "not authorized",
-        "code_text": "not_sent",
     }
 
 
