@@ -34,7 +34,7 @@ from app.core.access.keys import Key, KeyFault, make_key, parse_key
 from app.core.addresses import split_address
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, HomingError
-from app.core.eventlog.event import Entry
+from app.core.eventlog.event import Entry, Tenants
 from app.events.plane import EventPlane, open_plane
 from app.events.sharing import IntakeSharing
 from app.events.sharing import Membership as EventsMembership
@@ -143,7 +143,8 @@ class Homing:
             info = self.parts.membership.info
             audit.begin(f"{info.node_id}/{info.incarnation}", guard.authority.who, guard.authority.tenant_of)
         self._clock = adapters.clock
-        self.events: Final = _events(settings, adapters, self.parts, self._sharing(settings, adapters))
+        tenants = None if guard is None else Tenants(guard.authority.tenants, guard.authority.tenant_of)
+        self.events: Final = _events(settings, adapters, self.parts, self._sharing(settings, adapters), tenants)
         planes = [] if self.events is None else self.events.services()
         first, own = ([], []) if guard is None else (guard.first, guard.services)
         self._services: Final = Services([*first, *self.parts.services, *own, *planes], on_failure)
@@ -379,7 +380,9 @@ def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> Event
     )
 
 
-def _events(settings: Settings, adapters: Adapters, parts: Parts, sharing: IntakeSharing | None) -> EventPlane | None:
+def _events(
+    settings: Settings, adapters: Adapters, parts: Parts, sharing: IntakeSharing | None, tenants: Tenants | None
+) -> EventPlane | None:
     """What keeps events; None where nobody has said where."""
     engine, open_intake = adapters.events, adapters.open_intake
     if engine is None or open_intake is None:
@@ -394,6 +397,7 @@ def _events(settings: Settings, adapters: Adapters, parts: Parts, sharing: Intak
         open_mqtt=lambda: open_intake(session, lambda _client_id: engine.role.still_held()),
         sharing=sharing,
         spans=UNTRACED if parts.tracing is None else event_spans(parts.tracing),
+        tenants=tenants,
         clock=adapters.clock,
         counters=adapters.counters,
         new_secret=adapters.new_secret,

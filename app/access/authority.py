@@ -198,6 +198,10 @@ class Authority:
         """By the rules of this moment."""
         return self._current().tenancy.owner(device) or ""
 
+    def tenants(self) -> int:
+        """How many there are by the rules of this moment; 0 before any are known."""
+        return len(self._current().tenancy.ids) if self.following.known else 0
+
     def identity(self, caller: Caller | None) -> Identity:
         """By the rules of this moment."""
         snapshot, now_us = self._current(), self._now_us()

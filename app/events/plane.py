@@ -14,7 +14,7 @@ import structlog
 from app.core.clock import Clock
 from app.core.errors import EventsOffError, StoreUnavailableError, UnavailableError
 from app.core.eventlog.cursors import Scope
-from app.core.eventlog.event import END, Database, Entry, Event, Position, Shard, validate_entry
+from app.core.eventlog.event import END, Database, Entry, Event, Position, Shard, Tenants, validate_entry
 from app.core.eventlog.generation import Generation
 from app.core.eventlog.plan import Kept, Plan
 from app.core.eventlog.presence import Change, change_of, topic_of
@@ -342,9 +342,10 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
     cold: tuple[Archive, Role] | None = None,
     sharing: IntakeSharing | None = None,
     spans: EventSpans = UNTRACED,
+    tenants: Tenants | None = None,
 ) -> EventPlane:
     """The event plane as the settings say; nothing is open yet. `cold`: the cold tier, and the role of who fills it."""
-    plan = Plan(settings.kept, profiles, settings.shards, settings.values, settings.values_bytes)
+    plan = Plan(settings.kept, profiles, settings.shards, settings.values, settings.values_bytes, tenants)
     store = open_store(plan.databases)
     keeper = Keeper(
         store,

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from app.core.errors import EventLogError, StoreUnavailableError
 from app.core.eventlog import keys
 from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import Database, Entry, Shard
+from app.core.eventlog.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Entry, Shard, Tenants
 from app.core.eventlog.generation import ColdFile
 from app.core.eventlog.reading import Reading
 from app.core.eventlog.transaction import Condition, Transaction
@@ -23,7 +23,8 @@ from tests.contract.event_places import RedisEvents
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE
 
-DATABASE = Database("events", 1)
+TENANTS = Tenants(lambda: 2, lambda device: device)
+DATABASE = Database("events", 1, (), MOST_VALUES, MOST_VALUE_BYTES, TENANTS)
 SHARD = Shard("events", 0)
 BATCH = Batch("writer", 1)
 KEYS = {
@@ -33,6 +34,8 @@ KEYS = {
     "cold": keys.cold(SHARD),
     "latest": keys.latest(SHARD),
     "topics": keys.topics(SHARD),
+    "owners": keys.owners(SHARD),
+    "shares": keys.shares(SHARD),
     "writers": keys.writers(SHARD),
     "structures": keys.structures("events"),
     "database": keys.shards("events"),
@@ -78,9 +81,9 @@ CALLS: dict[str, Callable[[EventStore], Awaitable[object]]] = {
     "values": lambda log: log.values(SHARD, "#", "", 10),
     "structures": lambda log: log.structures("events"),
     "generations": lambda log: log.generations("events"),
-    "append": lambda log: log.append(SHARD, [Entry("a", b"2"), Entry("b", b"2")]),
+    "append": lambda log: log.append(SHARD, [Entry("a", b"2", "other"), Entry("b", b"2", "other")]),
     "append a batch": lambda log: log.append(SHARD, [Entry("c", b"2")], 7, BATCH._replace(number=2)),
-    "commit": lambda log: log.commit(Transaction(SHARD, (Condition("a", 1),), (Entry("a", b"3"),))),
+    "commit": lambda log: log.commit(Transaction(SHARD, (Condition("a", 1),), (Entry("a", b"3", "one"),))),
     "allow": lambda log: log.allow("events", 10**9),
     "rotate": lambda log: log.rotate("events", 1),
     "cool": lambda log: log.cool("events", 1, [ColdFile(0, 1, 2, 1, 1, "x")]),
@@ -104,7 +107,7 @@ async def test_no_call_makes_a_mistake(
     for what, call in CALLS.items():
         await admin.flushall()
         log = await place.open([DATABASE])
-        await log.append(SHARD, [Entry("a", b"1"), Entry("b", b"1")], 6, BATCH)
+        await log.append(SHARD, [Entry("a", b"1", "one"), Entry("b", b"1", "other")], 6, BATCH)
         if what in {"drop", "cool"} or name == "cold":
             await log.rotate("events", 1)
             await log.append(SHARD, [Entry("a", b"1")])

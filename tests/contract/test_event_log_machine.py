@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +14,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from app.core.errors import FencedError, HomingError, ValueChangedError
+from app.core.errors import FencedError, HomingError, QuotaError, ValueChangedError
 from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import END, Database, Entry, Shard
+from app.core.eventlog.event import END, MOST_VALUE_BYTES, Database, Entry, Shard, Tenants
 from app.core.eventlog.reading import Reading
 from app.core.eventlog.transaction import Condition, Transaction
 from app.core.topics import matches
@@ -24,13 +25,19 @@ from tests.contract.event_engines import ENGINES, place_of
 from tests.contract.event_places import EventPlace
 
 T = TypeVar("T")
-DATABASE = Database("events", 2, ("taught/+/x",))
+MOST, PART = 12, 2
+"""Last values of a shard, and of those what each of two tenants and what is nobody's has for itself."""
+OWNERS = {"SN1": "north", "SN2": "south"}
+TENANTS = Tenants(lambda: 2, lambda device: OWNERS.get(device, ""))
+DATABASE = Database("events", 2, ("taught/+/x",), 2 * MOST, MOST_VALUE_BYTES, TENANTS)
 TOPICS = ("taught/1/x", "taught/2/x", "a", "a/b", "$s/a", *(f"many/{number}" for number in range(13)))
 FILTERS = ("#", "", "taught/+/x", "taught/1/x", "taught/#", "a", "a/#", "many/+", "many/12", "+", "$s/#", "nothing")
 
 shards = st.integers(0, 1)
 entries = st.lists(
-    st.builds(Entry, st.sampled_from(TOPICS), st.sampled_from([b"", b"1", b"2" * 300]), st.sampled_from(["", "SN1"])),
+    st.builds(
+        Entry, st.sampled_from(TOPICS), st.sampled_from([b"", b"1", b"2" * 300]), st.sampled_from(["", "SN1", "SN2"])
+    ),
     min_size=1,
     max_size=5,
 )
@@ -56,13 +63,31 @@ class Model:
     """By shard, and the number of its last event."""
 
     def put(self, shard: int, added: Sequence[Entry]) -> None:
+        latest: dict[str, int] = {}
         for entry in added:
-            number = len(self.said)
+            latest[entry.topic] = len(self.said)
             self.said.append(Said(shard, self.generations[-1], entry))
+        values = self.values_of(shard)
+        for topic, number in latest.items():
+            entry = self.said[number].entry
+            if not entry.value:
+                self.values.pop((shard, topic), None)
+            elif topic in values or has_room(values, entry):
+                self.values[shard, topic] = number
+            values = self.values_of(shard)
+
+    def values_of(self, shard: int) -> dict[str, Entry]:
+        return {topic: self.said[number].entry for (place, topic), number in self.values.items() if place == shard}
+
+    def takes_all(self, shard: int, added: Sequence[Entry]) -> bool:
+        """Whether all of them get last values, without the room of those that they delete."""
+        values = self.values_of(shard)
+        for topic, entry in {one.topic: one for one in added}.items():
+            if entry.value and topic not in values and not has_room(values, entry):
+                return False
             if entry.value:
-                self.values[shard, entry.topic] = number
-            else:
-                self.values.pop((shard, entry.topic), None)
+                values[topic] = entry
+        return True
 
     def read(self, shard: int, topic_filter: str, after: int, until: int) -> list[int]:
         return [
@@ -73,6 +98,13 @@ class Model:
             and one.generation not in self.gone
             and (not topic_filter or matches(topic_filter, one.entry.topic))
         ]
+
+
+def has_room(values: dict[str, Entry], new: Entry) -> bool:
+    """Whether there is room for one more beside all these, and what others may still take of their parts."""
+    used = Counter(TENANTS.of(one.device) for one in values.values())
+    others = {"", "north", "south"} - {TENANTS.of(new.device)}
+    return len(values) + 1 + sum(max(0, PART - used[other]) for other in others) <= MOST
 
 
 @dataclass
@@ -172,7 +204,8 @@ class Histories(RuleBasedStateMachine):
             st.dictionaries(st.sampled_from(TOPICS[:5]), st.sampled_from([None, *numbers]), max_size=2)
         )
         holds = all(self.model.values.get((shard, topic)) == number for topic, number in believed.items())
-        if holds:
+        fits = self.model.takes_all(shard, added)
+        if holds and fits:
             self.model.put(shard, added)
 
         def step(side: Side) -> Awaitable[Any]:
@@ -182,7 +215,7 @@ class Histories(RuleBasedStateMachine):
             ]
             return side.log.commit(Transaction(Shard("events", shard), tuple(conditions), tuple(added)))
 
-        self.every(step, None if holds else ValueChangedError, len(added))
+        self.every(step, ValueChangedError if not holds else None if fits else QuotaError, len(added))
 
     @rule()
     def rotate(self) -> None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from app.core.access.callers import GROUP, Caller, Refusal, Standing
-from app.core.access.memo import Memo
+from app.core.access.memo import SIZE, Memo
 from app.core.access.model import Binding, Credential, Device, Document, Principal, Role, Scheme, Tenant
 from app.core.access.patterns import expression, overlap, validate_pattern
 from app.core.access.questions import Answer, Asked
@@ -144,7 +144,7 @@ class Snapshot:
 class Tenancy:
     """To whom devices belong."""
 
-    __slots__ = ("_by_pattern", "_on_record", "_owners", "_pattern", "ids", "patterns")
+    __slots__ = ("_on_record", "_owners", "_pattern", "ids", "owner_by_pattern", "patterns")
 
     def __init__(self, tenants: Iterable[Tenant], devices: Iterable[Device]) -> None:
         tenants = tuple(tenants)
@@ -153,7 +153,8 @@ class Tenancy:
         owned = [(tenant.id, expression(pattern)) for tenant in tenants for pattern in tenant.devices]
         self._owners: Final = tuple(tenant_id for tenant_id, _ in owned)
         self._pattern: Final = re.compile("|".join(f"({pattern})" for _, pattern in owned) or "(?!)")
-        self._by_pattern: Final[Memo[str, tuple[str | None]]] = Memo()
+        self.owner_by_pattern: Final = lru_cache(SIZE)(self._find)
+        """The tenant of a device that is not on record. Any thread may ask."""
         self._on_record: Final = {device.id: device.tenant_id for device in devices}
 
     def owner(self, device: str) -> str | None:
@@ -161,14 +162,9 @@ class Tenancy:
         tenant_id = self._on_record.get(device)
         return self.owner_by_pattern(device) if tenant_id is None else tenant_id
 
-    def owner_by_pattern(self, device: str) -> str | None:
-        """The tenant of a device that is not on record."""
-        known = self._by_pattern.get(device)
-        if known is None:
-            found = self._pattern.fullmatch(device)
-            known = (self._owners[found.lastindex - 1] if found and found.lastindex else None,)
-            self._by_pattern.put(device, known)
-        return known[0]
+    def _find(self, device: str) -> str | None:
+        found = self._pattern.fullmatch(device)
+        return self._owners[found.lastindex - 1] if found and found.lastindex else None
 
 
 def _tenancy(tenants: Iterable[Tenant], devices: Iterable[Device]) -> Tenancy:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -37,6 +38,26 @@ _DATABASE: Final = re.compile("[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
+class Tenants:
+    """Among whom the room for last values is divided, where there are several. Any thread may ask.
+
+    `known` tells how many there are, `owner` to whom a device belongs, or "".
+    """
+
+    known: Callable[[], int] = lambda: 0
+    owner: Callable[[str], str] = lambda _device: ""
+
+    def count(self) -> int:
+        """How many parts there are: what belongs to no tenant has one, too. 0 where nothing is divided."""
+        known = self.known()
+        return known + 1 if known > 1 else 0
+
+    def of(self, device: str) -> str:
+        """To whom the last values of a device count; "" where it is nobody's, or nothing is divided."""
+        return self.owner(device) if device and self.known() > 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
 class Database:
     """A named set of events. Its number of shards is for ever: the order of a topic is that of its shard."""
 
@@ -48,6 +69,7 @@ class Database:
     """How many topics have a last value, shared out among the shards: who makes topics up must not fill the store."""
     most_value_bytes: int = MOST_VALUE_BYTES
     """How many bytes last values take, with their topics, shared out as well."""
+    tenants: Tenants = field(default=Tenants(), compare=False)
 
     def shard(self, key: str) -> Shard:
         """Where everything is that is kept under this key: the device, else the topic."""

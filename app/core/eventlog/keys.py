@@ -8,6 +8,8 @@
 | `mqtt:cold:{t}` | hash | generation → the same, and its files in the cold tier | with its generation |
 | `mqtt:latest:{t}` | hash | topic → position and record of its last value | never |
 | `mqtt:topics:{t}` | sorted set | topics that have a last value, by their bytes | never |
+| `mqtt:latest:{t}:owners` | sorted set | topic, NUL, bytes of its last value, and the tenant whose it is | never |
+| `mqtt:latest:{t}:shares` | hash | tenant → number and bytes of the last values that count to it | never |
 | `mqtt:done:{t}:<call>` | string | the position that a call was given, so that it happens once | a minute |
 | `mqtt:done:{t}:writers` | hash | writer → number of his last batch, and the position that it was given | never |
 | `mqtt:structures:<database>` | hash | structures of topics | with the oldest generation |
@@ -49,6 +51,16 @@ def latest(shard: Shard) -> str:
 def topics(shard: Shard) -> str:
     """Topics that have one."""
     return f"mqtt:topics:{{{shard}}}"
+
+
+def owners(shard: Shard) -> str:
+    """To whom they count. 0.2.0 does not know of it: what it adds is nobody's, what it deletes is still here."""
+    return f"{latest(shard)}:owners"
+
+
+def shares(shard: Shard) -> str:
+    """What counts to each tenant: the sums of `owners`."""
+    return f"{latest(shard)}:shares"
 
 
 def done(shard: Shard, call: str) -> str:

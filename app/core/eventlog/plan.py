@@ -11,7 +11,7 @@ from typing import Final
 
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
-from app.core.eventlog.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Shard, validate_database
+from app.core.eventlog.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Shard, Tenants, validate_database
 from app.core.eventlog.presence import topic_of
 from app.core.identifiers import id_of_name, name_of
 from app.core.profile import DeviceProfile
@@ -88,8 +88,9 @@ class Plan:
         shards: int,
         values: int = MOST_VALUES,
         value_bytes: int = MOST_VALUE_BYTES,
+        tenants: Tenants | None = None,
     ) -> None:
-        """`values`: how many topics of a database may have a last value, and how much these may take."""
+        """`values`: how many topics of a database may have a last value, and how much these may take, for `tenants`."""
         self.kept: Final = tuple(kept)
         self._names: Final = frozenset(one.name for one in kept)
         self._topics: Final = TopicTree[TopicTemplate]()
@@ -108,7 +109,10 @@ class Plan:
                 if spec.topic.before_several is None:
                     taught[self.name(spec.database)].append(spec.topic.filter())
         self.databases: Final = tuple(
-            Database(one.name, shards, tuple(dict.fromkeys(taught[one.name])), values, value_bytes) for one in kept
+            Database(
+                one.name, shards, tuple(dict.fromkeys(taught[one.name])), values, value_bytes, tenants or Tenants()
+            )
+            for one in kept
         )
         self._known: Final = lru_cache(MOST_TOPICS)(self._named_by)
         self._by_name: Final = {one.name: one for one in self.databases}

@@ -19,7 +19,7 @@ from app.core.eventlog.reading import MOST_READ_BYTES, MOST_SCANNED, Reading, Sl
 from app.core.eventlog.record import value_size
 from app.core.eventlog.structures import Structures
 from app.core.eventlog.transaction import Transaction
-from app.core.eventlog.values import Held
+from app.core.eventlog.values import Held, Size
 from app.core.topics import matches
 from app.observability import BurstLog, Fill
 from app.store.eventlog import ArchivedError
@@ -112,7 +112,7 @@ class MemoryEventLog:
             if position != condition.position:
                 raise ValueChangedError(condition.topic, condition.position, position)
         given = {one.topic: one for one in transaction.entries}
-        state.held.check({topic: (topic, value_size(one)) for topic, one in given.items() if one.value})
+        state.held.check({topic: _size(database, one) for topic, one in given.items() if one.value})
         return self._put(database, state, transaction.shard.number, transaction.entries)
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
@@ -199,7 +199,7 @@ class MemoryEventLog:
             database.structures.of(entry.topic)
             latest[entry.topic] = event
         for event in latest.values():
-            self._remember(state, event)
+            self._remember(database, state, event)
         state.head = position
         current = database.generations[-1]
         database.generations[-1] = replace(
@@ -213,16 +213,16 @@ class MemoryEventLog:
         database.changed = asyncio.Event()
         return position
 
-    def _remember(self, state: _ShardState, event: Event) -> None:
-        topic, size = event.entry.topic, value_size(event.entry)
-        bound = state.held.bound(topic, topic, size) if event.entry.value else None
+    def _remember(self, database: _DatabaseState, state: _ShardState, event: Event) -> None:
+        topic, size = event.entry.topic, _size(database, event.entry)
+        bound = state.held.bound(topic, size) if event.entry.value else None
         if bound is not None:
             self._drops.drop(bound, topic=topic)
         if event.entry.value and bound is None:
             if topic not in state.values:
                 insort(state.topics, topic, key=str.encode)
             state.values[topic] = event
-            state.held.put(topic, size)
+            state.held.put(size)
         elif state.values.pop(topic, None) is not None:
             state.topics.remove(topic)
             state.held.forget(topic)
@@ -236,6 +236,10 @@ class MemoryEventLog:
         if state is None:
             raise DatabaseNotFoundError(f"there is no database {name[:64]!a}; there are {', '.join(self._states)}")
         return state
+
+
+def _size(database: _DatabaseState, entry: Entry) -> Size:
+    return Size(entry.topic, value_size(entry), database.about.tenants.of(entry.device))
 
 
 def _position(event: Event) -> Position:

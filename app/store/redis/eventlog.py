@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final, get_args
+from typing import Final, cast
 
 from app.core.errors import (
     ConfigurationError,
@@ -37,7 +37,7 @@ from app.store.redis.combiner import Argument
 from app.store.redis.event_calls import EventCalls
 from app.store.redis.event_catalogue import Catalogue, int_of
 from app.store.redis.event_scan import BlockReader
-from app.store.redis.scripts import APPEND_EVENTS, COOL_EVENTS, DROP_EVENTS, ROTATE_EVENTS
+from app.store.redis.scripts import APPEND_EVENTS, COOL_EVENTS, DISOWN_EVENTS, DROP_EVENTS, ROTATE_EVENTS
 
 POLL_SECONDS: Final = 0.02
 """How often heads are looked at while somebody waits for events."""
@@ -147,6 +147,9 @@ class RedisEventLog:
         ):  # the rest of one that was cut off
             for shard in self._database(database).all_shards():
                 await self._run_rotate(shard, expected + 1)
+            if self._database(database).tenants.count():
+                for shard in self._database(database).all_shards():
+                    await self._disown(shard)
 
     async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
         for shard in self._database(database).all_shards():
@@ -204,24 +207,27 @@ class RedisEventLog:
             *(batch or ("", 0)),
             MOST_WRITERS,
             len(conditions),
+            database.tenants.count(),
         ]
         for condition in conditions:
             arguments += (condition.topic, "" if condition.position is None else condition.position)
         for topic, place in last.items():
-            arguments += (topic, place, pack_entry(entries[place]) if entries[place].value else b"")
+            one = entries[place]
+            arguments += (topic, place, pack_entry(one) if one.value else b"", database.tenants.of(one.device))
         names = [keys.state(shard), keys.cuts(shard), keys.latest(shard), keys.topics(shard)]
         # A connection that breaks repeats the call; whoever may repeat it later has numbered it.
         names.append(keys.writers(shard) if batch else keys.done(shard, self._new_secret()))
+        names += (keys.owners(shard), keys.shares(shard))
         reply = await self._calls.run(APPEND_EVENTS, names, arguments)
         if reply[0] == b"ok":
-            for bound, count in zip(get_args(Bound), reply[2:], strict=True):
+            for bound, count in zip(reply[2::2], reply[3::2], strict=True):
                 for _ in range(int(count)):
-                    self._drops.drop(bound, topic=str(shard))
+                    self._drops.drop(bound.decode(), topic=str(shard))
             return int(reply[1])
         if reply[0] == b"over":
             raise no_room_left(database.name)
         if reply[0] == b"full":
-            raise no_room(database.name, reply[1].decode(), "last_value" if reply[2] == b"0" else "last_value_bytes")
+            raise no_room(database.name, reply[1].decode(), cast("Bound", reply[2].decode()))
         if reply[0] == b"fenced":
             raise FencedError(f"epoch {int(reply[1])} writes to shard {shard}, and this is {epoch}")
         raise ValueChangedError(reply[1].decode(), _or_none(reply[2]), _or_none(reply[3]))
@@ -248,6 +254,18 @@ class RedisEventLog:
 
     async def _run_rotate(self, shard: Shard, number: int) -> None:
         await self._calls.run(ROTATE_EVENTS, [keys.state(shard), keys.cuts(shard)], [number])
+
+    async def _disown(self, shard: Shard) -> None:
+        """Take values out of the shares of tenants that 0.2.0 has deleted."""
+        names = [keys.latest(shard), keys.owners(shard), keys.shares(shard)]
+        start = b"-"
+        while start:
+            owned: list[bytes] = await self._calls.call(
+                "ZRANGEBYLEX", keys.owners(shard), start, "+", "LIMIT", "0", str(TOPICS)
+            )
+            if owned:
+                await self._calls.run(DISOWN_EVENTS, names, [one.partition(b"\0")[0] for one in owned])
+            start = b"(" + owned[-1] if len(owned) == TOPICS else b""
 
     async def _check(self, database: Database) -> None:
         await self._calls.call("SET", keys.shards(database.name), str(database.shards), "NX")

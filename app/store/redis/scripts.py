@@ -27,10 +27,11 @@ def _alone(name: str) -> Script:
     return Script.of((files("app.store.redis") / "lua" / f"{name}.lua").read_text())
 
 
-APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS = EVENT_SCRIPTS = (
+APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS = EVENT_SCRIPTS = (
     _alone("events_append"),
     _alone("events_rotate"),
     _alone("events_drop"),
     _alone("events_cool"),
+    _alone("events_disown"),
 )
 ROLE: Script = _alone("role")

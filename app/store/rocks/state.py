@@ -15,8 +15,9 @@ from app.core.errors import ConfigurationError, DamagedEventsError, DatabaseNotF
 from app.core.eventlog.batches import Batch, LastBatches
 from app.core.eventlog.event import BEGINNING, Database, Position, Shard
 from app.core.eventlog.generation import ColdFile, Generation, GenerationState
+from app.core.eventlog.record import unpack_entry
 from app.core.eventlog.structures import Structures
-from app.core.eventlog.values import Held
+from app.core.eventlog.values import Held, Size
 from app.store.rocks import keys
 from app.store.rocks.rows import keys_from, rows_from
 
@@ -232,11 +233,13 @@ class Shelf:
         return LastBatches((Batch(writer, number), position) for writer, (number, position) in taken)
 
     def _held(self, database: Database) -> list[Held]:
-        return [Held(database, self._sizes(keys.of_shard(shard))) for shard in database.all_shards()]
+        return [Held(database, self._sizes(database, keys.of_shard(shard))) for shard in database.all_shards()]
 
-    def _sizes(self, prefix: bytes) -> Iterator[tuple[int, int]]:
+    def _sizes(self, database: Database, prefix: bytes) -> Iterator[Size]:
+        divided = database.tenants.count() > 0
         for key, row in takewhile(lambda one: one[0].startswith(prefix), rows_from(self.values, prefix)):
-            yield hash(key), len(key) - len(prefix) + len(row) - keys.PLACE.size
+            size = len(key) - len(prefix) + len(row) - keys.PLACE.size
+            yield Size(hash(key), size, database.tenants.of(_device_of(row)) if divided else "")
 
     def _learn(self, book: Book, cut: Cut, table: Rdict, inherited: Sequence[str]) -> None:
         """What a generation knows of topics; that of all of them where 0.2.0 has written, or it cannot be read."""
@@ -271,6 +274,13 @@ class Shelf:
 
     def _keys(self, prefix: bytes) -> list[bytes]:
         return list(_beginning(self.database, prefix))
+
+
+def _device_of(row: bytes) -> str:
+    try:
+        return unpack_entry(row[keys.PLACE.size :]).device
+    except DamagedEventsError:
+        return ""
 
 
 def _beginning(table: Rdict, prefix: bytes) -> Iterator[bytes]:

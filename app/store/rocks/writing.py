@@ -19,6 +19,7 @@ from app.core.eventlog.quota import check_room
 from app.core.eventlog.record import pack_entry, value_size
 from app.core.eventlog.structures import OTHERS, Structures
 from app.core.eventlog.transaction import Condition
+from app.core.eventlog.values import Size
 from app.observability import BurstLog
 from app.store.rocks import keys
 from app.store.rocks.state import Book, Cut, Head, Shelf, written
@@ -178,9 +179,14 @@ class Pen:
         latest = {entry.topic: place for place, entry in enumerate(one.entries)}
         if one.strict:
             prefix = keys.of_shard(one.shard)
-            given = [one.entries[place] for place in latest.values() if one.entries[place].value]
+            given = [entry for entry in map(one.entries.__getitem__, latest.values()) if entry.value]
             book.held[one.shard.number].check(
-                {entry.topic: (hash(prefix + entry.topic.encode()), value_size(entry)) for entry in given}
+                {
+                    entry.topic: Size(
+                        hash(prefix + entry.topic.encode()), value_size(entry), book.database.tenants.of(entry.device)
+                    )
+                    for entry in given
+                }
             )
         position = max(head.position, round(self._clock.wall() * 1_000_000) - 1)
         cut = book.current
@@ -250,15 +256,15 @@ class Pen:
         """As the last value of its topic, if it is one and there is room; else there is none any more."""
         key = keys.of_shard(shard) + entry.topic.encode()
         held, topic_hash = book.held[shard.number], hash(key)
-        size = len(entry.topic.encode()) + len(record)
-        bound = held.bound(entry.topic, topic_hash, size) if entry.value else None
+        size = Size(topic_hash, len(entry.topic.encode()) + len(record), book.database.tenants.of(entry.device))
+        bound = held.bound(entry.topic, size) if entry.value else None
         if bound is not None:
             self._drops.drop(bound, topic=entry.topic)
         if entry.value and bound is None:
-            held.put(topic_hash, size)
+            held.put(size)
             batch.rows.put(key, keys.PLACE.pack(position) + record, self._shelf.values_handle)
             batch.values[key] = position
-        elif bound != "last_value":  # that topic has none
+        elif bound not in ("last_value", "last_value_share"):  # that topic has none
             held.forget(topic_hash)
             batch.rows.delete(key, self._shelf.values_handle)
             batch.values[key] = None

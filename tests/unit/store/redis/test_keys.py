@@ -179,7 +179,7 @@ def test_the_scripts_keep_their_rules() -> None:
     names = sorted(path.name for path in LUA.glob("*.lua"))
     of_commands = ["common", "finish", "follow", "keep_happenings", "mark", "pending", "register", "respond", "sweep"]
     of_webhooks = ["hook_again", "hook_claim", "hook_enqueue", "hook_put", "hook_settle"]
-    of_events = ["events_append", "events_cool", "events_drop", "events_rotate", "role"]
+    of_events = ["events_append", "events_cool", "events_disown", "events_drop", "events_rotate", "role"]
     assert names == sorted(f"{name}.lua" for name in [*of_commands, *of_webhooks, *of_events])
     for script in (*SCRIPTS, *EVENT_SCRIPTS, ROLE):
         assert "#!" not in script.text  # it would forbid Redis 6, and the rest of a script at maxmemory
