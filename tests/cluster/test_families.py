@@ -18,6 +18,7 @@ from typing import Final
 
 import pytest
 
+from app.core.faults import with_code_text
 from app.core.messages import Publication, ReceivedMessage
 from app.core.profile import DeviceProfile
 from app.mqtt.base import Delivery, Subscription
@@ -297,4 +298,4 @@ def test_a_family_does_all_that_commands_do(table: Table, row: Row, column: str)
     if frame.result is not None and not late:
         assert command["progress" if state == "running" else "result"] == json.loads(frame.result)
     if frame.error is not None and not late:
-        assert command["error"] == json.loads(frame.error)
+        assert command["error"] == json.loads(with_code_text(frame.error))

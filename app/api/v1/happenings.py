@@ -18,7 +18,7 @@ from app.api.dependencies import Asker, NodePorts, OpenStreams, WhoAsks
 from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
-from app.api.representation import instant, json_or_none
+from app.api.representation import error_or_none, instant, json_or_none
 from app.api.schemas import said
 from app.commands.feed import Begun, Feed, Follower
 from app.core import errors
@@ -178,7 +178,7 @@ def _event(one: Happening) -> bytes:
         "profile": one.profile,
         "method": one.method,
         "state": one.state,
-        _TEXT_OF[one.kind]: json_or_none(one.text),
+        _TEXT_OF[one.kind]: (error_or_none if one.kind is HappeningKind.OUTCOME else json_or_none)(one.text),
     }
     return sse.event(one.kind, orjson.dumps(told), str(one.position))
 

@@ -213,9 +213,9 @@ async def test_who_makes_an_outcome_is_told_whether_its_home_was_listening(
     async with opened(redis_server.url) as store, client.pubsub() as channel:
         for one in wanted:
             await store.register(one)
-        if listening:
-            await channel.subscribe(f"mqtt:node:{answered.home_node}")
-        await channel.subscribe("mqtt:node:somebody-else")
+        for name in (*([answered.home_node] if listening else []), "somebody-else"):
+            await channel.subscribe(f"mqtt:node:{name}")
+            assert await channel.get_message(timeout=PATIENCE)  # `subscribe` itself waits for no answer
         recorded = await store.respond(answer(answered), "node-b")
         assert recorded.outcome is not None
         assert recorded.outcome.home_heard is listening
