@@ -298,4 +298,4 @@ def test_a_family_does_all_that_commands_do(table: Table, row: Row, column: str)
     if frame.result is not None and not late:
         assert command["progress" if state == "running" else "result"] == json.loads(frame.result)
     if frame.error is not None and not late:
-        assert command["error"] == json.loads(with_code_text(frame.error))
+        assert command["error"] == json.loads(with_code_text(frame.error.encode()))
