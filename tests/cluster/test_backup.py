@@ -97,7 +97,7 @@ class Caller:
             "events": "events?topic=fleet/%23&from=-1h",
             "value": "state/fleet/note",
             "principals": "principals",
-            "keys": "keys?principal=ci",
+            "keys": "keys",
             "devices": "devices",
         }
         if cluster:
