@@ -105,6 +105,8 @@ class Caller:
         found = {name: await self.ask("GET", path) for name, path in paths.items()}
         assert {name: status for name, (status, _) in found.items() if status != 200} == {}
         found["events"][1].pop("cursor")  # it follows the clock
+        for key in found["keys"][1]["keys"]:
+            key.pop("last_used_at")  # likewise, and asking is a use
         return {name: body for name, (_, body) in found.items()}
 
 
