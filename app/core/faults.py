@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.core.errors import UndecodableMessageError
 from app.core.payload import JsonValue, decode_json
 from app.core.profile import to_json
 
@@ -12,8 +13,14 @@ def fault(code: JsonValue, message: str, **more: object) -> bytes:
 
 
 def with_code_text(error: bytes) -> bytes:
-    """The same JSON with `code_text`: the code as text, whatever a device makes of it; empty for null."""
-    found = decode_json(error)
+    """The same JSON with `code_text`: the code as text, whatever a device makes of it; empty for null.
+
+    An error that is too deep or too large to be read again stays as it is: a command can always be shown.
+    """
+    try:
+        found = decode_json(error)
+    except UndecodableMessageError:
+        return error
     if not isinstance(found, dict) or not found or "code_text" in found:
         return error
     code = found.get("code")
