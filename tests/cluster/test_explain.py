@@ -20,6 +20,8 @@ from tests.waiting import PATIENCE
 
 SHORT = "3s"
 """For commands that time out in any case: long enough for a PUBACK on a busy machine."""
+AT_ONCE = 24
+"""Faults at a time: two nodes on a busy machine read the answers of so many well before their deadlines."""
 
 
 @pytest.fixture
@@ -119,12 +121,25 @@ class Trial:
         self.client = client
         self.tally: Counter[str] = Counter()
         self.wrong: list[tuple[str, Json]] = []
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
-    def count(self, kind: str, expected: str, said: Json) -> None:
+    async def count(self, kind: str, expected: str, node: int, identity: str) -> None:
+        """Notes what is said at last: a device that a busy machine holds up is silent until it is heard."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while (said := await explained(self.client, node, identity))["verdict"]["code"] != expected:
+                    await asyncio.sleep(0.5)
+        except TimeoutError:
+            said = await explained(self.client, node, identity)
         verdict = said["verdict"]["code"]
         self.tally["right" if verdict == expected else verdict] += 1
         if verdict not in (expected, "no_idea"):
             self.wrong.append((kind, said))
+
+    async def in_turn(self, number: int) -> None:
+        """A fault of a device, as soon as less than `AT_ONCE` others are under way."""
+        async with self._turns:
+            await self.of_a_device(number)
 
     async def of_a_device(self, number: int) -> None:
         kind = list(FAULTS)[number % len(FAULTS)]
@@ -141,19 +156,20 @@ class Trial:
             await self.client.session.delete(f"{self.cluster.nodes[0].url}/v1/commands/{identity}")
         if kind == "late":
             await self.until_late(identity)
-        self.count(kind, fault.expected, await explained(self.client, (number + 1) % 2, identity))
+        await self.count(kind, fault.expected, (number + 1) % 2, identity)
 
     async def until_late(self, identity: str) -> None:
         url = f"{self.cluster.nodes[0].url}/v1/commands/{identity}/events?until=retention"
         async with asyncio.timeout(PATIENCE), stream(url) as reading:
-            assert (await reading.all())[-1].name == "late"
+            said = await reading.all()
+            assert said[-1].name == "late", said
 
     async def of_the_broker(self) -> None:
         """It is frozen."""
         commands = [self.client.command(0, f"silent-f{number}", {}, timeout="2s") for number in range(12)]
         with self.cluster.broker.paused():
             for _, sent in await asyncio.gather(*commands):
-                self.count("frozen", "not_acknowledged", await explained(self.client, 0, sent["command_id"]))
+                await self.count("frozen", "not_acknowledged", 0, sent["command_id"])
 
     async def of_a_node(self) -> None:
         """It dies while its commands are open."""
@@ -164,7 +180,7 @@ class Trial:
         os.kill(self.cluster.nodes[1].pid, signal.SIGKILL)
         for _, command in sent:
             await self.client.final(0, command["id"])
-            self.count("died", "node_died", await explained(self.client, 0, command["id"]))
+            await self.count("died", "node_died", 0, command["id"])
 
 
 async def test_of_200_faults_nearly_all_are_told_and_none_wrongly(cluster: Cluster) -> None:
@@ -176,7 +192,7 @@ async def test_of_200_faults_nearly_all_are_told_and_none_wrongly(cluster: Clust
 
     async with devices(cluster.broker, react), caller(cluster) as client:
         trial = Trial(cluster, client)
-        await asyncio.gather(*(trial.of_a_device(number) for number in range(176)))
+        await asyncio.gather(*(trial.in_turn(number) for number in range(176)))
         await trial.of_the_broker()
         await trial.of_a_node()
     assert trial.wrong == []
