@@ -80,6 +80,7 @@ class RedisCluster:
         )
         self._node: NodeInfo | None = None
         self._charter: Charter | None = None
+        self._listed = False
         self._renewed_at = 0.0
         self._leased: frozenset[str] | None = None
         self._strained = False
@@ -298,20 +299,22 @@ class RedisCluster:
                     self._log.warning("charter_changed", reason="the store has lost what the nodes share")
                     lost.set()
                     return
-                await self._enlist(node)
+                await self._enlist(node)  # nothing, where the list was lost since: the next round finds that
                 await self._redis.call("PUBLISH", keys.node_channel(node.node_id), HEARTBEAT)
             except StoreUnavailableError as error:
                 self._counters["lease.renewal_failed"] += 1
                 self._log.debug("lease_not_renewed", reason=str(error))
 
     async def _enlist(self, node: NodeInfo) -> None:
-        await self._redis.run("enlist", [keys.NODES], node.node_id, self._session_ms)
+        """A list that was there when the charter was read is never begun anew: its loss would be hidden."""
+        await self._redis.run("enlist", [keys.NODES], node.node_id, self._session_ms, int(self._listed))
 
     async def _read_charter(self, copied_group: str = "") -> Charter:
         ours = self._new_charter()
         listed = await self._redis.call("ZSCORE", keys.NODES, _LISTED) is not None
         arguments = (ours.group, ours.key, self._session_ms, int(listed), copied_group)
-        group, key, age_ms = await self._redis.run("charter", [keys.CLUSTER], *arguments)
+        group, key, age_ms, known = await self._redis.run("charter", [keys.CLUSTER], *arguments)
+        self._listed = bool(known)
         return Charter(_text(group), _text(key).encode(), timedelta(milliseconds=age_ms))
 
     async def _ids(self) -> list[str]:

@@ -505,6 +505,22 @@ async def test_members_that_lost_the_list_of_nodes_agree_on_another_charter(
     assert again.age < timedelta(seconds=PATIENCE)
 
 
+async def test_a_node_that_joins_does_not_hide_that_the_list_of_nodes_was_lost(
+    joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
+) -> None:
+    member, _ = joined
+    await member.charter()
+    await eventually(lambda: redis.hexists("mqtt:cluster", "listed"))
+    late = redis_member(redis_server.node_url, Heard())
+    await late.charter()
+    await redis.delete("mqtt:nodes")
+    await late.join(info("n2"))
+    await asyncio.wait_for(member.fenced(), PATIENCE)
+    await asyncio.wait_for(late.fenced(), PATIENCE)
+    assert await late.charter() == await member.charter()
+    await late.leave()
+
+
 async def test_a_cluster_whose_last_node_left_keeps_its_charter(redis: Redis, redis_server: RedisProcess) -> None:
     charters = []
     for _ in range(2):

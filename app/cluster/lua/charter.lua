@@ -3,7 +3,8 @@
 -- ARGV  1 group  2 key, both proposed  3 how long it may outlive the last node (ms)
 --       4 '1' when the list of nodes is there, '0' when it is not
 --       5 the group of a charter that must not be used any longer, or ''
--- Reply {group, key, for how long they have been known (ms)}. Repeating it changes nothing but the times.
+-- Reply {group, key, for how long they have been known (ms), 1 when the list of nodes has been there before, else 0}.
+-- Repeating it changes nothing but the times.
 -- A charter that cannot be read, that lost its list of nodes, or that is ARGV[5]'s, is replaced: a session of which
 -- nobody knows any more would go on taking its share of the responses of the old group.
 -- At maxmemory only a new cluster is refused.
@@ -18,4 +19,4 @@ if not whole or (known[3] and ARGV[4] == '0') or known[1] == ARGV[5] then
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[3]) -- needs no memory, and what follows it in a script runs also at maxmemory
 if ARGV[4] == '1' and not known[3] then redis.call('HSET', KEYS[1], 'listed', '1') end
-return {known[1], known[2], math.max(0, now - (tonumber(known[4] or '') or 0))}
+return {known[1], known[2], math.max(0, now - (tonumber(known[4] or '') or 0)), known[3] and 1 or 0}
