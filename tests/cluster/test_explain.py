@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -16,7 +17,7 @@ from app.core.messages import Publication
 from tests.api.streaming import stream
 from tests.cluster.harness import Caller, Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 SHORT = "3s"
 """For commands that time out in any case: long enough for a PUBACK on a busy machine."""
@@ -125,12 +126,15 @@ class Trial:
 
     async def count(self, kind: str, expected: str, node: int, identity: str) -> None:
         """Notes what is said at last: a device that a busy machine holds up is silent until it is heard."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while (said := await explained(self.client, node, identity))["verdict"]["code"] != expected:
-                    await asyncio.sleep(0.5)
-        except TimeoutError:
+        said: Json = {}
+
+        async def as_expected() -> bool:
+            nonlocal said
             said = await explained(self.client, node, identity)
+            return bool(said["verdict"]["code"] == expected)
+
+        with suppress(TimeoutError):
+            await eventually(as_expected)
         verdict = said["verdict"]["code"]
         self.tally["right" if verdict == expected else verdict] += 1
         if verdict not in (expected, "no_idea"):
