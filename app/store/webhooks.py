@@ -12,6 +12,7 @@ from typing import Protocol
 
 from app.core.webhooks.deliveries import Delivery, Notice
 from app.core.webhooks.endpoints import Endpoint
+from app.core.webhooks.places import FIRST, DeliveryPage, Place
 
 
 class Webhooks(Protocol):
@@ -53,8 +54,11 @@ class Webhooks(Protocol):
     async def again(self, endpoint_id: str, event_id: str) -> bool:
         """Let an ended delivery be tried once more, now, with all of its attempts before it; whether there is one."""
 
-    async def deliveries(self, endpoint_id: str, limit: int) -> Sequence[Delivery]:
-        """Those that wait, the next one first, then those that ended, the last one first."""
+    async def deliveries(self, endpoint_id: str, limit: int, behind: Place = FIRST) -> DeliveryPage:
+        """Those behind a place: first those that wait, the next one first, then those that ended, the last one first.
+
+        One that is tried meanwhile takes another place, and may come twice.
+        """
 
     async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
         """How many wait for each."""

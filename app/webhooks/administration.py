@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from app.core.clock import IdFactory
 from app.core.errors import CapacityError, InvalidInputError, WebhookChangedError, WebhookNotFoundError
-from app.core.webhooks.deliveries import Delivery
 from app.core.webhooks.destinations import Network, refusal_of_host
 from app.core.webhooks.endpoints import (
     Endpoint,
@@ -19,6 +18,7 @@ from app.core.webhooks.endpoints import (
     validate_id,
     validate_url,
 )
+from app.core.webhooks.places import FIRST, DeliveryPage, Place
 from app.core.webhooks.schedule import KEPT, Reply
 from app.core.webhooks.signing import Signer
 from app.store.webhooks import Webhooks
@@ -128,11 +128,13 @@ class Administration:
         await self._store.remove_endpoint(endpoint_id)
         await self._book.refresh()
 
-    async def deliveries(self, tenant: str | None, endpoint_id: str, limit: int) -> tuple[int, Sequence[Delivery]]:
+    async def deliveries(
+        self, tenant: str | None, endpoint_id: str, limit: int, behind: Place = FIRST
+    ) -> tuple[int, DeliveryPage]:
         """How many wait; and of these, the next one first, and those that ended, the last one first, up to `limit`."""
         await self.get(tenant, endpoint_id)
         (waiting,) = await self._store.waiting([endpoint_id])
-        return waiting, await self._store.deliveries(endpoint_id, limit)
+        return waiting, await self._store.deliveries(endpoint_id, limit, behind)
 
     async def again(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
         """Try an ended delivery once more, now; WebhookNotFoundError."""

@@ -239,7 +239,11 @@ class TestManaged:
         }
         ((headers, body),) = receiver.got
         assert Webhook(hook["secret"]).verify(body, headers)["type"] == "webhook.test"
-        assert (await ask(rig, "GET", f"/{hook['id']}/deliveries")).json() == {"waiting": 0, "deliveries": []}
+        assert (await ask(rig, "GET", f"/{hook['id']}/deliveries")).json() == {
+            "waiting": 0,
+            "deliveries": [],
+            "cursor": None,
+        }
 
     async def test_an_ended_delivery_is_sent_again_under_its_id(self, rig: Rig, receiver: Receiver) -> None:
         hook = await create(rig, receiver)

@@ -12,6 +12,7 @@ from app.core.command import CommandState
 from app.core.identifiers import PARTITIONS
 from app.core.webhooks.deliveries import Delivery, Notice, Progress, event_id
 from app.core.webhooks.endpoints import Endpoint, EventType
+from app.core.webhooks.places import FIRST, DeliveryPage
 from app.core.webhooks.schedule import Reply
 from app.store.state import StateStore
 from app.store.webhooks import Webhooks
@@ -55,6 +56,17 @@ def tried(one: Delivery, reply: Reply, delay: timedelta = timedelta(hours=1)) ->
     """After an attempt; one that failed is tried again after `delay`."""
     after = one.after(reply, 1_000, 0.5)
     return after if after.next_at is None else replace(after, next_at=1_000 + delay // timedelta(microseconds=1))
+
+
+async def pages(hooks: Webhooks, size: int) -> list[list[str]]:
+    """The ids of all deliveries, page by page."""
+    found, behind = [], FIRST
+    while True:
+        page = await hooks.deliveries(WH, size, behind)
+        found.append([one.event_id for one in page.deliveries])
+        if page.behind is None:
+            return found
+        behind = page.behind
 
 
 class TestEndpoints:
@@ -147,7 +159,7 @@ class TestQueue:
         assert await hooks.settle(WH, tried(claimed, Reply(204))) == 0
         assert await elsewhere.enqueue(WH, wanted), "it is known"
         assert await elsewhere.claim(WH, 5, HOLD) == []
-        (known,) = await elsewhere.deliveries(WH, 5)
+        (known,) = (await elsewhere.deliveries(WH, 5)).deliveries
         assert (known.progress, known.status, known.attempts) == (Progress.DELIVERED, 204, 1)
 
     async def test_what_a_dead_node_has_claimed_comes_back(
@@ -207,7 +219,7 @@ class TestQueue:
         (claimed,) = await hooks.claim(WH, 5, HOLD)
         await hooks.settle(WH, tried(claimed, Reply(200)))
         await elsewhere.settle(WH, tried(claimed, FAILED))
-        (known,) = await hooks.deliveries(WH, 5)
+        (known,) = (await hooks.deliveries(WH, 5)).deliveries
         assert known.progress is Progress.DELIVERED
         assert await hooks.waiting([WH]) == [0]
 
@@ -230,10 +242,30 @@ class TestQueue:
             await hooks.settle(WH, tried(one, Reply(200)))
             await backend.advance(timedelta(milliseconds=1))
         ids = [one.event_id for one in added]
-        listed = [one.event_id for one in await hooks.deliveries(WH, 10)]
+        listed = [one.event_id for one in (await hooks.deliveries(WH, 10)).deliveries]
         assert listed == [ids[2], ids[3], ids[1], ids[0]]
-        assert [one.event_id for one in await hooks.deliveries(WH, 3)] == listed[:3]
-        assert await hooks.deliveries(OTHER, 3) == []
+        assert await hooks.deliveries(OTHER, 3) == DeliveryPage([], None)
+        for size in (1, 2, 3, 4):
+            assert await pages(hooks, size) == [listed[first : first + size] for first in range(0, 4, size)]
+
+    async def test_those_of_one_instant_are_on_one_page_each(self, hooks: Webhooks) -> None:
+        for _ in range(7):
+            await hooks.enqueue(WH, delivery())
+        await hooks.claim(WH, 7, HOLD)  # all are due again at once
+        found = await pages(hooks, 2)
+        assert [len(one) for one in found] == [2, 2, 2, 1]
+        assert len({one for page in found for one in page}) == 7
+
+    async def test_a_page_goes_on_where_the_last_one_ended_though_that_is_gone(self, hooks: Webhooks) -> None:
+        for _ in range(4):
+            await hooks.enqueue(WH, delivery())
+        claimed = {one.event_id: one for one in await hooks.claim(WH, 4, HOLD)}
+        first = await hooks.deliveries(WH, 2)
+        assert first.behind is not None
+        for one in first.deliveries:
+            await hooks.settle(WH, tried(claimed.pop(one.event_id), Reply(200)))
+        second = await hooks.deliveries(WH, 2, first.behind)
+        assert {one.event_id for one in second.deliveries} == set(claimed)
 
     async def test_a_full_queue_takes_no_more(self, hooks: Webhooks, monkeypatch: pytest.MonkeyPatch) -> None:
         for module in ("memory", "redis"):
@@ -248,7 +280,7 @@ class TestQueue:
             await hooks.enqueue(WH, delivery())
         for one in await hooks.claim(WH, 5, HOLD):
             await hooks.settle(WH, tried(one, Reply(200)))
-        assert len(await hooks.deliveries(WH, 10)) == 2
+        assert len((await hooks.deliveries(WH, 10)).deliveries) == 2
 
     async def test_what_waits_for_a_disabled_one_is_forgotten_in_the_end(
         self, backend: Backend, hooks: Webhooks

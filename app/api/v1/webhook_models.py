@@ -105,6 +105,7 @@ class WebhookDeliveries(_Model):
 
     waiting: Annotated[int, Field(description="How many wait in all.")]
     deliveries: list[WebhookDelivery]
+    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
 class WebhookTest(_Model):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi import Response as Reply
 
 from app.access.conditions import tag_of
@@ -15,8 +15,8 @@ from app.api.conditions import Conditional, etag
 from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
-from app.api.pages import Listing
-from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
+from app.api.pages import MOST_PLACE, Listing
+from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, Limit, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
 from app.api.schemas import said
 from app.api.v1 import webhook_models as models
@@ -27,10 +27,9 @@ from app.core.access.snapshot import DEFAULT_TENANT
 from app.core.errors import InvalidInputError, WebhooksOffError
 from app.core.webhooks.deliveries import EVENT
 from app.core.webhooks.endpoints import ENDPOINT_ID, Endpoint
+from app.core.webhooks.places import FIRST, place_of
 from app.observers.audit import Audit
 from app.webhooks.administration import Administration, Wanted
-
-MAX_LISTED: Final = 200
 
 _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.WebhooksOffError])
 _OF_ONE: Final = (problems.NOT_FOUND, problems.INVALID, *_AWAY)
@@ -49,7 +48,6 @@ _Id = Annotated[
 _EventId = Annotated[
     str, Path(description="The delivery.", json_schema_extra=said(EVENT), examples=[EVENT_ID], alias="event_id")
 ]
-_Limit = Annotated[int, Query(description="How many at most.", ge=1, le=MAX_LISTED, examples=[20])]
 
 
 class _Desk:
@@ -201,12 +199,25 @@ async def test_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
-async def list_deliveries(webhook_id: _Id, desk: _AtDesk, limit: _Limit = 50) -> Reply:
-    """Ended ones are kept for three days, and a thousand of them at most."""
-    waiting, found = await desk.webhooks.deliveries(desk.tenant, webhook_id, limit)
-    return _json(
-        {"waiting": waiting, "deliveries": [{**delivery_json(one), "body": orjson.Fragment(one.body)} for one in found]}
-    )
+async def list_deliveries(
+    request: Request,
+    webhook_id: _Id,
+    desk: _AtDesk,
+    asker: WhoAsks,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: ListCursor = None,
+) -> Reply:
+    """Ended ones are kept for three days, and a thousand of them at most.
+
+    One that is tried while somebody reads on may be on two pages.
+    """
+    check_names(request, ("limit", "cursor"))
+    kind = f"deliveries for {asker.principal()}"
+    behind = FIRST if cursor is None else place_of(webhook_id, asker.cursors.take(kind, cursor))
+    waiting, page = await desk.webhooks.deliveries(desk.tenant, webhook_id, limit, behind)
+    more = None if page.behind is None else asker.cursors.give(kind, page.behind.text(webhook_id), MOST_PLACE)
+    shown = [{**delivery_json(one), "body": orjson.Fragment(one.body)} for one in page.deliveries]
+    return _json({"waiting": waiting, "deliveries": shown, "cursor": more})
 
 
 @router.post(

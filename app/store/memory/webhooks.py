@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from heapq import heappop, heappush, nsmallest
+from heapq import heappop, heappush, nlargest, nsmallest
 from itertools import count
 
 from app.core.identifiers import partition_of_command
 from app.core.webhooks.deliveries import KEPT_US, MOST_KEPT, MOST_WAITING, Delivery, Notice, Progress, before
 from app.core.webhooks.endpoints import Endpoint
+from app.core.webhooks.places import FIRST, DeliveryPage, Place, part
 from app.store.rules import micros
 
 
@@ -138,10 +139,17 @@ class MemoryWebhooks:
         queue.deliveries[event_id] = replace(queue.deliveries[event_id], progress=Progress.WAITING, next_at=now)
         return True
 
-    async def deliveries(self, endpoint_id: str, limit: int) -> Sequence[Delivery]:
+    async def deliveries(self, endpoint_id: str, limit: int, behind: Place = FIRST) -> DeliveryPage:
         queue = self._queue(endpoint_id)
-        waiting = nsmallest(limit, queue.due, key=queue.due.__getitem__)
-        return [queue.deliveries[one] for one in (*waiting, *reversed(queue.ended))][:limit]
+        last = (behind.at, behind.event_id)
+        waiting = ((at, one) for one, at in queue.due.items() if not behind.ended and (at, one) > last)
+        ended = ((at, one) for one, at in queue.ended.items() if not behind.ended or (at, one) < last)
+        places = [
+            *(Place(ended=False, at=at, event_id=one) for at, one in nsmallest(limit + 1, waiting)),
+            *(Place(ended=True, at=at, event_id=one) for at, one in nlargest(limit + 1, ended)),
+        ]
+        shown, more = part(places, limit)
+        return DeliveryPage([queue.deliveries[one.event_id] for one in shown], more)
 
     async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
         return [len(self._queue(one).due) for one in endpoint_ids]

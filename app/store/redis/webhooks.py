@@ -27,6 +27,7 @@ from app.core.webhooks.deliveries import (
     encode_endpoint,
 )
 from app.core.webhooks.endpoints import Endpoint
+from app.core.webhooks.places import FIRST, DeliveryPage, Place, part
 from app.store.redis.lanes import Lanes
 from app.store.redis.scripts import HOOK_AGAIN, HOOK_CLAIM, HOOK_ENQUEUE, HOOK_PUT, HOOK_SETTLE
 from app.store.rules import micros
@@ -113,12 +114,34 @@ class RedisWebhooks:
             return bool(await self._lanes.run_for_list(HOOK_AGAIN, names, event_id, data, encode_delivery(waits)) == 1)
         return False
 
-    async def deliveries(self, endpoint_id: str, limit: int) -> Sequence[Delivery]:
-        due, ended, events, _ = keys.webhook(endpoint_id)
-        waiting, over = await self._lanes.call_for_list([("ZRANGE", due, 0, limit - 1), ("ZRANGE", ended, -limit, -1)])
-        ids = [*waiting, *reversed(over)][:limit]
+    async def deliveries(self, endpoint_id: str, limit: int, behind: Place = FIRST) -> DeliveryPage:
+        shown, more = part(await self._places(endpoint_id, behind, limit + 1), limit)
+        events, ids = keys.webhook(endpoint_id)[2], [one.event_id for one in shown]
         found = await self._call("HMGET", events, *ids) if ids else []
-        return list(_readable((one for one in found if one is not None), decode_delivery))
+        return DeliveryPage(list(_readable((one for one in found if one is not None), decode_delivery)), more)
+
+    async def _places(self, endpoint_id: str, behind: Place, most: int) -> list[Place]:
+        """The first `most` behind this one at least, or all."""
+        due, ended, *_ = keys.webhook(endpoint_id)
+        at, size = behind.at, ("WITHSCORES", "LIMIT", 0, most)
+        # Those with the same instant come again: so many as are claimed together.
+        reads: list[tuple[str | int, ...]] = [
+            ("ZRANGEBYSCORE", due, at, at, "WITHSCORES"),
+            ("ZRANGEBYSCORE", due, f"({at}", "+inf", *size),
+            ("ZREVRANGEBYSCORE", ended, "+inf", "-inf", *size),
+        ]
+        if behind.ended:
+            reads = [
+                ("ZREVRANGEBYSCORE", ended, at, at, "WITHSCORES"),
+                ("ZREVRANGEBYSCORE", ended, f"({at}", "-inf", *size),
+            ]
+        found: list[Place] = []
+        for asked, reply in zip(reads, await self._calls(reads), strict=True):
+            found += (
+                Place(ended=asked[1] == ended, at=int(score), event_id=one.decode())
+                for one, score in zip(reply[::2], reply[1::2], strict=True)
+            )
+        return [one for one in found if one.follows(behind)]
 
     async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
         replies = await self._lanes.call_for_list([("ZCARD", keys.webhook(one)[0]) for one in endpoint_ids])
@@ -129,10 +152,15 @@ class RedisWebhooks:
         await self._lanes.call_for_list([("PEXPIRE", one, ms) for one in keys.webhook(endpoint_id)])
 
     async def _call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
-        (reply,) = await self._lanes.call_for_list([command])
-        if isinstance(reply, BaseException):
-            raise StoreRefusedError(str(reply))
+        (reply,) = await self._calls([command])
         return reply
+
+    async def _calls(self, commands: Sequence[tuple[str | bytes | int, ...]]) -> list[Any]:
+        replies = await self._lanes.call_for_list(commands)
+        for one in replies:
+            if isinstance(one, BaseException):
+                raise StoreRefusedError(str(one))
+        return replies
 
 
 def _readable(found: Iterable[bytes], decode: Callable[[bytes], _T]) -> Iterable[_T]:

@@ -208,6 +208,22 @@ def test_lists_have_columns_and_what_can_be_changed_has_a_tag(homing: Homing, fa
     assert (fake_node.asked[0][2]["If-Match"], fake_node.asked[0][3]) == ('"4"', {"enabled": False})
 
 
+def test_deliveries_are_read_page_by_page_up_to_the_limit(homing: Homing, fake_node: FakeNode) -> None:
+    def page(first: int, size: int, cursor: str | None) -> tuple[int, dict[str, Any]]:
+        found = [{"event_id": f"evt_{number}"} for number in range(first, first + size)]
+        return 200, {"waiting": 0, "deliveries": found, "cursor": cursor}
+
+    fake_node.answers = [page(0, 200, "a"), page(200, 50, "b")]
+    code, out, _ = homing("webhooks", "deliveries", "wh_1", "--limit", "250", "--url", fake_node.url)
+    assert (code, out.count("evt_")) == (0, 250)
+    queries = [target.partition("?")[2] for _, target, _, _ in fake_node.asked]
+    assert queries == ["limit=200", "limit=50&cursor=a"]
+    fake_node.asked.clear()
+    fake_node.answers = [page(0, 50, "a")]
+    assert homing("webhooks", "deliveries", "wh_1", "--url", fake_node.url)[1].count("evt_") == 50
+    assert len(fake_node.asked) == 1
+
+
 def test_people_see_words_and_not_json(homing: Homing, fake_node: FakeNode) -> None:
     where = ("--url", fake_node.url)
     fake_node.answers = [(200, {"delivered": True, "status": 204, "reason": None})]
