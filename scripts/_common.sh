@@ -49,7 +49,7 @@ make_venv() {
 
 fingerprint() {
   # The path is part of it, because the programs in .venv/bin name their interpreter by its full path.
-  { pwd && cat "requirements/$1.txt" requirements/spark.txt pyproject.toml client/pyproject.toml; } | sha256sum | cut -d ' ' -f 1
+  { pwd && cat "requirements/$1.txt" requirements/spark.txt pyproject.toml client/pyproject.toml tools/*/pyproject.toml; } | sha256sum | cut -d ' ' -f 1
 }
 
 installed() {
@@ -70,7 +70,7 @@ install_locked() {
     if [[ $1 != runtime ]]; then
       "${pip[@]}" --require-hashes --no-deps --no-build-isolation --no-binary pyspark -r requirements/spark.txt
     fi
-    "${pip[@]}" --no-index --no-deps --no-build-isolation -e ./client -e .
+    "${pip[@]}" --no-index --no-deps --no-build-isolation -e ./client -e . -e ./tools/simulator -e ./tools/rig
     printf '%s %s\n' "$1" "$(fingerprint "$1")" >.venv/stamp
   ) 9<.
 }

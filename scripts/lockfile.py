@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+DISTRIBUTIONS = (".", "client", "tools/simulator", "tools/rig")
+"""Folders with a pyproject.toml."""
 STAMP = "# dependency tables of pyproject.toml: sha256:"
 SUBSETS = ("analysis", "image", "runtime")
 """What users install: each a part of what the tests run with."""
@@ -18,17 +20,21 @@ PIN = re.compile(r"(?P<name>[a-z0-9-]+)(\[[a-z0-9,-]+\])?==(?P<version>[0-9][0-9
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
 
-def dependency_digest(pyproject: str) -> str:
-    """Return the SHA-256 of all that decides what gets locked; other settings may change freely."""
+def _decisive(pyproject: str) -> dict[str, object]:
     tables = tomllib.loads(pyproject)
     project = tables["project"]
-    decisive = {
+    return {
         "requires-python": project["requires-python"],
         "dependencies": project["dependencies"],
-        "optional-dependencies": project["optional-dependencies"],
-        "dependency-groups": tables["dependency-groups"],
+        "optional-dependencies": project.get("optional-dependencies"),
+        "dependency-groups": tables.get("dependency-groups"),
         "build-system": tables["build-system"],
     }
+
+
+def dependency_digest(*pyprojects: str) -> str:
+    """Return the SHA-256 of all that decides what gets locked; other settings may change freely."""
+    decisive = [_decisive(pyproject) for pyproject in pyprojects]
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
@@ -69,7 +75,7 @@ def differences(subset: str, dev: str) -> list[str]:
 
 def main(action: str) -> int:
     """Stamp or check all locks in requirements/; return the exit code."""
-    digest = dependency_digest((ROOT / "pyproject.toml").read_text())
+    digest = dependency_digest(*((ROOT / folder / "pyproject.toml").read_text() for folder in DISTRIBUTIONS))
     paths = {name: ROOT / "requirements" / f"{name}.txt" for name in LOCKS}
     if action == "stamp":
         for path in paths.values():

@@ -22,7 +22,7 @@ import psutil  # type: ignore[import-untyped] # it has no types
 import psycopg
 import pytest
 
-from app.rig.ports import lasting_port
+from homing_rig.ports import lasting_port
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.rig.chaos.stepped import MISSING, SteppedClock, library
+from homing_rig.chaos.stepped import MISSING, SteppedClock, library
 from tests.services import IN_CONTAINERS, RedisProcess, without_program
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
 from itertools import chain
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple
@@ -58,7 +59,6 @@ IN_THE_DATABASE: Final = {
 }
 RUNNING: Final = {
     "serve": Entry("serve:serve", "Run a node."),
-    "demo": Entry("demo:demo", "Show it working, without a broker, Redis or settings."),
     "doctor": Entry("doctor:doctor", "Check broker, store and access of the settings; say what to change."),
     "status": Entry("cluster:status", "Say what answers there, and whether it can serve."),
     "nodes": Entry("cluster:nodes", "List the live nodes of the cluster."),
@@ -67,9 +67,6 @@ RUNNING: Final = {
 TOOLS: Final = {
     "api": Entry("api:api", "Call any operation of a node."),
     "profile": Entry("profile:application", "Write a device profile: check it, try it, trace what a broker carries."),
-    "simulate": Entry("simulate:simulate", "Play a fleet of devices against a broker."),
-    "bench": Entry("bench:bench", "Measure how fast this machine does it."),
-    "chaos": Entry("chaos:chaos", "Break things on purpose, and judge what became of every command."),
     "analyze": Entry("analyze:analyze", "Say what a latency log says: compact, rollup and report."),
     "compact": Entry("analyze:compact", "Do the first step of analyze: clean records in large files."),
     "rollup": Entry("analyze:rollup", "Do the second step of analyze: counts that can be added up."),
@@ -88,6 +85,12 @@ PANELS: Final[Mapping[str, Mapping[str, Entry]]] = MappingProxyType(
     }
 )
 """What `homing --help` shows, in this order: what is used most comes first."""
+ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
+    {"demo": "homing-simulator", "simulate": "homing-simulator", "bench": "homing-rig", "chaos": "homing-rig"}
+)
+"""The distributions that add these verbs, by their entry points."""
+VERBS_OF_OTHERS: Final = "homing.verbs"
+"""The group of entry points by which another distribution adds a verb: its name, and a function for Typer."""
 ALL: Final[Mapping[str, Entry]] = MappingProxyType(dict(chain.from_iterable(one.items() for one in PANELS.values())))
 GROUPS: Final = frozenset(
     {
@@ -102,13 +105,17 @@ class _InOrder(TyperGroup):
     """Typer would name groups before all other verbs."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override] # Typer's own context
-        """Those of `PANELS`, then the version."""
+        """Those of `PANELS`, then those of other distributions, then the version."""
         del ctx
-        return [*(name for name in ALL if name in self.commands), "version"]
+        of_others = sorted(self.commands.keys() - ALL.keys() - {"version"})
+        return [*(name for name in ALL if name in self.commands), *of_others, "version"]
 
 
 def application_for(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with the verb that was typed, so that the others need not be imported; with all otherwise."""
+    """The command line with the verb that was typed, so that the others need not be imported; with all otherwise.
+
+    Stop when the verb is of a distribution that is not installed.
+    """
     typed = arguments[0] if arguments else ""
     only = {typed} if typed in ALL else set() if typed in ("version", "--version") else None
     application = typer.Typer(
@@ -124,7 +131,19 @@ def application_for(arguments: Sequence[str]) -> typer.Typer:
         for name, entry in entries.items():
             if only is None or name in only:
                 _add(application, name, entry, panel)
+    if only is None:
+        _add_those_of_others(application, typed)
     return application
+
+
+def _add_those_of_others(application: typer.Typer, typed: str) -> None:
+    found = {point.name: point for point in entry_points(group=VERBS_OF_OTHERS) if point.name not in ALL}
+    if typed in ELSEWHERE and typed not in found:
+        name = ELSEWHERE[typed]
+        raise Stop(f"`homing {typed}` comes with {name}, which is not installed: pip install {name}", Exit.USAGE)
+    for name, point in found.items():
+        if typed == name or typed not in found:
+            application.command(name, rich_help_panel="Tools")(point.load())
 
 
 def _add(application: typer.Typer, name: str, entry: Entry, panel: str) -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.api.hosts import Hosts
-from app.rig.ports import lasting_port
+from homing_rig.ports import lasting_port
 from tests.api.rig import COMMANDS, Rig
 from tests.api.serving import serving
 from tests.services import find_binary

@@ -21,10 +21,10 @@ from app.core.command import CommandState
 from app.observability import Counters
 from app.observers.audit import Audit
 from app.observers.audit_writer import AuditWriter
-from app.rig.guard import Guard
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
 from app.system import SystemClock, new_secret
+from homing_rig.guard import Guard
 from tests.cluster.stream_rig import judge, say
 
 COMMANDS = 1_000

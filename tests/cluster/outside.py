@@ -15,7 +15,7 @@ from typing import Any, Final
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from app.rig.chaos import broker_log, strangers
+from homing_rig.chaos import broker_log, strangers
 from tests.cluster.harness import Caller, Cluster, Device, Json, NodeProcess, caller, cluster_of, devices
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess
 from tests.waiting import eventually

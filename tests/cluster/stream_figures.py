@@ -34,9 +34,9 @@ from typing import Any
 
 import aiohttp
 
-from app.rig.bench.cluster import job_for, private_cluster, take_turn
-from app.rig.bench.options import BenchOptions
-from app.rig.bench.report import Turn
+from homing_rig.bench.cluster import job_for, private_cluster, take_turn
+from homing_rig.bench.options import BenchOptions
+from homing_rig.bench.report import Turn
 from tests.cluster.harness import Caller, Cluster, Device, Json, NodeProcess, caller, devices
 from tests.cluster.stream_kills import single
 from tests.cluster.stream_rig import REPORTS, events, judge, not_refused, say, sent, site

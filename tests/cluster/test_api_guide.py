@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.rig.ports import lasting_port
 from app.system import new_secret
+from homing_rig.ports import lasting_port
 from tests.cluster.test_tutorial import demo, environment, run
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "api.md").read_text("utf-8")

@@ -23,7 +23,7 @@ import pytest
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from app.rig.ports import lasting_port
+from homing_rig.ports import lasting_port
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, wait_until
 from tests.waiting import PATIENCE
 

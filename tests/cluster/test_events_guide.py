@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.rig.ports import lasting_port
+from homing_rig.ports import lasting_port
 from tests.cluster.test_tutorial import demo, environment, run
 from tests.pages import to_run
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, find_binary

@@ -25,7 +25,7 @@ from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from app.profiles.loader import parse_profile
-from app.simulator.played import Player
+from homing_simulator.played import Player
 from tests.cluster.harness import Caller, Json, caller, cluster_of
 from tests.services import MosquittoProcess, RedisProcess
 from tests.unit.profiles.corpora import CORPORA, PROFILES, Corpus, Frame, filled, ids_of

@@ -15,7 +15,9 @@ from app.core.messages import Publication
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
-from app.simulator import FleetOptions, FleetStats, run_simulation
+from homing_simulator.fleet import FleetStats
+from homing_simulator.options import FleetOptions
+from homing_simulator.run import run_simulation
 from tests.services import MosquittoProcess
 from tests.waiting import PATIENCE, eventually
 

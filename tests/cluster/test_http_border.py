@@ -17,8 +17,8 @@ from random import Random
 
 import pytest
 
-from app.rig.ports import lasting_port
-from app.rig.programs import environment
+from homing_rig.ports import lasting_port
+from homing_rig.programs import environment
 from tests.services import wait_until
 from tests.waiting import PATIENCE
 

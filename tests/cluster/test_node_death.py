@@ -11,7 +11,7 @@ import pytest
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from app.rig.chaos.proxy import FaultProxy
+from homing_rig.chaos.proxy import FaultProxy
 from tests.cluster.harness import Caller, Cluster, Device, Json, NodeProcess, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually

@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.harness import caller, cluster_of
 from tests.cluster.test_families import OpenBroker
 from tests.services import RedisProcess
-from tests.unit.simulator.test_played import LAMP
+from tests.simulator.test_played import LAMP
 from tests.waiting import PATIENCE
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from app.rig.ports import lasting_port
+from homing_rig.ports import lasting_port
 from tests.cluster.test_families import OpenBroker
 from tests.waiting import PATIENCE
 

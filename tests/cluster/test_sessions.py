@@ -15,8 +15,8 @@ import pytest
 from redis.asyncio import Redis
 
 from app.core.topics import share
-from app.mqtt.embedded import EmbeddedBroker
 from app.system import SystemClock
+from homing_simulator.embedded import EmbeddedBroker
 from tests.cluster.harness import NodeProcess
 from tests.cluster.outside import (
     ROUND,

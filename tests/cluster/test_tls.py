@@ -13,9 +13,9 @@ import pytest
 from app.core.errors import StoreUnavailableError
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
-from app.rig.ports import lasting_port
 from app.store.redis.doctor import inspect
 from app.system import SystemClock
+from homing_rig.ports import lasting_port
 from tests.cluster.harness import Device, Json, caller, cluster_of, devices
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, find_binary
 from tests.waiting import eventually

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.rig.ports import lasting_port
+from homing_rig.ports import lasting_port
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess
 from tests.waiting import PATIENCE
 

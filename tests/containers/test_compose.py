@@ -16,7 +16,7 @@ import aiohttp
 import docker
 import pytest
 
-from app.rig.ports import lasting_port
+from homing_rig.ports import lasting_port
 from tests.containers.engine import IMAGE, ROOT, compose_command, require_images, until_status
 from tests.services import wait_until
 from tests.waiting import PATIENCE

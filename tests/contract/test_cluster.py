@@ -19,8 +19,8 @@ from app.cluster.redis import STALE_MS, RedisCluster
 from app.cluster.wakeups import Hearing
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
 from app.core.routing import Outcome
-from app.rig.chaos.proxy import FaultProxy
 from app.system import SystemClock, new_charter
+from homing_rig.chaos.proxy import FaultProxy
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE, eventually
 

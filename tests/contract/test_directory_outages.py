@@ -17,9 +17,9 @@ import pytest
 
 from app.core.access.changes import Put
 from app.core.errors import ConfigurationError, DirectoryUnavailableError
-from app.rig.ports import lasting_port
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
+from homing_rig.ports import lasting_port
 from tests.contract.directory_places import ALL, BUDGET, TENANT, Place, postgresql_place, sqlite_place
 from tests.services import PostgresProcess
 from tests.waiting import PATIENCE

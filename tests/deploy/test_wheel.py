@@ -22,8 +22,12 @@ PRIVATE = {"aiosqlite", "paho-mqtt", "uvicorn"}
 """Libraries of which Homing uses parts that are not public: any release may change those."""
 LEFT_OUT = (
     "alembic",
+    "amqtt",
     "duckdb",
+    "homing-rig",
+    "homing-simulator",
     "opentelemetry-sdk",
+    "psutil",
     "pyarrow",
     "pyspark",
     "rocksdict",

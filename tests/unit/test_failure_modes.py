@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from app.rig.chaos.report import INVARIANTS
-from app.rig.chaos.scenarios import SCENARIOS
+from homing_rig.chaos.report import INVARIANTS
+from homing_rig.chaos.scenarios import SCENARIOS
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = ROOT / "tests"

@@ -31,15 +31,18 @@ LAYERS = (
 
 TOOLS = {
     "analysis": {"core", "latency", "settings", "observability", "system"},
-    "rig": {"core", "settings", "observability", "store", "mqtt", "profiles", "system", "simulator"},
-    "simulator": {"core", "settings", "observability", "store", "mqtt", "profiles", "system"},
 }
 """Parts that stand beside the layers, with all that each may import. `cli` imports them, and no other part does."""
 
-RIGS = {"bench", "chaos"}
-"""Folders of `app/rig/`. They do not know each other; what both use lies beside them and knows neither."""
+OF_DISTRIBUTIONS = {"core", "settings", "observability", "store", "mqtt", "profiles", "system"}
+"""All that the distributions in `tools/` may import of `app`; their verbs may import `cli` as well."""
+DISTRIBUTIONS = {"homing_simulator": set[str](), "homing_rig": {"homing_simulator"}}
+"""Packages of `tools/`, with those of the others that each may import. `app` imports none: they add verbs to it."""
 
-SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS}
+RIGS = {"bench", "chaos"}
+"""Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
+
+SYSTEM_READERS = {"node", "parts", "main", "cli", *TOOLS, *DISTRIBUTIONS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
@@ -73,7 +76,7 @@ ENGINES = {
         *(
             "app/cli/diagnosis.py",
             "app/cli/event_diagnosis.py",
-            "app/rig/rights.py",
+            "tools/rig/homing_rig/rights.py",
         ),  # what is seen of a Redis, and the rights it has to give
     ),
     "app.store.parquet": ("app/store/parquet/*", "app/store/engine.py"),
@@ -92,17 +95,17 @@ SQL = ("app/store/sql/*",)
 DRIVERS = {
     "aiosqlite": SQL,
     "alembic": SQL,
-    "aiohttp": (*CLI, "app/access/jwks.py", "app/webhooks/sender.py", "app/rig/*", "app/simulator/*"),
-    "amqtt": ("app/mqtt/embedded.py",),
+    "aiohttp": (*CLI, "app/access/jwks.py", "app/webhooks/sender.py", "tools/*"),
+    "amqtt": ("tools/simulator/homing_simulator/embedded.py",),
     "cryptography": ("app/api/cursors.py",),
     "cbor2": ("app/profiles/codecs.py",),
     "google.protobuf": ("app/profiles/protobufs.py",),
-    "fastapi": ("app/api/*", "app/main.py", "app/rig/bench/*"),
-    "homing_client": CLI,
+    "fastapi": ("app/api/*", "app/main.py", "tools/rig/*"),
+    "homing_client": (*CLI, "tools/simulator/homing_simulator/cli/demo.py"),
     "hiredis": ("app/store/redis/*",),
-    "paho": ("app/mqtt/paho*.py", "app/rig/bench/*"),
+    "paho": ("app/mqtt/paho*.py", "tools/rig/*"),
     "psycopg": SQL,
-    "psutil": (*CLI, "app/rig/*"),
+    "psutil": ("tools/rig/*",),
     "pwdlib": ("app/access/passwords.py",),
     "duckdb": ("app/analysis/*",),
     "fsspec": ("app/latency/*", "app/store/parquet/*"),
@@ -116,16 +119,16 @@ DRIVERS = {
     "pyarrow": ("app/latency/*", "app/analysis/*", "app/store/parquet/*"),
     "pydantic_settings": ("app/settings.py",),
     "pyspark": ("app/analysis/*",),
-    "redis": ("app/store/redis/*", "app/rig/chaos/*"),
+    "redis": ("app/store/redis/*", "tools/rig/*"),
     "rocksdict": ("app/store/rocks/*",),
-    "rich": (*CLI, "app/rig/bench/*", "app/simulator/*"),
+    "rich": (*CLI, "tools/*"),
     "sqlalchemy": SQL,
     "sqlite3": SQL,
-    "starlette": ("app/api/*", "app/main.py", "app/rig/bench/*"),
-    "typer": CLI,
+    "starlette": ("app/api/*", "app/main.py", "tools/rig/*"),
+    "typer": (*CLI, "tools/*/cli/*"),
     "ulid": ("app/system.py",),
-    "uvicorn": ("app/main.py", *CLI, "app/rig/bench/*"),
-    "uvloop": ("app/main.py", *CLI, "app/rig/bench/*"),
+    "uvicorn": ("app/main.py", *CLI, "tools/rig/*"),
+    "uvloop": ("app/main.py", *CLI, "tools/rig/*"),
     # Only the tests have these.
     "playwright": (),
     "httpx": (),
@@ -149,10 +152,16 @@ def may_import(part: str) -> set[str]:
     return below | set(TOOLS) if part == "cli" else below
 
 
-def rig_of(path: str) -> str | None:
-    """The folder of app/rig that a module lies in; None beside them."""
-    folders = Path(path).parts
-    return folders[2] if len(folders) > 2 and folders[:2] == ("app", "rig") and folders[2] in RIGS else None
+def rig_of(module: str) -> str | None:
+    """The folder of homing_rig that a module (like homing_rig.bench.run) lies in; None beside them."""
+    names = module.split(".")
+    return names[1] if len(names) > 1 and names[0] == "homing_rig" and names[1] in RIGS else None
+
+
+def module_of(path: str) -> str:
+    """`tools/rig/homing_rig/bench/run.py` as homing_rig.bench.run, `app/node.py` as app.node."""
+    names = Path(path).with_suffix("").parts
+    return ".".join(names[2:] if names[0] == "tools" else names)
 
 
 def imported_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -172,6 +181,12 @@ def why_not(path: str, part: str, name: str) -> str | None:
         return "app itself imports nothing, so that every part costs only itself"
     if not top:
         return "imports are absolute"
+    if top in DISTRIBUTIONS:
+        return why_no_distribution(path, part, top, name)
+    if part in DISTRIBUTIONS and top == "app":
+        allowed = OF_DISTRIBUTIONS | ({"cli"} if "/cli/" in path else set())
+        target = rest.partition(".")[0]
+        return f"{part} may import {', '.join(sorted(allowed))} of app" if target in ALL_PARTS - allowed else None
     if top == "app":
         return why_not_ours(path, part, rest.partition(".")[0], name)
     if part == "core" and (top not in sys.stdlib_module_names or top in CORE_BANS):
@@ -181,10 +196,18 @@ def why_not(path: str, part: str, name: str) -> str | None:
     return None
 
 
+def why_no_distribution(path: str, part: str, target: str, name: str) -> str | None:
+    """As `why_not`, for a name in a package of `tools/`, `target`."""
+    verb = "/cli/" in path
+    if part == target == "homing_rig" and not verb and (rig := rig_of(name)) and rig != rig_of(module_of(path)):
+        return f"{rig} is known to nobody else in homing_rig; what both rigs use lies beside them"
+    if part != target and target not in DISTRIBUTIONS.get(part, set()):
+        return f"{part} does not know {target}"
+    return None
+
+
 def why_not_ours(path: str, part: str, target: str, name: str) -> str | None:
     """As `why_not`, for a name in another part of app, `target`."""
-    if target == "rig" and part == "rig" and (rig := rig_of(name.replace(".", "/"))) and rig != rig_of(path):
-        return f"{rig} is known to nobody else in app/rig; what both rigs use lies beside them"
     if target in ALL_PARTS - may_import(part) - {part}:
         return f"{part} may import {', '.join(sorted(may_import(part))) or 'no other part'}"
     if part == "core" and target != "core":
@@ -204,9 +227,10 @@ def why_no_engine(path: str, part: str, name: str) -> str | None:
 
 
 def breaches(path: str, source: str) -> list[str]:
-    """Say in a sentence each what the module at `path` (like app/core/errors.py) imports against the rules."""
-    part = Path(path).parts[1].removesuffix(".py")
-    if part not in ALL_PARTS | {"__init__"}:
+    """Say in a sentence each what the module at `path`, such as app/core/errors.py, imports against the rules."""
+    module = module_of(path)
+    part = module.split(".")[0 if path.startswith("tools/") else 1]
+    if part not in ALL_PARTS | DISTRIBUTIONS.keys() | {"__init__"}:
         return [f"{path}: add {part} to the tables of tests/unit/test_imports.py"]
     return [
         f"{path}:{line} imports {name}: {reason}"
@@ -216,7 +240,7 @@ def breaches(path: str, source: str) -> list[str]:
 
 
 def test_the_application_keeps_the_import_rules() -> None:
-    modules = sorted((ROOT / "app").rglob("*.py"))
+    modules = [*(ROOT / "app").rglob("*.py"), *(ROOT / "tools").rglob("homing_*/**/*.py")]
     assert modules
     found = [
         breach
@@ -291,20 +315,23 @@ def test_the_rules_allow_no_circle() -> None:
         ("app/commands/invoker.py", "def f():\n    from app.node import Node"),
         ("app/commands/invoker.py", "if TYPE_CHECKING:\n    from app.api import schemas"),
         ("app/commands/invoker.py", "from fastapi import HTTPException"),
-        ("app/api/schemas.py", "from app.rig.bench import BenchOptions"),
+        ("app/api/schemas.py", "from homing_rig.bench import BenchOptions"),
         ("app/api/schemas.py", "from app.system import new_ulid"),
-        ("app/simulator/fleet.py", "from app.node import Node"),
+        ("tools/simulator/homing_simulator/fleet.py", "from app.node import Node"),
         ("app/cli/serve.py", "import pytest"),
         ("app/store/state.py", "from app.cluster.cluster import Cluster"),
         ("app/callbacks/registry.py", "from app.observers import spans"),
         ("app/cluster/cluster.py", "from app.callbacks.waiters import Waiters"),
-        ("app/node.py", "from app.rig.programs import find_binary"),
-        ("app/rig/chaos/rig.py", "from app.cli.serve import serve"),
-        ("app/rig/chaos/rig.py", "from app.main import compose"),
-        ("app/rig/chaos/rig.py", "from app.rig.bench.processes import Running"),
-        ("app/rig/chaos/rig.py", "from app.rig import bench"),
-        ("app/rig/bench/run.py", "from app.rig.chaos.proxy import FaultProxy"),
-        ("app/rig/programs.py", "from app.rig.bench.options import BenchError"),
+        ("app/node.py", "from homing_rig.programs import find_binary"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from app.cli.serve import serve"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from app.main import compose"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from homing_rig.bench.processes import Running"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from homing_rig import bench"),
+        ("tools/rig/homing_rig/bench/run.py", "from homing_rig.chaos.proxy import FaultProxy"),
+        ("tools/rig/homing_rig/programs.py", "from homing_rig.bench.options import BenchError"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from app.cli.output import out"),
+        ("tools/simulator/homing_simulator/fleet.py", "from homing_rig.ports import free_port"),
+        ("app/cli/root.py", "from homing_rig.bench import BenchOptions"),
         ("app/__init__.py", "from app.core import errors"),
         ("app/somewhere/new.py", ""),
     ],
@@ -340,10 +367,18 @@ def test_a_planted_breach_is_found(path: str, source: str) -> None:
         ("app/main.py", "from app.system import SystemClock\nfrom app import __version__\nimport uvicorn"),
         (
             "app/cli.py",
-            "from app.rig.bench import BenchOptions\nfrom app.main import create_app\nimport typer, aiohttp",
+            "from app.analysis import analyze\nfrom app.main import create_app\nimport typer, aiohttp",
         ),
-        ("app/rig/chaos/rig.py", "from app.rig import programs\nfrom app.rig.chaos.load import Load"),
-        ("app/rig/bench/reference.py", "import paho.mqtt.client\nfrom fastapi import FastAPI"),
+        (
+            "tools/rig/homing_rig/chaos/rig.py",
+            "from homing_rig import programs\nfrom homing_rig.chaos.load import Load",
+        ),
+        (
+            "tools/rig/homing_rig/cli/bench.py",
+            "from homing_rig.bench import BenchOptions\nfrom app.cli.output import out",
+        ),
+        ("tools/rig/homing_rig/chaos/rig.py", "from homing_simulator import FleetOptions"),
+        ("tools/rig/homing_rig/bench/reference.py", "import paho.mqtt.client\nfrom fastapi import FastAPI"),
     ],
 )
 def test_what_the_rules_allow_passes(path: str, source: str) -> None:

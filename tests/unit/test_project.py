@@ -6,13 +6,14 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
 
 from app import __version__
 from app.settings import PREFIX, Settings
+from scripts.lockfile import DISTRIBUTIONS
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -57,8 +58,13 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert pyproject["project"]["version"] == __version__
+    for folder in DISTRIBUTIONS:
+        pyproject = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))
+        project = pyproject["project"]
+        assert project["version"] == __version__
+        asked = [*project["dependencies"], *chain(*project.get("optional-dependencies", {}).values())]
+        ours = {one.partition("==")[2] for one in asked if one.startswith("homing") and "==" in one}
+        assert ours <= {__version__}
     top = re.search(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert top is not None
     assert top[1] == __version__

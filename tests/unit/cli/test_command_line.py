@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from app import __version__
-from app.cli.demo import settings_for
-from app.cli.simulate import with_credentials
 from app.settings import MqttSettings, Settings, load_settings
+from homing_simulator.cli.demo import settings_for
+from homing_simulator.cli.simulate import with_credentials
 from tests.unit.cli.conftest import Homing
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested

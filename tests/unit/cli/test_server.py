@@ -15,9 +15,9 @@ import pytest
 from app.cli.listening import listen, listen_for_operations, url_of
 from app.cli.server import NodeServer
 from app.core.errors import ConfigurationError, StoreUnavailableError
-from app.rig.ports import lasting_port
 from app.settings import Settings, load_settings
 from homing_client import AsyncHoming
+from homing_rig.ports import lasting_port
 from tests.services import wait_until
 
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import pytest
 
+from app.cli import root
 from app.cli.root import ALL as ROOT_VERBS
-from app.cli.root import GROUPS, PANELS
+from app.cli.root import ELSEWHERE, GROUPS, PANELS
 from app.core.access.keys import make_key
 from homing_client.contexts import Contexts, default_path
 from tests.api.rig import running
@@ -343,11 +344,22 @@ def test_without_a_verb_there_is_help(homing: Homing) -> None:
 def test_help_has_each_verb_once_under_what_it_is_for(homing: Homing) -> None:
     _, out, _ = homing("--help")
     assert re.findall(r"^╭─ (.+?) ─", out, re.MULTILINE)[1:] == list(PANELS)
-    assert re.findall(r"^│ ([a-z][a-z-]+) ", out, re.MULTILINE) == [*ROOT_VERBS, "version"]
+    assert re.findall(r"^│ ([a-z][a-z-]+) ", out, re.MULTILINE) == [*ROOT_VERBS, *sorted(ELSEWHERE), "version"]
     assert not GROUPS - ROOT_VERBS.keys()
     for entry in ROOT_VERBS.values():
         assert entry.sentence.endswith(".")
     assert "HOMING_KEY" not in out
+
+
+def test_a_verb_of_a_distribution_that_is_not_installed_names_it(
+    homing: Homing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(root, "entry_points", lambda **_: ())
+    assert homing("chaos") == (
+        *(2, ""),
+        "homing: `homing chaos` comes with homing-rig, which is not installed: pip install homing-rig\n",
+    )
+    assert "chaos" not in homing("--help")[1]
 
 
 def test_roles_are_a_noun_of_their_own(homing: Homing, fake_node: FakeNode) -> None:

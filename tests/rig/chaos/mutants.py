@@ -1,0 +1,413 @@
+"""Nodes with one mistake each, planted to see that the rig finds it: `python -m tests.rig.chaos.mutants NAME serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from importlib import import_module, resources
+from types import MappingProxyType
+from typing import Any, Final
+
+
+def _class(path: str) -> Any:
+    """A class of the product. Untyped: what is planted does not fit, on purpose."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def puback_before_store() -> None:
+    """PUBACK as soon as a response has come."""
+    inbox = _class("app.mqtt.inbox.Inbox")
+    handle = inbox.handle
+
+    def too_early(self: Any, delivery: Any) -> None:
+        delivery.acknowledge()
+        handle(self, delivery)
+
+    inbox.handle = too_early
+
+
+def no_adoption() -> None:
+    """Sessions of dead nodes are left alone."""
+
+    async def look(_self: Any) -> None:
+        pass
+
+    _class("app.callbacks.adopter.Adopter").look = look
+
+
+def adoption_throws_away() -> None:
+    """What a dead node's session held is acknowledged and forgotten."""
+    session = _class("app.mqtt.paho_drain.PahoSessionDrain")
+    drain = session.drain
+
+    async def in_vain(self: Any, filters: Any, _handler: Any, idle: timedelta) -> Any:
+        return await drain(self, filters, lambda delivery: delivery.acknowledge(), idle)
+
+    session.drain = in_vain
+
+
+def stops_without_handing_over() -> None:
+    """A node that stops neither unsubscribes nor settles what it has, and ends its session at once."""
+
+    async def hand_over(_self: Any, _steps: Any) -> bool:
+        return True
+
+    _class("app.node.Node")._hand_over = hand_over
+
+
+def sweep_off() -> None:
+    """Nobody ends the overdue commands of dead nodes."""
+
+    async def sweep(self: Any) -> None:
+        await asyncio.sleep(self._interval)
+
+    _class("app.commands.sweeper.Sweeper").sweep = sweep
+
+
+def no_fencing() -> None:
+    """A node that lost its lease does not notice."""
+    cluster = _class("app.cluster.redis.RedisCluster")
+    renew = cluster._renew
+
+    async def always(self: Any, node: Any) -> bool:
+        await renew(self, node)
+        return True
+
+    cluster._renew = always
+
+
+def publishes_late() -> None:
+    """What could not be sent is sent when the broker is back, as paho would do by itself (F5)."""
+    client, link = _class("app.mqtt.paho.PahoMqttClient"), _class("app.mqtt.paho_link.PahoLink")
+    unavailable = _class("app.core.errors.BrokerUnavailableError")
+    publish, open_link = client.publish, link.open
+    kept: list[Any] = []
+
+    def keep(self: Any, publication: Any) -> Any:
+        try:
+            return publish(self, publication)
+        except unavailable:
+            kept.append(publication)
+            raise
+
+    async def send_kept(self: Any, *arguments: Any, **named: Any) -> None:
+        await open_link(self, *arguments, **named)
+        while kept:
+            self.publish(kept.pop())
+
+    client.publish = keep
+    client.connected = property(lambda _self: True)
+    link.open = send_kept
+
+
+def wake_ups_lost_and_no_resync() -> None:
+    """A caller learns of an outcome only where its response came in."""
+    waker = _class("app.callbacks.waker.Waker")
+
+    async def fetch(_self: Any, _ids: Any, _way: Any) -> None:
+        pass
+
+    waker.wake = lambda _self, _command_id, _outcome: None
+    waker._fetch = fetch
+
+
+def publish_before_register() -> None:
+    """The command leaves before it is on record (F1)."""
+    invoker, store = _class("app.commands.invoker.Invoker"), _class("app.store.redis.store.RedisStateStore")
+    opened, publish, register = invoker._open, invoker._publish, store.register
+    begun: list[Any] = []
+
+    def remember(self: Any, *asked: Any, **how: Any) -> Any:
+        begun.append(self)
+        return opened(self, *asked, **how)
+
+    async def send_first(self: Any, registration: Any) -> Any:
+        sender = begun.pop()
+        now = round(_class("app.system.SystemClock")().wall() * 1_000_000)
+        command = registration.command(now, now + registration.timeout // timedelta(microseconds=1))
+        pending = sender._open_commands.get(command.id)
+        pending.about(command)
+        publish(sender, command, pending, None)
+        pending.registered = False
+        await asyncio.sleep(0.01)
+        return await register(self, registration)
+
+    invoker._open, store.register = remember, send_first
+    invoker._publish = lambda _self, _command, _pending, _trace: None
+
+
+def idempotency_ignored() -> None:
+    """A retry is a new command (F14)."""
+    registrar = _class("app.commands.registrar.Registrar")
+    registration_of = registrar.registration
+    registrar.registration = lambda self, request, *asked: registration_of(
+        self, replace(request, idempotency_key=None), *asked
+    )
+
+
+def drops_when_full() -> None:
+    """A node that has fifty responses under way acknowledges and drops the others (F54)."""
+    inbox = _class("app.mqtt.inbox.Inbox")
+    handle = inbox.handle
+
+    def drop(self: Any, delivery: Any) -> None:
+        if len(self._arrived) > 50:
+            delivery.acknowledge()
+        else:
+            handle(self, delivery)
+
+    inbox.handle = drop
+
+
+def outcome_overwritten() -> None:
+    """A response that comes after the outcome replaces it: no compare-and-set (F8)."""
+    _change("respond", "if not finished then\n  local outcome", "if state ~= 'running' then\n  local outcome")
+
+
+def oldest_waiter_wins() -> None:
+    """A response answers the command that has waited longest on its topic, whatever id it carries (F10)."""
+    oldest = "redis.call('ZRANGE', key('topic', topic_digest), 0, 0)[1] or ARGV[2]"
+    _change("respond", "  id = ARGV[2]\n", f"  id = {oldest}\n")
+
+
+def index_never_ends() -> None:
+    """The topic index has no end of its own, and an outcome takes nothing out of it (F36)."""
+    _change("common", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
+    _change(
+        "common",
+        "redis.call('PEXPIREAT', name, at_ms)\n  end\nend\n\n-- The field",
+        "redis.call('TIME')\n  end\nend\n\n-- The field",
+    )
+
+
+def _change(script: str, old: str, new: str) -> None:
+    """Plant a mistake into a Lua script, before it is loaded."""
+    source = (resources.files("app.store.redis") / "lua" / f"{script}.lua").read_text()
+    if source.count(old) != 1:
+        raise LookupError(f"{script}.lua has {source.count(old)} times what the mutant is to change; needed is once")
+    kind = _class("app.store.redis.combiner.Script")
+    of = kind.of
+    kind.of = lambda text: of(text.replace(old, new))
+
+
+def old_session_left_behind() -> None:
+    """A node that begins again does not note its old session to be adopted."""
+    cluster = _class("app.cluster.redis.RedisCluster")
+    join = cluster.join
+
+    async def forgetful(self: Any, node: Any, **_replaces: Any) -> None:
+        await join(self, node)
+
+    cluster.join = forgetful
+
+
+def ghosts_in_the_group() -> None:
+    """The same, and the name of the group outlives the memory of sessions: ghosts take their share of it."""
+    old_session_left_behind()
+    module = import_module("app.cluster.redis")
+    lua = module._lua
+
+    def lasting(name: str) -> str:
+        return str(lua(name)).replace("redis.call('PEXPIRE', KEYS[1], ARGV[3])", "")
+
+    module._lua = lasting  # type: ignore[attr-defined]
+
+
+def only_leases_tell() -> None:
+    """A session that has lost its connection waits until the lease of its node has run out."""
+    cluster = _class("app.cluster.redis.RedisCluster")
+    claim = cluster.claim
+
+    async def patient(self: Any, orphan: Any, right: timedelta, **_lost: Any) -> Any:
+        return await claim(self, orphan, right)
+
+    cluster.claim = patient
+
+
+def wills_unheard() -> None:
+    """Nobody acts on what the broker says of dead sessions."""
+    _class("app.callbacks.adopter.Adopter").heard = lambda _self, _notice: None
+
+
+def canary_always_well() -> None:
+    """Canaries die and nobody says so."""
+    _class("app.callbacks.canary.Canary").health = "ok"
+
+
+def canary_never_forgives() -> None:
+    """A node that has missed canaries once is unready for ever."""
+    import_module("app.callbacks.canary").MEMORY_SECONDS = 1e9  # type: ignore[attr-defined]
+
+
+def waits_when_taken_over() -> None:
+    """A node whose session was taken over waits until it may have it back."""
+
+    async def taken_over(_self: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    _class("app.mqtt.paho.PahoMqttClient").taken_over = taken_over
+
+
+def webhooks_try_once() -> None:
+    """What a receiver did not take is given up."""
+    delivery = _class("app.core.webhooks.deliveries.Delivery")
+    after = delivery.after
+
+    def once(self: Any, *asked: Any) -> Any:
+        tried = after(self, *asked)
+        waiting = tried.next_at is not None
+        return replace(tried, progress=type(tried.progress)("given_up"), next_at=None) if waiting else tried
+
+    delivery.after = once
+
+
+def events_acknowledged_at_once() -> None:
+    """PUBACK for an event as soon as it has come."""
+    intake = _class("app.events.intake.Intake")
+    keep = intake._keep
+
+    def too_early(self: Any, arrival: Any, entries: Any) -> None:
+        arrival.settle()
+        keep(self, _Settled(), entries)
+
+    intake._keep = too_early
+
+
+class _Settled:
+    """An arrival that nobody waits for any more."""
+
+    def settle(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+
+def events_without_a_fence() -> None:
+    """Who was the intake goes on appending when another one is."""
+    _change("events_append", "tonumber(ARGV[2]) < epoch then", "false then")
+
+
+def events_given_up() -> None:
+    """What the log did not take at once is given up and acknowledged, as nobody should wait."""
+    writer = _class("app.events.writer.EventWriter")
+
+    async def append(self: Any, shard: Any, batch: Any) -> bool:
+        try:
+            self._admit(shard.database)
+            await self._log.append(shard, [one.entry for one in batch], batch[0].epoch)
+        except _class("app.core.errors.HomingError"):
+            self._counters["events.refused"] += len(batch)
+        return True
+
+    writer.append = append
+
+
+def events_out_of_line() -> None:
+    """Batches of a shard are appended at the same time."""
+    writer = _class("app.events.writer.EventWriter")
+
+    async def serve(self: Any, shard: Any, waiting: Any, _full: Any) -> None:
+        async def one(batch: Any) -> None:
+            is_in = await self.append(shard, batch)
+            self._size -= len(batch)
+            for each in batch:
+                each.done(is_in)
+
+        batches = []
+        while waiting:
+            batches.append([waiting.popleft()])
+        await asyncio.gather(*(one(batch) for batch in reversed(batches)))
+
+    writer.serve = serve
+
+
+def events_before_they_are_durable() -> None:
+    """An append is acknowledged when it is in the memory of the process: without log in front, and without sync."""
+    pen, options = _class("app.store.rocks.writing.Pen"), _class("rocksdict.WriteOptions")
+
+    def commit(self: Any, batch: Any) -> None:
+        without_log = options()
+        without_log.disable_wal = True
+        self._shelf.database.write(batch.rows, without_log)
+
+    pen._commit = commit
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`scenario` finds it, and says so with one of `found_as`: figures missed, or kinds of violations.
+
+    `faults`: a schedule in place of the one from the seed; `settings`: of the nodes.
+    """
+
+    plant: Callable[[], None]
+    scenario: str
+    found_as: tuple[str, ...]
+    faults: str = ""
+    commands: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
+    {
+        one.plant.__name__: one
+        for one in (
+            # Cut off from Redis, then killed before it could record what it had acknowledged.
+            Mutant(puback_before_store, "R10", ("answer_lost",), faults="1 blackhole n2 3\n2.5 kill n2 1\n"),
+            Mutant(no_adoption, "R3", ("answer_lost",)),
+            Mutant(adoption_throws_away, "R3", ("answer_lost",)),
+            # Told to stop while it cannot record what it has: only a session that is kept saves that.
+            Mutant(
+                stops_without_handing_over,
+                "R10",
+                ("answer_lost",),
+                faults="1 blackhole n2 14\n1.5 restart n2 1\n",
+                settings={"HOMING_CLUSTER_DRAIN_DELAY": "0s", "HOMING_CLUSTER_LEASE": "20s"},
+            ),
+            Mutant(sweep_off, "R2", ("never_final", "unfinished")),
+            Mutant(no_fencing, "R5", ("not_reborn", "not_back")),
+            Mutant(publishes_late, "R13", ("executed_unsent", "executed_late")),
+            Mutant(wake_ups_lost_and_no_resync, "R6", ("storm_p99_ms",)),
+            Mutant(publish_before_register, "R15", ("missed_echoes", "answer_lost"), commands=120),
+            Mutant(idempotency_ignored, "R5", ("executed_twice",)),
+            Mutant(drops_when_full, "R14", ("answer_lost",)),
+            Mutant(outcome_overwritten, "R15", ("answer_differs", "outcome_changed", "disagree")),
+            Mutant(oldest_waiter_wins, "R16", ("wrong_answer",)),
+            Mutant(index_never_ends, "R18", ("keys_left",)),
+            Mutant(old_session_left_behind, "R24", ("ghosts",)),
+            Mutant(ghosts_in_the_group, "R25", ("after_unanswered",)),
+            Mutant(only_leases_tell, "R26", ("after_unanswered", "answer_lost", "not_back")),
+            Mutant(wills_unheard, "R3", ("p99_ms",)),
+            Mutant(canary_always_well, "R27", ("unnoticed",)),
+            Mutant(canary_never_forgives, "R27", ("recovered_s",)),
+            Mutant(waits_when_taken_over, "R28", ("not_begun_again",)),
+            Mutant(webhooks_try_once, "R30", ("untold",)),
+            # An event waits for so long that the kill meets some which were acknowledged.
+            Mutant(
+                events_acknowledged_at_once,
+                "E2",
+                ("events_lost",),
+                settings={"HOMING_EVENTS_FLUSH_INTERVAL": "1s", "HOMING_EVENTS_MAX_ITEMS": "512"},
+            ),
+            Mutant(events_without_a_fence, "E3", ("events_jumped",)),
+            Mutant(events_given_up, "E4", ("events_lost",)),
+            Mutant(events_out_of_line, "E1", ("events_jumped",)),
+            Mutant(events_before_they_are_durable, "E13", ("events_lost",)),
+        )
+    }
+)
+
+
+def main() -> None:
+    """Plant the mistake, then run the node."""
+    MUTANTS[sys.argv.pop(1)].plant()
+    import_module("app.cli").main()
+
+
+if __name__ == "__main__":
+    main()

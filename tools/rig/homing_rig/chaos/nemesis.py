@@ -1,0 +1,247 @@
+"""Injects the faults of a schedule at their time, and knows how long everything took."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from app.core import keys
+from app.core.eventlog.keys import role
+from homing_rig.chaos import broker_log
+from homing_rig.chaos.options import SHARE_GROUP, ChaosError
+from homing_rig.chaos.proxy import FaultProxy
+from homing_rig.chaos.schedule import BROKER, INTAKE, REDIS, Fault, Kind
+from homing_rig.chaos.servers import (
+    POLL_SECONDS,
+    START_SECONDS,
+    MosquittoProcess,
+    NodeProcess,
+    RedisProcess,
+    ServerProcess,
+)
+from homing_rig.chaos.strangers import login, stranger
+from homing_rig.rights import NODE_USER
+
+
+@dataclass(slots=True)
+class Nemesis:
+    """Injects faults. What it needs to reach stands in its fields."""
+
+    nodes: Mapping[str, NodeProcess]
+    broker: MosquittoProcess
+    store: RedisProcess
+    redis: Redis
+    proxies: Mapping[str, FaultProxy]
+    note: Callable[[str, str, str], None]
+    """Called with kind, target and phase (`begin`, `end`) of each fault."""
+    counts: Counter[str] = field(default_factory=Counter)
+    stop_seconds: list[float] = field(default_factory=list)
+    """How long each orderly stop took."""
+    returns: list[float] = field(default_factory=list)
+    """Seconds from the start of a service, or the end of a freeze, until it was ready."""
+    receiving: list[float] = field(default_factory=list)
+    """Seconds from the start of the broker until all nodes were ready again."""
+    takeovers: list[float] = field(default_factory=list)
+    """Seconds from the kill of the node that brought events in until another one did."""
+    begun: list[tuple[float, Fault]] = field(default_factory=list)
+    """Every fault so far, with the loop time of its beginning."""
+    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    _staying_down: set[str] = field(default_factory=set)
+    _former: set[bytes] = field(default_factory=set)
+    """Who brought events in until his process was killed; Redis may still name him."""
+    _choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(self, schedule: Sequence[Fault]) -> None:
+        """Inject every fault at its time; returns when the last one has begun."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for fault in sorted(schedule):
+            await asyncio.sleep(max(0.0, began + fault.at - loop.time()))
+            task = loop.create_task(self._inject(fault), name=f"fault {fault}")
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def heal(self) -> None:
+        """Wait until all faults are over, and everything that should run serves."""
+        while self._under_way:
+            await asyncio.gather(*self._under_way)
+        for proxy in self.proxies.values():
+            proxy.heal()
+        for service in (self.store, self.broker, *self.nodes.values()):
+            if service.name not in self._staying_down:
+                service.thaw()
+                try:
+                    await service.start()
+                except ChaosError:
+                    self.counts["not back"] += 1
+
+    async def _inject(self, fault: Fault) -> None:
+        if fault.target != INTAKE:
+            await self._act(fault)
+        elif self._choosing.locked():
+            # The one before waits until it may be: two in a row would be another scenario.
+            self.counts["left out"] += 1
+        else:
+            await self._inject_into_intake(fault)
+
+    async def _inject_into_intake(self, fault: Fault) -> None:
+        """Into the node that brings events in, as soon as another one is there that can take over."""
+        loop = asyncio.get_running_loop()
+        async with self._choosing:
+            while True:
+                name, holder = await self._intake()
+                if len(self.nodes) == 1 or (await self._other_is_ready(name) and await self._holder() == holder):
+                    break
+                await asyncio.sleep(POLL_SECONDS)
+            if fault.kind is Kind.KILL:
+                self._former.add(holder)
+            began = loop.time()
+            acting = loop.create_task(self._act(replace(fault, target=name)), name=f"fault {fault}")
+            self._under_way.add(acting)
+            acting.add_done_callback(self._under_way.discard)
+            if fault.kind is Kind.KILL and len(self.nodes) > 1:
+                with suppress(ChaosError):  # who never takes over is judged by what is lost
+                    await self._intake()
+                    self.takeovers.append(loop.time() - began)
+
+    async def _other_is_ready(self, name: str) -> bool:
+        others = [node for node in self.nodes.values() if node.name != name and node.running and not node.frozen]
+        return any(await asyncio.gather(*(node.ready() for node in others)))
+
+    async def _act(self, fault: Fault) -> None:
+        self.counts[fault.kind] += 1
+        self.begun.append((asyncio.get_running_loop().time(), fault))
+        self.note(fault.kind, fault.target, "begin")
+        acts: dict[Kind, Callable[[Fault], Awaitable[None]]] = {
+            Kind.KILL: self._kill,
+            Kind.FREEZE: self._freeze,
+            Kind.RESTART: self._restart,
+            Kind.CUT_PUBSUB: self._cut_pubsub,
+            Kind.BLACKHOLE: self._blackhole,
+            Kind.FLUSH: self._flush,
+            Kind.WIPE: self._wipe,
+            Kind.OUTAGE: self._outage,
+            Kind.CLOCK_FORWARD: self._set_clock,
+            Kind.CLOCK_BACK: self._set_clock,
+            Kind.THIEF: self._thief,
+            Kind.TAKE_OVER: self._take_over,
+        }
+        await acts[fault.kind](fault)
+        self.note(fault.kind, fault.target, "end")
+
+    def _service(self, target: str) -> ServerProcess:
+        if target == REDIS:
+            return self.store
+        return self.broker if target == BROKER else self.nodes[target]
+
+    async def intake(self) -> str:
+        """Which node brings events in, as soon as one does; ChaosError when none ever does."""
+        return (await self._intake())[0]
+
+    async def _intake(self) -> tuple[str, bytes]:
+        if len(self.nodes) == 1:
+            return next(iter(self.nodes)), b""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + START_SECONDS
+        while loop.time() < until:
+            holder = await self._holder()
+            name = holder.partition(b" ")[0].decode()
+            if holder not in self._former and name in self.nodes and self.nodes[name].running:
+                return name, holder
+            await asyncio.sleep(POLL_SECONDS)
+        raise ChaosError("no node brings events in")
+
+    async def _holder(self) -> bytes:
+        try:
+            holder = await self.redis.get(role(f"{SHARE_GROUP}-intake"))
+        except RedisError:
+            return b""
+        return holder if isinstance(holder, bytes) else b""
+
+    async def _kill(self, fault: Fault) -> None:
+        service = self._service(fault.target)
+        was_running = service.running
+        await service.kill()
+        if not fault.seconds:
+            self._staying_down.add(service.name)
+        elif was_running:
+            await asyncio.sleep(fault.seconds)
+            await self._bring_back(service)
+
+    async def _restart(self, fault: Fault) -> None:
+        service = self._service(fault.target)
+        self.stop_seconds.append(await service.stop())
+        await asyncio.sleep(fault.seconds)
+        await self._bring_back(service)
+
+    async def _freeze(self, fault: Fault) -> None:
+        service = self._service(fault.target)
+        service.freeze()
+        await asyncio.sleep(fault.seconds)
+        service.thaw()
+        began = asyncio.get_running_loop().time()
+        if await service.until_ready(10.0):
+            self.returns.append(asyncio.get_running_loop().time() - began)
+
+    async def _cut_pubsub(self, _fault: Fault) -> None:
+        try:
+            await self.redis.client_kill_filter(_type="pubsub")
+        except RedisError:
+            self.counts["cut_pubsub failed"] += 1
+
+    async def _blackhole(self, fault: Fault) -> None:
+        proxy = self.proxies[fault.target]
+        proxy.blackhole()
+        await asyncio.sleep(fault.seconds)
+        proxy.heal()
+
+    async def _flush(self, _fault: Fault) -> None:
+        await self.redis.flushall()
+
+    async def _wipe(self, fault: Fault) -> None:
+        await self.store.kill()
+        self.store.wipe()
+        await asyncio.sleep(fault.seconds)
+        await self._bring_back(self.store)
+
+    async def _outage(self, fault: Fault) -> None:
+        await self.store.stop()
+        self.store.clock.step(round(fault.seconds))
+        await self._bring_back(self.store)
+
+    async def _set_clock(self, fault: Fault) -> None:
+        seconds = round(fault.seconds)
+        self.store.clock.step(seconds if fault.kind is Kind.CLOCK_FORWARD else -seconds)
+
+    async def _thief(self, fault: Fault) -> None:
+        filters = broker_log.filters_of_group(self.broker.log_text, NODE_USER)
+        async with stranger(login(NODE_USER, "thief", self.broker.port), filters):
+            await asyncio.sleep(fault.seconds)
+
+    async def _take_over(self, fault: Fault) -> None:
+        client_id = await self._client_id(fault.target)
+        async with stranger(login(NODE_USER, client_id, self.broker.port)):
+            await asyncio.sleep(fault.seconds)
+
+    async def _client_id(self, name: str) -> str:
+        """Under which a node has logged in last."""
+        noted = {one.decode() if isinstance(one, bytes) else one for one in await self.redis.hkeys(keys.sessions(name))}
+        known = [one for one in broker_log.logged_in(self.broker.log_text, NODE_USER) if one in noted]
+        if not known:
+            raise ChaosError(f"no session of {name} is noted in Redis that the broker knows of")
+        return known[-1]
+
+    async def _bring_back(self, service: ServerProcess) -> None:
+        began = asyncio.get_running_loop().time()
+        await service.spawn()
+        if await service.until_ready(30.0):
+            self.returns.append(asyncio.get_running_loop().time() - began)
+        if service is self.broker:
+            await asyncio.gather(*(node.until_ready(30.0) for node in self.nodes.values()))
+            self.receiving.append(asyncio.get_running_loop().time() - began)

@@ -1,0 +1,288 @@
+"""Everything that a scenario runs on: services, nodes, devices, callers, faults, and the record of it all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from redis.asyncio import Redis
+
+from app.system import SystemClock
+from homing_rig.chaos.balancers import Choose, RoundRobin
+from homing_rig.chaos.fleet import Fleet, Plan, Witness, between
+from homing_rig.chaos.history import BROKER_DROPPED, FaultPhase
+from homing_rig.chaos.load import Finals, Job, Load
+from homing_rig.chaos.nemesis import Nemesis
+from homing_rig.chaos.options import SHARE_GROUP, ChaosOptions
+from homing_rig.chaos.ordered import PROFILE
+from homing_rig.chaos.proxy import FaultProxy
+from homing_rig.chaos.recorder import Recorder
+from homing_rig.chaos.scenario import Form, Scenario
+from homing_rig.chaos.schedule import Fault, Kind
+from homing_rig.chaos.servers import MosquittoProcess, NodeProcess, RedisProcess
+from homing_rig.guard import Guard
+from homing_rig.rights import NODE_USER, PASSWORD, RIG_USER
+from homing_simulator.options import device_ids
+
+GRACE: Final = 2.0
+"""Seconds after its deadline within which every command must have its outcome."""
+SHORT_GRACE: Final = 30.0
+"""The same in short forms: they judge whether it comes, not how soon."""
+ANSWERS_SECONDS: Final = 90.0
+READ_TWICE: Final = 1000
+"""How many commands are read from a second node as well."""
+_MOMENTS: Final = frozenset({Kind.CUT_PUBSUB, Kind.FLUSH, Kind.CLOCK_FORWARD, Kind.CLOCK_BACK})
+
+
+@dataclass(slots=True)
+class Rig:
+    """What a scenario acts with. Everything runs when it gets it, but for the fleet, whose plan it chooses."""
+
+    scenario: Scenario
+    form: Form
+    options: ChaosOptions
+    schedule: list[Fault]
+    recorder: Recorder
+    redis_service: RedisProcess
+    broker: MosquittoProcess
+    nodes: dict[str, NodeProcess]
+    redis: Redis
+    session: aiohttp.ClientSession
+    nemesis: Nemesis
+    load: Load
+    finals: Finals
+    witness: Witness
+    stack: AsyncExitStack
+    phase: str = "starting"
+    fleets: list[Fleet] = field(default_factory=list)
+    measures: dict[str, float] = field(default_factory=dict)
+    """What the scenario measured, by the names of its figures."""
+
+    @property
+    def alive(self) -> int:
+        """Nodes that run and are not frozen."""
+        return sum(node.running and not node.frozen for node in self.nodes.values())
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Every node with its URL."""
+        return [(node.name, node.url) for node in self.nodes.values()]
+
+    @property
+    def devices(self) -> list[str]:
+        """The ids of the fleet's devices."""
+        return device_ids("SN000001", self.form.devices)
+
+    async def start_fleet(self, plan: Plan | None = None, *, profile: str = "homing") -> Fleet:
+        """Connect the devices; without a plan they answer after the delay of the form."""
+        self.phase = "connecting devices"
+        fleet = Fleet(
+            port=self.broker.port,
+            devices=self.devices,
+            plan=plan or between(*self.form.delay),
+            recorder=self.recorder,
+            clock=SystemClock(),
+            seed=self.options.seed,
+            sessions=self.form.sessions,
+            profile=profile,
+        )
+        self.stack.push_async_callback(fleet.stop)
+        await fleet.start()
+        self.fleets.append(fleet)
+        return fleet
+
+    def job(self, **changes: Any) -> Job:
+        """What the form says about load, with these changes."""
+        form = self.form
+        job = Job(
+            rate=form.rate,
+            in_flight=form.in_flight,
+            seconds=None if form.commands is not None else form.seconds,
+            commands=form.commands,
+            share_async=form.share_async,
+            timeout=form.timeout,
+            attempt_seconds=form.attempt,
+            patience=form.patience,
+            devices=self.devices,
+        )
+        return replace(job, **changes)
+
+    async def load_with_faults(self, job: Job) -> None:
+        """Load while the schedule runs; afterwards every fault is over."""
+        self.phase = "load and faults" if self.schedule else "load"
+        faults = asyncio.create_task(self.nemesis.run(self.schedule))
+        await self.load.run(job)
+        self.phase = "healing"
+        await faults
+        await self.nemesis.heal()
+
+    async def settle(self) -> None:
+        """Wait for the answers that are on their way, then read what became of every command."""
+        self.phase = "waiting for answers"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWERS_SECONDS):
+                while any(fleet.open_answers for fleet in self.fleets):
+                    await asyncio.sleep(0.05)
+        self.phase = "reading outcomes"
+        known = {call.command_id for call in self.load.calls if call.command_id is not None}
+        executed = {command_id for fleet in self.fleets for command_id in fleet.executions}
+        open_until = max((call.ended + call.timeout for call in self.load.calls), default=0.0)
+        until = max(open_until, self.recorder.now()) + grace_of(self.options) + 1
+        chosen = sorted(known | executed)
+        await self.finals.read_all(chosen, until=until)
+        await self.finals.read_all(chosen[:READ_TWICE], until=until)
+
+    async def counters(self, name: str) -> dict[str, Mapping[str, Any]]:
+        """What a node says of itself under /v1/nodes."""
+        async with self.session.get(f"{self.nodes[name].url}/v1/nodes") as response:
+            said: dict[str, Any] = await response.json()
+            return said
+
+    async def note_counters(self) -> None:
+        """Put the counters of all nodes, and of the broker, into the history; measure what Redis refused to nodes."""
+        for name, node in self.nodes.items():
+            if not node.running:
+                continue
+            with suppress(aiohttp.ClientError, OSError, TimeoutError):
+                said = await self.counters(name)
+                for counter, value in said["self"]["counters"].items():
+                    self.recorder.metric(name, counter, float(value))
+        self.measures["refused_rights"] = len(await self.redis.acl_log())
+        self.recorder.metric("broker", BROKER_DROPPED, self.witness.dropped)
+
+
+def grace_of(options: ChaosOptions) -> float:
+    """Seconds after its deadline within which a command must have its outcome in such a run."""
+    return SHORT_GRACE if options.short else GRACE
+
+
+@asynccontextmanager
+async def rig_of(
+    scenario: Scenario, form: Form, options: ChaosOptions, schedule: list[Fault], recorder: Recorder, folder: Path
+) -> AsyncIterator[Rig]:
+    """Start everything, and stop it at the end."""
+    async with AsyncExitStack() as stack:
+        profiles = folder / "profiles"
+        profiles.mkdir()
+        (profiles / "ordered.toml").write_text(PROFILE, "utf-8")
+        redis_service, broker = RedisProcess(folder, steps=scenario.steps), MosquittoProcess(folder, profiles)
+        for service in (redis_service, broker):
+            stack.push_async_callback(service.kill)
+            await service.start()
+        redis = Redis(port=redis_service.port, username=RIG_USER, password=PASSWORD)
+        stack.push_async_callback(redis.aclose)
+        proxies: dict[str, FaultProxy] = {}
+        guard = await _guard(options, folder)
+        nodes = {}
+        for number in range(1, form.nodes + 1):
+            name, port = f"n{number}", redis_service.port
+            if scenario.proxies:
+                proxies[name] = await stack.enter_async_context(FaultProxy("127.0.0.1", port, seed=options.seed))
+                port = proxies[name].port
+            asks = {} if guard is None else guard.settings
+            settings = _settings(form, options, port, broker, profiles) | asks
+            nodes[name] = NodeProcess(name, folder, _command(scenario, options, number), settings)
+            stack.push_async_callback(nodes[name].kill)
+        await asyncio.gather(*(node.start() for node in nodes.values()))
+        witness = Witness(broker.port)
+        stack.push_async_callback(witness.stop)
+        await witness.start()
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=2.0),
+                headers={} if guard is None else {"Authorization": guard.authorization},
+            )
+        )
+        flushing = asyncio.create_task(recorder.keep_flushing())
+        stack.callback(flushing.cancel)
+        nemesis = Nemesis(nodes, broker, redis_service, redis, proxies, _noting(recorder))
+        turns = RoundRobin([(node.name, node.url) for node in nodes.values()])
+        rig = Rig(
+            scenario=scenario,
+            form=form,
+            options=options,
+            schedule=schedule,
+            recorder=recorder,
+            redis_service=redis_service,
+            broker=broker,
+            nodes=nodes,
+            redis=redis,
+            session=session,
+            nemesis=nemesis,
+            load=Load(recorder, session, turns, options.seed),
+            finals=Finals(recorder, session, _alive(nodes)),
+            witness=witness,
+            stack=stack,
+        )
+        yield rig
+
+
+async def _guard(options: ChaosOptions, folder: Path) -> Guard | None:
+    if not options.access:
+        return None
+    guard = Guard(folder)
+    await guard.set_up()
+    return guard
+
+
+def _command(scenario: Scenario, options: ChaosOptions, number: int) -> list[str]:
+    """How a node is started; one whose clock is to be wrong goes through `tools/rig/homing_rig/chaos/skewed.py`."""
+    python, dash_m, *rest = options.node_command
+    skew = scenario.skews[number - 1] if number <= len(scenario.skews) else 0
+    return [python, dash_m, "homing_rig.chaos.skewed", str(skew), *rest] if skew else [python, dash_m, *rest]
+
+
+def _settings(
+    form: Form, options: ChaosOptions, redis_port: int, broker: MosquittoProcess, profiles: Path
+) -> dict[str, str]:
+    log = {} if options.latency_log is None else {"HOMING_LATENCY_LOG_DIR": str(options.latency_log)}
+    return {
+        "HOMING_STORE_URL": f"redis://{NODE_USER}:{PASSWORD}@127.0.0.1:{redis_port}/0",
+        "HOMING_MQTT_URL": f"mqtt://127.0.0.1:{broker.port}",
+        "HOMING_MQTT_USERNAME": NODE_USER,
+        "HOMING_MQTT_PASSWORD": PASSWORD,
+        "HOMING_MQTT_SHARE_GROUP": SHARE_GROUP,
+        "HOMING_PROFILES_DIR": str(profiles),
+        "HOMING_LOG_FORMAT": "json",
+        "HOMING_LATENCY_LOG_INTERVAL": "2s",  # nodes do not live long here
+        **log,
+        **{name: _placed(value, profiles.parent, redis_port) for name, value in form.settings.items()},
+        **options.node_settings,
+    }
+
+
+def _placed(value: str, folder: Path, redis_port: int) -> str:
+    """A setting of a scenario that names the folder of the run, or its Redis."""
+    return value.replace("{folder}", str(folder)).replace(
+        "{redis}", f"redis://{NODE_USER}:{PASSWORD}@127.0.0.1:{redis_port}/0"
+    )
+
+
+def _noting(recorder: Recorder) -> Callable[[str, str, str], None]:
+    def note(kind: str, target: str, phase: str) -> None:
+        if kind not in _MOMENTS:
+            recorder.fault(kind, target, FaultPhase(phase))
+        elif phase == "begin":
+            recorder.fault(kind, target, FaultPhase.MOMENT)
+
+    return note
+
+
+def _alive(nodes: Mapping[str, NodeProcess]) -> Choose:
+    """The nodes that run, in turn."""
+    count = 0
+
+    def choose() -> tuple[str, str]:
+        nonlocal count
+        count += 1
+        running = [node for node in nodes.values() if node.running and not node.frozen] or [*nodes.values()]
+        node = running[count % len(running)]
+        return node.name, node.url
+
+    return choose

@@ -1,0 +1,257 @@
+"""The processes of the rig: private Redis, Mosquitto and nodes, to be killed, frozen, stopped and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import shutil
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import psutil  # type: ignore[import-untyped] # it comes without types
+
+from app.core.errors import ConfigurationError
+from homing_rig.chaos import stepped
+from homing_rig.chaos.broker_log import LOG_TYPES
+from homing_rig.chaos.options import ChaosError
+from homing_rig.chaos.stepped import SteppedClock
+from homing_rig.ports import lasting_port
+from homing_rig.programs import (
+    CONNECT_PACKET,
+    MOSQUITTO_SETTINGS,
+    REDIS_SETTINGS,
+    NotInstalledError,
+    environment,
+    find_binary,
+    http_get,
+    replies,
+)
+from homing_rig.rights import PASSWORD, RIG_USER, mosquitto_acl, mosquitto_passwords, redis_users
+
+START_SECONDS: Final = 90.0
+"""Against hanging: other programs use the machine as well."""
+STOP_SECONDS: Final = 20.0
+"""More than a node may take to stop; then it is killed."""
+POLL_SECONDS: Final = 0.05
+
+
+def require_binary(name: str) -> str:
+    """The path of a program; ConfigurationError when it is not installed."""
+    try:
+        return find_binary(name)
+    except NotInstalledError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def require_faketime() -> None:
+    """ConfigurationError when libfaketime is not installed."""
+    if stepped.library() is None:
+        raise ConfigurationError(stepped.MISSING)
+
+
+class ServerProcess:
+    """A server process on a port of its own, with a folder and a log that outlive its restarts."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.port = lasting_port()
+        self.folder = folder / name
+        self.folder.mkdir(parents=True)
+        self.log = self.folder / "log"
+        self.frozen = False
+        self.died = 0
+        """How often it ended though nobody had ended it, as far as was noticed when it was started again."""
+        self._to_end = False
+        self._process: Process | None = None
+        self._spawning = asyncio.Lock()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there, be it frozen."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def usage(self) -> psutil.Process:
+        """The memory and files of the running process."""
+        return psutil.Process(self._alive().pid)
+
+    @property
+    def log_text(self) -> str:
+        """Everything it said so far."""
+        return self.log.read_text("utf-8", errors="replace") if self.log.exists() else ""
+
+    async def start(self) -> None:
+        """Start it, if it does not run, and return when it serves; ChaosError when it never does."""
+        await self.spawn()
+        if not await self.until_ready(START_SECONDS):
+            raise ChaosError(f"{self.name} did not serve on port {self.port}: {self.log_text[-1500:]}")
+
+    async def spawn(self) -> None:
+        """Start the process, if it does not run, without waiting for it to serve."""
+        async with self._spawning:
+            if self.running:
+                return
+            self.died += self._process is not None and not self._to_end
+            self.frozen = self._to_end = False
+            with self.log.open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command(), stdout=log, stderr=log, cwd=self.folder, env=self._environment()
+                )
+
+    async def until_ready(self, seconds: float) -> bool:
+        """Wait until it serves; false when it ended, or does not within that time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.running:
+                    if await self.ready():
+                        return True
+                    await asyncio.sleep(POLL_SECONDS)
+        return False
+
+    async def ready(self) -> bool:
+        """Whether it answers its own protocol."""
+        raise NotImplementedError
+
+    async def stop(self) -> float:
+        """SIGTERM, and wait for its end; the seconds that took."""
+        began = asyncio.get_running_loop().time()
+        await self._end(signal.SIGTERM)
+        return asyncio.get_running_loop().time() - began
+
+    async def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        await self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        self._send(signal.SIGSTOP)
+        self.frozen = self.running
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._send(signal.SIGCONT)
+        self.frozen = False
+
+    def _command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def _environment(self) -> Mapping[str, str]:
+        return environment({})
+
+    def _alive(self) -> Process:
+        if self._process is None:
+            raise ChaosError(f"{self.name} is not running")
+        return self._process
+
+    def _send(self, number: signal.Signals) -> None:
+        # Not Process.send_signal: it would take the exit status away from asyncio's watcher.
+        if self.running:
+            with suppress(ProcessLookupError):
+                os.kill(self._alive().pid, number)
+
+    async def _end(self, number: signal.Signals) -> None:
+        if not self.running:
+            return
+        process = self._alive()
+        self._to_end = True
+        if self.frozen and number is not signal.SIGKILL:
+            self.thaw()
+        self._send(number)
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            self._send(signal.SIGKILL)
+            await process.wait()
+
+
+class RedisProcess(ServerProcess):
+    """A Redis with an append-only file (everysec) and no eviction, in which nodes have the rights of nodes."""
+
+    def __init__(self, folder: Path, *, steps: bool = False) -> None:
+        """`steps`: whether its clock can be set."""
+        self._binary = require_binary("redis-server")
+        super().__init__("redis", folder)
+        self._users = self.folder / "users.acl"
+        self._users.write_text(redis_users(), "utf-8")
+        self._clock = SteppedClock(self.folder / "clock") if steps else None
+
+    @property
+    def clock(self) -> SteppedClock:
+        """Of the server alone."""
+        if self._clock is None:
+            raise ChaosError("the clock of this Redis cannot be set")
+        return self._clock
+
+    def wipe(self) -> None:
+        """Throw away what it wrote; it must not run."""
+        shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
+
+    async def ready(self) -> bool:  # noqa: D102 - see ServerProcess
+        login = f"AUTH {RIG_USER} {PASSWORD}\r\n".encode()  # before that it does not say whether it still loads
+        return await replies(self.port, login + b"PING\r\n", b"+OK\r\n+PONG")
+
+    def _command(self) -> Sequence[str]:
+        options = REDIS_SETTINGS | {"port": str(self.port), "dir": str(self.folder), "aclfile": str(self._users)}
+        return [self._binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+    def _environment(self) -> Mapping[str, str]:
+        return environment({} if self._clock is None else self._clock.environment)
+
+
+class MosquittoProcess(ServerProcess):
+    """A Mosquitto with the limits of deploy/mosquitto.conf that tells its counts every second.
+
+    Everybody logs in. Nodes and devices may use the topics of the profiles, shipped or in a folder, in their direction.
+    """
+
+    def __init__(self, folder: Path, profiles: Path) -> None:
+        self._binary = require_binary("mosquitto")
+        super().__init__("mosquitto", folder)
+        for name, text in (("acl", mosquitto_acl(profiles)), ("passwords", mosquitto_passwords())):
+            (self.folder / name).write_text(text, "utf-8")
+            (self.folder / name).chmod(0o600)
+
+    async def ready(self) -> bool:  # noqa: D102 - see ServerProcess
+        return await replies(self.port, CONNECT_PACKET, b"\x20\x02")
+
+    def _command(self) -> Sequence[str]:
+        # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
+        own = (f"listener {self.port} 127.0.0.1", f"persistence_location {self.folder}/", f"user {getpass.getuser()}")
+        users = ("allow_anonymous false", f"acl_file {self.folder}/acl", f"password_file {self.folder}/passwords")
+        config = self.folder / "mosquitto.conf"
+        config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, *LOG_TYPES, *users, "sys_interval 1", "")), "utf-8")
+        return [self._binary, "-c", str(config)]
+
+
+class NodeProcess(ServerProcess):
+    """A node as users run it: `homing serve` in a process of its own."""
+
+    def __init__(self, name: str, folder: Path, command: Sequence[str], settings: Mapping[str, str]) -> None:
+        super().__init__(name, folder)
+        self._serve = command
+        self._settings = settings
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Change settings, as from its next start."""
+        self._settings = {**self._settings, **settings}
+
+    @property
+    def url(self) -> str:
+        """Where callers reach it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def ready(self) -> bool:  # noqa: D102 - see ServerProcess
+        return await replies(self.port, http_get("/readyz"), b"HTTP/1.1 200")
+
+    def _command(self) -> Sequence[str]:
+        return self._serve
+
+    def _environment(self) -> Mapping[str, str]:
+        own = {"HOMING_NODE_ID": self.name, "HOMING_API_HOST": "127.0.0.1", "HOMING_API_PORT": str(self.port)}
+        return environment({**self._settings, **own, "PYTHONFAULTHANDLER": "1", "PATH": os.environ.get("PATH", "")})

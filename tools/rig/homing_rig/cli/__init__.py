@@ -1,0 +1,1 @@
+"""Verbs of the `homing` command that this distribution adds."""

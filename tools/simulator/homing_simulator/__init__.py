@@ -1,0 +1,1 @@
+"""A fleet of simulated MQTT devices, which answer as devices of a family do, faults included."""
