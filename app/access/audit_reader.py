@@ -7,7 +7,7 @@ from typing import Final
 
 from app.access.administration import Administration
 from app.access.authority import Authority
-from app.access.verification import Verification, verify
+from app.access.verification import Verification, verify, why_empty
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.store.audit import AuditQuery, AuditStore, Page
@@ -29,9 +29,10 @@ class AuditReader:
         self._authority.following.check_there()
         return await self._store.page(query if tenant is None else query._replace(tenant=tenant))
 
-    async def verify(self, caller: Caller | None) -> Verification:
-        """All of it, one caller at a time; for who operates Homing."""
+    async def verify(self, caller: Caller | None) -> tuple[Verification, str | None]:
+        """All of it, one caller at a time; for who operates Homing. And what is to be said where it is empty."""
         self._authority.check(caller, Action.AUDIT)
         self._authority.following.check_there()
         async with self._verifying:
-            return await verify(self._store)
+            found = await verify(self._store)
+        return found, why_empty(self._authority.view.document.version) if found.empty else None

@@ -27,6 +27,19 @@ class Verification:
     faults: tuple[Fault, ...]
     """The first ones."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether there was nothing to verify, and nothing that says that there should be."""
+        return not self.lines and not self.faults
+
+
+def why_empty(changes: int) -> str:
+    """What is to be said of an audit that is empty, by the number of changes of its directory."""
+    return (
+        f"the audit is empty, there is nothing to verify; the directory has had {changes} changes, and each leaves a "
+        "line unless HOMING_AUDIT=off: if it was on, somebody has emptied the audit"
+    )
+
 
 async def verify(store: AuditStore, heads: Iterable[Head] = ()) -> Verification:
     """Read everything twice: once for what the chains tell of each other. `heads` are those of logs.

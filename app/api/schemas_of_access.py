@@ -194,6 +194,8 @@ class AuditVerified(_Model):
     lines: int
     heads: Annotated[int, Field(description="That the chains had to lead to.")]
     faults: list[AuditFault]
+    empty: Annotated[bool, Field(description="Whether there was nothing to verify.")]
+    reason: Annotated[str | None, Field(description="What that may mean; null where there are lines.")]
 
 
 class Check(_Model):

@@ -94,6 +94,7 @@ def verify(
     Whoever can write the database can write all of it anew. What the nodes have put into their logs shows that.
     """
     from app.access.verification import verify as verified
+    from app.access.verification import why_empty
 
     told = [] if heads is None else list(_heads(heads))
 
@@ -101,11 +102,8 @@ def verify(
         return await verified(directory.audit, told), await directory.version()
 
     found, changes = with_directory(read)
-    if not found.lines and not found.faults:
-        hint = "each leaves a line unless HOMING_AUDIT=off: if it was on, somebody has emptied the audit"
-        tell(
-            err, f"the audit is empty, there is nothing to verify; the directory has had {changes} changes, and {hint}"
-        )
+    if found.empty:
+        tell(err, why_empty(changes))
         raise typer.Exit(Exit.EMPTY)
     for fault in found.faults:
         tell(out, plain(f"{fault.writer} {fault.seq}: {fault.what}"))

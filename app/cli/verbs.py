@@ -109,7 +109,7 @@ class Verb:
     """A method of the client, `webhooks.all`, and how people see what it returns.
 
     `columns` of a list, by the names of members; `a|b` is the first of them that is there. `must`: the member of an
-    answer that has to be true, else the exit code is 1.
+    answer that has to be true, else the exit code is 1; it is 9 where the member `empty` is true.
     """
 
     call: str
@@ -222,6 +222,8 @@ def _show(verb: Verb, shown: Form, value: Any) -> None:  # noqa: ANN401 - what a
         tell(err, f"tag {tag}")
     if verb.must and not (isinstance(value, dict) and value.get(verb.must)):
         raise Stop("", Exit.FAILED)
+    if verb.must and value.get("empty"):
+        raise Stop("", Exit.EMPTY)
 
 
 def _members(one: Mapping[str, Any]) -> None:

@@ -189,6 +189,26 @@ async def test_what_was_changed_in_the_database_is_found(site: Site) -> None:
     assert found["faults"][0]["what"] == "the line, or one before it, is not what was written"
 
 
+async def test_an_audit_that_was_emptied_with_its_heads_is_told_as_empty(site: Site) -> None:
+    await site.send("operator")
+    await told(site)
+    some = (await ask(site, "boss", "/verify")).json()
+    assert (some["empty"], some["reason"]) == (False, None)
+    store: Any = site.directory.audit
+
+    async def empty(connection: AsyncConnection) -> None:
+        await connection.exec_driver_sql("DELETE FROM audit")
+        await connection.exec_driver_sql("DELETE FROM audit_heads")
+
+    await store._calls.transaction(empty, homing_writes=True)
+    found = (await ask(site, "boss", "/verify")).json()
+    assert (found["lines"], found["empty"]) == (0, True)
+    assert found["reason"] == (
+        f"the audit is empty, there is nothing to verify; the directory has had {site.version} changes, and each "
+        "leaves a line unless HOMING_AUDIT=off: if it was on, somebody has emptied the audit"
+    )
+
+
 class Away:
     """An audit's database that can be taken away."""
 

@@ -134,11 +134,14 @@ async def list_audit_lines(asked: Annotated[AuditQuery, Depends(_asked)], record
     openapi_extra=_ACTS,
 )
 async def verify_audit(records: Records, asker: WhoAsks) -> Reply:
-    """Reads all of it, which may take long. `homing audit verify` takes heads out of logs besides."""
-    found = await records.audit.verify(asker.caller)
+    """Reads all of it, which may take long. `homing audit verify` takes heads out of logs besides.
+
+    Of an audit that is `empty` there is nothing to verify, and nothing that is wrong: it is `intact`, too.
+    """
+    found, reason = await records.audit.verify(asker.caller)
     faults = [{"writer": one.writer, "seq": one.seq, "what": one.what} for one in found.faults]
     shown = {"intact": not faults, "writers": found.writers, "lines": found.lines, "heads": found.heads}
-    return BytesResponse(orjson.dumps({**shown, "faults": faults}))
+    return BytesResponse(orjson.dumps({**shown, "faults": faults, "empty": found.empty, "reason": reason}))
 
 
 def _shown(entry: Entry) -> dict[str, Any]:

@@ -253,6 +253,12 @@ def test_an_answer_that_is_no_is_an_exit_code(homing: Homing, fake_node: FakeNod
         assert homing(*typed, "--url", fake_node.url)[0] == 1
 
 
+def test_an_audit_that_is_empty_is_not_said_to_be_verified(homing: Homing, fake_node: FakeNode) -> None:
+    fake_node.answers = [(200, {"intact": True, "lines": 0, "empty": True, "reason": "the audit is empty"})]
+    code, out, _ = homing("admin", "audit", "verify", "--url", fake_node.url)
+    assert (code, out.splitlines()[-1]) == (9, "reason  the audit is empty")
+
+
 def test_what_makes_no_sense_gets_a_sentence(homing: Homing, fake_node: FakeNode) -> None:
     fake_node.answers = [(200, ANSWER)]
     where = ("--url", fake_node.url)
