@@ -373,7 +373,7 @@ class EventsSettings(_Part):
         try:
             parse_quotas(self.quotas, [one.name for one in self.kept])
         except ValueError as error:
-            raise ValueError(f"HOMING_EVENTS_QUOTAS {error}") from None
+            raise ValueError(f"HOMING_EVENTS_QUOTAS: {error}") from None
         return self
 
     @field_validator("url")
@@ -572,8 +572,11 @@ def load_settings(**overrides: Any) -> Settings:
         return Settings(**overrides)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        variable = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
-        raise ConfigurationError(f"{variable}: {first['msg'].removeprefix('Value error, ')}") from None
+        said = first["msg"].removeprefix("Value error, ")
+        if not said.startswith(PREFIX):  # what is wrong with several says which ones
+            variable = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+            said = f"{variable}: {said}"
+        raise ConfigurationError(said) from None
     except SettingsError as error:
         raise ConfigurationError(f"settings cannot be read: {error}") from None
 

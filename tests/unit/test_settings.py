@@ -42,3 +42,23 @@ def test_what_kubernetes_tells_of_its_services_is_left_alone(service: str) -> No
             *(f"{prefix}PORT_8080_TCP{rest}" for rest in ("", "_PROTO", "_PORT", "_ADDR")),
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"HOMING_EVENTS_COLD": "cold"}, "HOMING_EVENTS_COLD needs a HOMING_EVENTS_URL that outlives the node"),
+        ({"HOMING_OIDC_ISSUER": "https://a.example"}, "HOMING_OIDC_ISSUER and HOMING_OIDC_AUDIENCE belong together"),
+        ({"HOMING_EVENTS_QUOTAS": "x"}, "HOMING_EVENTS_QUOTAS: "),
+        ({"HOMING_API_PORT": "x"}, "HOMING_API_PORT: Input should be a valid integer"),
+        ({"HOMING_STORE_URL": "ftp://a"}, "HOMING_STORE_URL: scheme 'ftp' is unknown"),
+    ],
+)
+def test_an_error_begins_with_the_setting_that_it_is_about(
+    given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(_env_file=None)
+    assert str(refused.value).startswith(said)
