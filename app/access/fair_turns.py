@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from app.core.errors import CapacityError
+from app.core.errors import CapacityError, NodeDrainingError
 
 MOST_WAITING: Final = 32
 LONGEST_REST_SECONDS: Final = 0.5
@@ -26,12 +26,24 @@ class FairTurns:
         self._lines: Final[dict[str, deque[asyncio.Future[None]]]] = {}
         """Those that are not empty. The first one is next."""
         self._taken = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Give no more turns: those who wait are sent away, and those who come later."""
+        self._closed = True
+        for line in self._lines.values():
+            for turn in line:
+                if not turn.done():
+                    turn.set_exception(_no_more())
+        self._lines.clear()
 
     @asynccontextmanager
     async def take(self, address: str) -> AsyncIterator[None]:
-        """Inside the block it is the caller's turn. CapacityError when too many wait."""
-        if self._taken:
+        """Inside the block it is the caller's turn. CapacityError when too many wait, NodeDrainingError once closed."""
+        if self._taken and not self._closed:
             await self._wait(address)
+        if self._closed:
+            raise _no_more()
         self._taken = True
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -80,3 +92,7 @@ class FairTurns:
                 turn.set_result(None)
                 return
         self._taken = False
+
+
+def _no_more() -> NodeDrainingError:
+    return NodeDrainingError("this node is about to stop and checks no more passwords; try again at another one")

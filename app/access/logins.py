@@ -82,7 +82,7 @@ class Logins:
 
         UnauthenticatedError when name or password is wrong or the person is disabled, and does not tell which;
         RateLimitError after too many attempts from this address, or for this person from there; CapacityError;
-        DirectoryUnavailableError when the key cannot be put on record.
+        NodeDrainingError; DirectoryUnavailableError when the key cannot be put on record.
         """
         self._rules.following.check_there()  # for every name alike, so that this tells nobody which ones there are
         person = _find(self._rules.view.snapshot, name, tenant)

@@ -49,7 +49,7 @@ class Passwords:
     async def check(self, password: str, kept: str | None, address: str = "") -> bool:
         """Whether this is the password. None, for nobody, takes as long: so it does not tell who has one.
 
-        Addresses take turns. Raises CapacityError when too many wait.
+        Addresses take turns. Raises CapacityError when too many wait, NodeDrainingError once closed.
         """
         if len(password) > MAX_LENGTH:
             return False
@@ -58,7 +58,8 @@ class Passwords:
             return await self._compute(lambda: self._verify(text, kept))
 
     def close(self) -> None:
-        """End the threads; what waits for one is cancelled."""
+        """End the thread. Those who wait for their turn are told so."""
+        self._turns.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _verify(self, text: bytes, kept: str | None) -> bool:

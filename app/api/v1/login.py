@@ -49,6 +49,7 @@ guarded = APIRouter(prefix="/v1", tags=["access"])
         BY_ERROR[errors.CapacityError],
         BY_ERROR[errors.RateLimitError],
         problems.UNAVAILABLE,
+        BY_ERROR[errors.NodeDrainingError],
         _AWAY,
         public=True,
     ),

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.access.fair_turns import MOST_WAITING, FairTurns
-from app.core.errors import CapacityError
+from app.core.errors import CapacityError, NodeDrainingError
 from tests.waiting import eventually, turns
 
 
@@ -78,6 +78,30 @@ async def test_who_goes_away_holds_nobody_up(gone: tuple[int, ...]) -> None:
     assert [task.cancelled() for task in tasks] == [number in gone for number in range(5)]
     (last,) = await desk.come("e")
     await last
+
+
+async def test_when_there_are_no_more_turns_nobody_waits_for_one() -> None:
+    desk = Desk()
+    inside, *waiting = await desk.come("a", "b", "b", "c")
+    waiting[0].cancel()
+    desk.line.close()
+    (late,) = await desk.come("d")
+    told = await asyncio.gather(*waiting, late, return_exceptions=True)
+    assert [type(one) for one in told] == [asyncio.CancelledError, *[NodeDrainingError] * 3]
+    desk.go.set()
+    await inside
+    assert desk.served == ["a"]
+
+
+async def test_a_turn_that_was_given_in_the_moment_of_the_end_is_none() -> None:
+    desk = Desk()
+    first, second = await desk.come("a", "b")
+    desk.line._next()  # as when the first one's rest is over
+    desk.line.close()
+    desk.go.set()
+    await first
+    with pytest.raises(NodeDrainingError):
+        await second
 
 
 async def test_who_goes_away_in_the_moment_of_their_turn_gives_it_on() -> None:

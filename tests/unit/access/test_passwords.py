@@ -7,7 +7,8 @@ import pytest
 
 from app.access.fair_turns import MOST_WAITING
 from app.access.passwords import Passwords
-from app.core.errors import CapacityError, InvalidInputError
+from app.core.errors import CapacityError, InvalidInputError, NodeDrainingError
+from tests.waiting import turns
 
 GOOD = "correct horse battery"
 
@@ -64,3 +65,14 @@ async def test_only_so_many_wait(passwords: Passwords) -> None:
         one.cancel()
     await asyncio.wait(asked)
     assert not await passwords.check(GOOD, None)
+
+
+async def test_when_the_node_stops_those_who_wait_are_told_so(passwords: Passwords) -> None:
+    kept = await passwords.hash(GOOD)
+    first, *others = [asyncio.ensure_future(passwords.check(GOOD, kept)) for _ in range(4)]
+    await turns()
+    passwords.close()
+    assert await first, "it had its turn"
+    told = await asyncio.gather(*others, passwords.check(GOOD, kept), return_exceptions=True)
+    assert [type(one) for one in told] == [NodeDrainingError] * 4
+    assert "try again" in str(told[0])
