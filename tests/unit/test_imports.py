@@ -113,6 +113,7 @@ DRIVERS = {
     "jinja2": ("app/analysis/*",),
     "jmespath": ("app/profiles/expressions.py",),
     "jsonschema": ("app/profiles/schemas.py",),
+    "jsonschema_rs": ("app/profiles/schemas.py",),
     "joserfc": ("app/access/*",),
     "opentelemetry": ("app/tracing.py",),
     "prometheus_client": ("app/metrics.py", "app/api/*"),
