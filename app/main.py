@@ -13,52 +13,52 @@ from urllib.parse import unquote
 from fastapi import FastAPI
 
 from app.access.administration import Administration
-from app.access.audit_reader import AuditReader
 from app.access.authority import Authority
 from app.access.bootstrap import prepare
 from app.access.copying import Copying
 from app.access.devices import Devices
 from app.access.following import Following
 from app.access.keys import Keys
-from app.access.logins import Logins
+from app.access.login.logins import Logins
 from app.access.people import People
 from app.access.ports import Everybody
-from app.access.retention import Retention
 from app.access.sharing import Sharing
 from app.api.application import Application
 from app.api.ports import Directory, Ports
 from app.api.representation import command_json
-from app.callbacks.adopter import Heir
+from app.audit.reader import AuditReader
+from app.audit.recorder import Audit
+from app.audit.retention import Retention
+from app.audit.writer import AuditWriter
+from app.cluster.adopter import Heir
 from app.cluster.engine import open_cluster
 from app.core.access.keys import Key, KeyFault, make_key, parse_key
 from app.core.addresses import split_address
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, HomingError
-from app.core.eventlog.event import Entry, Tenants
+from app.core.events.event import Entry, Tenants
 from app.events.plane import EventPlane, open_plane
 from app.events.sharing import IntakeSharing
 from app.events.sharing import Membership as EventsMembership
 from app.events.spans import UNTRACED
-from app.measures import StoreMeasures
 from app.metrics import Exposition, NodeMetrics
 from app.mqtt.from_settings import intake_options, mqtt_options, ordered_session
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
 from app.mqtt.paho_roll_call import PahoRollCall
 from app.node import Node
-from app.observability import Counters, Fill
-from app.observers.audit import Audit
-from app.observers.audit_writer import AuditWriter
 from app.parts import Adapters, Parts, compose, event_spans
-from app.services import Service, Services
+from app.runtime.histograms import StoreMeasures
+from app.runtime.services import Service, Services
+from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key, random_bytes
+from app.runtime.telemetry import Counters, Fill
 from app.settings import AccessSettings, Settings
 from app.store.copies import Copies
 from app.store.directory import AccessDirectory
 from app.store.engine import EventEngine, open_directory, open_engine, open_events
-from app.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key, random_bytes
 
 if TYPE_CHECKING:
-    from app.access.passwords import Passwords
+    from app.access.login.passwords import Passwords
 
 
 def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[BaseException], None]) -> Adapters:
@@ -214,7 +214,7 @@ class Homing:
         clock, services = adapters.clock, []
         tokens = None
         if settings.oidc.issuer:
-            from app.access.oidc import open_issuer  # noqa: PLC0415 - its libraries are an extra
+            from app.access.login.oidc import open_issuer  # noqa: PLC0415 - its libraries are an extra
 
             tokens, keys = open_issuer(settings.oidc, clock, adapters.counters)
             services.append(Service("issuer", keys.run, close=keys.close))
@@ -360,7 +360,7 @@ def _first_services(directory: AccessDirectory, audit: Audit | None) -> list[Ser
 
 
 def _passwords() -> Passwords:
-    from app.access.passwords import Passwords  # noqa: PLC0415 - its library is an extra
+    from app.access.login.passwords import Passwords  # noqa: PLC0415 - its library is an extra
 
     return Passwords()
 

@@ -26,11 +26,11 @@ from prometheus_client.utils import floatToGoString
 
 from app import __version__
 from app.core.access.callers import TokenFault
-from app.core.routing import Verdict
-from app.measures import Histogram
+from app.core.commands.routing import Verdict
 from app.node import Health, NodeState, is_well
-from app.observability import Counters, Fill
 from app.observers.measures import CommandMeasures
+from app.runtime.histograms import Histogram
+from app.runtime.telemetry import Counters, Fill
 
 Labels = tuple[str, ...]
 Kind = Literal["counter", "gauge", "histogram", "info"]

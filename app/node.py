@@ -12,19 +12,19 @@ from typing import Any, Final, TypeVar
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from app.callbacks.adopter import Adopter
-from app.callbacks.canary import Canary
-from app.callbacks.founding import Founding
-from app.callbacks.sessions import Session, Sessions
+from app.cluster.adopter import Adopter
+from app.cluster.canary import Canary
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
-from app.commands.left import LeftCommands
+from app.cluster.founding import Founding
+from app.cluster.sessions import Session, Sessions
+from app.commands.deadlines.left import LeftCommands
+from app.core.cluster.wakekey import WakeKey
 from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, UnavailableError
-from app.core.wakekey import WakeKey
 from app.mqtt.base import MqttClient
 from app.mqtt.inbox import Inbox
-from app.observability import speak_as
-from app.services import Services, Steps
+from app.runtime.services import Services, Steps
+from app.runtime.telemetry import speak_as
 from app.store.state import StateStore
 
 _Result = TypeVar("_Result")

@@ -10,72 +10,72 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from app.callbacks.adopter import NOBODY, Adopter, Heir
 from app.callbacks.answers import Answers
-from app.callbacks.canary import Canary
 from app.callbacks.dispatcher import Dispatcher
 from app.callbacks.echoes import Echoes
-from app.callbacks.finding import LastEntry, no_events
-from app.callbacks.founding import Founding
 from app.callbacks.observer import Observer, Observers
 from app.callbacks.open_commands import OpenCommands
-from app.callbacks.replier import Replier
-from app.callbacks.sessions import OwnTopics, Sessions
 from app.callbacks.waiters import Waiters
 from app.callbacks.waker import Waker
+from app.cluster.adopter import NOBODY, Adopter, Heir
+from app.cluster.canary import Canary
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
+from app.cluster.founding import Founding
+from app.cluster.sessions import OwnTopics, Sessions
 from app.cluster.wakeups import Hearing, WakeUpHandler
-from app.commands.absence import Absence, OfflineSince, nobody_knows
-from app.commands.asking import Asking
-from app.commands.expirer import Expirer
-from app.commands.explainer import Explainer
-from app.commands.feed import Feed
-from app.commands.invoker import Invoker
-from app.commands.left import LeftCommands
-from app.commands.publisher import Publisher
-from app.commands.registrar import Registrar
-from app.commands.repeater import Repeater
-from app.commands.sweeper import Sweeper
-from app.commands.watches import Watches
-from app.core.callback import Answer
+from app.commands.deadlines.expirer import Expirer
+from app.commands.deadlines.left import LeftCommands
+from app.commands.deadlines.sweeper import Sweeper
+from app.commands.explain.asking import Asking
+from app.commands.explain.explainer import Explainer
+from app.commands.follow.stream import Feed
+from app.commands.follow.watches import Watches
+from app.commands.send.absence import Absence, OfflineSince, nobody_knows
+from app.commands.send.invoker import Invoker
+from app.commands.send.publisher import Publisher
+from app.commands.send.registrar import Registrar
+from app.commands.send.repeater import Repeater
 from app.core.clock import Clock, IdFactory
+from app.core.cluster.notices import Notice
+from app.core.cluster.wakekey import WakeKey
+from app.core.commands.callback import Answer
+from app.core.commands.routing import Outcome
 from app.core.errors import BrokerUnavailableError, ConfigurationError
-from app.core.listening import ReplyReader
 from app.core.messages import Publication
-from app.core.notices import Notice
-from app.core.profile import DeviceProfile
-from app.core.reading import ResponseReader
-from app.core.routing import Outcome
+from app.core.profiles.listening import ReplyReader
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.reading import ResponseReader
 from app.core.topics import canary_topics
-from app.core.wakekey import WakeKey
 from app.latency.factory import open_log
 from app.latency.log import LatencyLog
-from app.measures import StoreMeasures
 from app.mqtt.base import MqttClient, RollCall, SessionDrain
 from app.mqtt.inbox import Inbox
 from app.node import Membership
-from app.observability import BurstLog, Counters
 from app.observers.drops import Drops
 from app.observers.journal import Journal
 from app.observers.measures import CommandMeasures
 from app.observers.notes import Notes
 from app.profiles.loader import Refused, load_what_can_be
-from app.services import Service
+from app.replies.finding import LastEntry, no_events
+from app.replies.handlers import open_handlers
+from app.replies.replier import Replier
+from app.runtime.histograms import StoreMeasures
+from app.runtime.services import Service
+from app.runtime.system import new_secret, new_wake_key
+from app.runtime.telemetry import BurstLog, Counters
 from app.settings import Settings
 from app.store.directory import AccessDirectory
 from app.store.engine import EventEngine, kind_of
 from app.store.state import StateStore
-from app.system import new_secret, new_wake_key
 from app.webhooks.book import TenantOf
 from app.webhooks.events import Render
-from app.webhooks.handlers import open_handlers
 from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
 if TYPE_CHECKING:
     from app.observers.event_spans import LogSpans
     from app.observers.spans import Spans
-    from app.tracing import Tracing  # whose library is an extra
+    from app.runtime.tracing import Tracing  # whose library is an extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +506,7 @@ def open_tracing(settings: Settings, info: NodeInfo, counters: Counters) -> Trac
     if not settings.tracing.endpoint:
         return None
     try:
-        from app.tracing import Tracing
+        from app.runtime.tracing import Tracing
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"HOMING_TRACING_ENDPOINT: {error.name} is not installed; traces need the extra homing[tracing]"

@@ -29,9 +29,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from app.core.addresses import EventsKind, check_access_url, check_store_url, engine_kind, events_kind, split_address
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
-from app.core.eventlog.event import MAX_ENTRIES, MOST_VALUE_BYTES, MOST_VALUES
-from app.core.eventlog.plan import Kept, parse_databases
-from app.core.eventlog.quota import Quota, parse_quotas
+from app.core.events.event import MAX_ENTRIES, MOST_VALUE_BYTES, MOST_VALUES
+from app.core.events.plan import Kept, parse_databases
+from app.core.events.quota import Quota, parse_quotas
 from app.core.identifiers import validate_node_id
 from app.core.topics import share
 from app.core.webhooks.destinations import Network, networks

@@ -6,10 +6,10 @@ from collections import Counter
 from datetime import timedelta
 
 from app.core.clock import Clock
-from app.core.wakekey import WakeKey
-from app.store.redis.combiner import CombinerOptions
-from app.store.redis.store import RedisStateStore
-from app.system import SystemClock, new_secret, new_wake_key
+from app.core.cluster.wakekey import WakeKey
+from app.runtime.system import SystemClock, new_secret, new_wake_key
+from app.store.redis.commands.store import RedisStateStore
+from app.store.redis.driver.combiner import CombinerOptions
 
 
 def redis_store(

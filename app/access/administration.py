@@ -24,7 +24,7 @@ from app.core.access.model import Binding, Credential, Device, Document, Princip
 from app.core.access.plan import applied, entries_of
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
-from app.core.audit import Author
+from app.core.audit.chain import Author
 from app.core.clock import Clock
 from app.core.errors import (
     DirectoryError,

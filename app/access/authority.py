@@ -30,7 +30,7 @@ from app.core.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from app.observability import Counters
+from app.runtime.telemetry import Counters
 
 _ACTING: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Action.OVERRIDE, Action.FLEET, Action.ACCESS})
 

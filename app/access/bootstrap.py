@@ -8,7 +8,7 @@ from app.core.access.admins import ADMIN, admins
 from app.core.access.changes import Put
 from app.core.access.keys import Key
 from app.core.access.model import Binding, Credential, Document, Kind, Principal, Scheme
-from app.core.audit import Author
+from app.core.audit.chain import Author
 from app.core.errors import VersionConflictError
 from app.store.directory import AccessDirectory
 

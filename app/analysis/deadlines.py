@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Final
 
-from app.core.deadlines import VERSION
+from app.core.commands.deadlines import VERSION
 from app.core.ranges import check_range
 
 TIMEOUTS_NAME: Final = "timeouts.toml"

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from app.analysis.inventory import SCHEMA, Entry
 from app.analysis.places import Place, held
 from app.analysis.source import Source, ddl
-from app.system import new_secret
+from app.runtime.system import new_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from typing import Final
 
 from app.analysis.deadlines import DeadlineOptions
 from app.analysis.session import MEMORY
-from app.core.deadlines import group_rule
+from app.core.commands.deadlines import group_rule
 from app.core.errors import ConfigurationError
 
 GROUP_PATTERN: Final = r"^(.*?)[-_.:/]?[0-9]*$"

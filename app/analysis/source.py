@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.core.eventlog.cold import COLUMNS as EVENT_COLUMNS
+from app.core.events.cold import COLUMNS as EVENT_COLUMNS
 from app.latency.schema import COLUMNS, ColumnType, Kind
 
 OUTCOMES: Final = ("succeeded", "failed", "timed_out", "cancelled", "unsent")

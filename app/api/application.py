@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from app import __version__
 from app.access.ports import Everybody
-from app.api import front, health, problems, schemas
+from app.api import front, health, problems
 from app.api.dependencies import asker
 from app.api.escapes import with_device
 from app.api.hot import HotRoute
@@ -32,7 +32,6 @@ from app.api.v1 import (
     devices,
     event_stream,
     events,
-    happenings,
     keys,
     login,
     me,
@@ -41,6 +40,10 @@ from app.api.v1 import (
     profiles,
     state,
     webhooks,
+)
+from app.api.v1 import command_models as schemas
+from app.api.v1 import (
+    command_stream as happenings,
 )
 from app.core.errors import HomingError
 from app.profiles.timeouts import load_timeouts

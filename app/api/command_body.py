@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
-from app.commands.registrar import CommandRequest
-from app.core.command import IfOffline
-from app.core.deadlines import LearnedTimeouts
+from app.commands.send.registrar import CommandRequest
+from app.core.commands.command import IfOffline
+from app.core.commands.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_idempotency_key, validate_method

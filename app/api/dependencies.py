@@ -17,9 +17,9 @@ from app.api.sse import Streams
 from app.api.turns import Turns
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
-from app.core.command import Command
+from app.core.commands.command import Command
 from app.core.errors import NoDirectoryError
-from app.core.eventlog.event import Entry
+from app.core.events.event import Entry
 from app.events.plane import EventPlane, needed
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 
-from app.api.event_schemas import Said
 from app.api.problems import UNREADABLE
 from app.api.representation import instant
+from app.api.v1.event_models import Said
 from app.core.errors import InvalidInputError, PayloadTooLargeError, UndecodableMessageError
-from app.core.eventlog.event import MAX_VALUE_BYTES, Entry, Event, validate_writable
+from app.core.events.event import MAX_VALUE_BYTES, Entry, Event, validate_writable
 from app.core.payload import decode_json
 from app.profiles.quick_json import read_json
 

@@ -16,10 +16,11 @@ from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 
 from app import __version__
-from app.api import problems, schemas
+from app.api import problems
 from app.api.dependencies import NodePorts
 from app.api.http import BytesResponse
 from app.api.problems import problem
+from app.api.v1 import command_models as schemas
 
 LINKS: Final[Mapping[str, str]] = {
     "docs": "/docs",

@@ -8,12 +8,13 @@ import orjson
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 
-from app.api import problems, schemas
+from app.api import problems
 from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse, headers_of
 from app.api.openapi import acts, problems_of
 from app.api.ports import Ports
 from app.api.problems import problem
+from app.api.v1 import command_models as schemas
 from app.core.access.rules import Action
 from app.node import NodeState, is_well
 

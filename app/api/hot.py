@@ -27,13 +27,13 @@ from app.api.problems import ProblemType
 from app.api.representation import command_json, error_or_none, heard_json
 from app.api.sse import EventStream, Streams, wants_events
 from app.api.story import feed_of
-from app.commands.invoker import Invocation, error_of, unsent_code
-from app.commands.registrar import CommandRequest
+from app.commands.send.invoker import Invocation, error_of, unsent_code
+from app.commands.send.registrar import CommandRequest
 from app.core.access.callers import Caller
 from app.core.access.places import Place
 from app.core.access.rules import Action
-from app.core.command import Command, CommandState
-from app.core.deadlines import LearnedTimeouts
+from app.core.commands.command import Command, CommandState
+from app.core.commands.deadlines import LearnedTimeouts
 from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError, IdempotencyMismatchError
 from app.core.identifiers import validate_device_id
 from app.core.payload import decode_json

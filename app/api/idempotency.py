@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from app.commands.registrar import CommandRequest
-from app.core.command import Command
+from app.commands.send.registrar import CommandRequest
+from app.core.commands.command import Command
 from app.core.errors import CommandError, IdempotencyMismatchError, UnavailableError
-from app.core.profile import to_json
+from app.core.profiles.profile import to_json
 from app.store.commands import CommandReader
 
 

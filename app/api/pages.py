@@ -8,7 +8,7 @@ from heapq import nsmallest
 from typing import Final, TypeVar
 
 from app.api.cursors import Cursors
-from app.core.command import Command
+from app.core.commands.command import Command
 from app.store.commands import Page, Query
 from app.store.rules import page_cursor
 

@@ -10,9 +10,9 @@ from fastapi import Path, Query, Request
 from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api import schemas
 from app.api.cursors import ANY as ANY_CURSOR
-from app.api.schemas import said
+from app.api.v1 import command_models as schemas
+from app.api.v1.command_models import said
 from app.core import identifiers
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id

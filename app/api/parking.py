@@ -12,10 +12,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from app.api.http import current_task
-from app.commands.invoker import Invocation
-from app.core.command import Command
+from app.commands.send.invoker import Invocation
+from app.core.commands.command import Command
 from app.core.errors import AccessError
-from app.observability import Counters
+from app.runtime.telemetry import Counters
 
 WATCH_AFTER: Final = 0.25
 """Seconds after which a wait is watched for its caller hanging up; most commands are answered long before."""

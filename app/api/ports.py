@@ -6,30 +6,30 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from app.access.audit_reader import AuditReader
 from app.access.devices import Devices
 from app.access.keys import Keys
-from app.access.logins import Logins
+from app.access.login.logins import Logins
 from app.access.people import People
 from app.access.ports import Access
+from app.audit.reader import AuditReader
+from app.audit.recorder import Audit
 from app.cluster.directory import NodeInfo
-from app.commands.explainer import Explainer
-from app.commands.feed import Feed
-from app.commands.invoker import Invoker
-from app.commands.watches import Watches
-from app.core.command import IfOffline
-from app.core.profile import DeviceProfile
+from app.commands.explain.explainer import Explainer
+from app.commands.follow.stream import Feed
+from app.commands.follow.watches import Watches
+from app.commands.send.invoker import Invoker
+from app.core.commands.command import IfOffline
+from app.core.profiles.profile import DeviceProfile
 from app.events.plane import EventPlane
 from app.metrics import Exposition
 from app.node import Health, NodeState
-from app.observability import Counters, Fill
-from app.observers.audit import Audit
+from app.runtime.telemetry import Counters, Fill
+from app.store.command_history import CommandHistory
 from app.store.commands import CommandReader
-from app.store.history import CommandHistory
 from app.webhooks.administration import Administration
 
 if TYPE_CHECKING:
-    from app.tracing import Tracing  # whose library is an extra
+    from app.runtime.tracing import Tracing  # whose library is an extra
 
 
 class Member(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from app.api.dependencies import Asker
 from app.api.representation import instant
-from app.core.eventlog.event import Event
-from app.core.eventlog.presence import entry_of
+from app.core.events.event import Event
+from app.core.events.presence import entry_of
 from app.events.plane import EventPlane
 
 

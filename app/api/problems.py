@@ -19,11 +19,11 @@ from starlette.routing import BaseRoute, Match, Route
 
 from app.api.http import BODY_SECONDS, PROBLEM_JSON, BytesResponse, SlowBodyError
 from app.api.representation import command_json
-from app.commands.invoker import DEVICE_OFFLINE, NO_SUBSCRIBER
+from app.commands.send.invoker import DEVICE_OFFLINE, NO_SUBSCRIBER
 from app.core import errors
-from app.core.command import Command
+from app.core.commands.command import Command
 from app.core.payload import MAX_BYTES, MAX_DEPTH
-from app.observability import Counters
+from app.runtime.telemetry import Counters
 
 CLIENT_GONE: Final = 499
 """What a log shows for a caller that hung up; nobody receives it. (nginx made this number known.)"""

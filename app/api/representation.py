@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import orjson
 
-from app.commands.explainer import Explanation
-from app.core.command import Command
-from app.core.faults import with_code_text
-from app.core.verdict import Heard
+from app.commands.explain.explainer import Explanation
+from app.core.commands.command import Command
+from app.core.commands.diagnosis import Heard
+from app.core.commands.faults import with_code_text
 from app.store.commands import Page
 
 SLICE: Final = 25

@@ -22,7 +22,7 @@ from app.api.http import current_task
 from app.api.parking import Ending, Place
 from app.api.problems import of_error
 from app.core.errors import AccessError, CapacityError, HomingError
-from app.observability import Counters, Fill
+from app.runtime.telemetry import Counters, Fill
 
 MEDIA_TYPE: Final = b"text/event-stream"
 KEEP_ALIVE_SECONDS: Final = 15.0

@@ -6,8 +6,8 @@ import orjson
 
 from app.api import sse
 from app.api.representation import command_json, instant, json_or_none
-from app.commands.watches import Following, Watches
-from app.core.history import Account, Report
+from app.commands.follow.watches import Following, Watches
+from app.core.commands.history import Account, Report
 
 
 async def feed_of(watches: Watches, command_id: str, seen: int | None, stream: sse.Stream, *, to_the_end: bool) -> None:

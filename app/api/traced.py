@@ -6,7 +6,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from app.api.http import Serve, headers_of
-from app.tracing import SERVER, Attributes, Tracing
+from app.runtime.tracing import SERVER, Attributes, Tracing
 
 
 def traced(serve: Serve, tracing: Tracing, method: str, route: str) -> Serve:

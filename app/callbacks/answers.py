@@ -10,12 +10,12 @@ from app.callbacks.echoes import Echoes
 from app.callbacks.floods import Floods
 from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
-from app.core.callback import Answer
 from app.core.clock import Clock
-from app.core.correlation import Correlation
+from app.core.commands.callback import Answer
+from app.core.commands.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, Verdict, route
 from app.core.errors import InvalidInputError, StoreRefusedError, StoreUnavailableError
 from app.core.identifiers import validate_command_id, validate_device_id
-from app.core.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, Verdict, route
+from app.core.profiles.correlation import Correlation
 from app.latency.clock import StoreClock
 from app.mqtt.inbox import Arrival
 from app.store.commands import CommandWriter
@@ -41,7 +41,7 @@ class Answers:
         observers: Observers,
         store_clock: StoreClock | None = None,
     ) -> None:
-        """With a `store_clock` responses are recorded with their reception, see app/core/reception.py."""
+        """With a `store_clock` responses are recorded with their reception, see app/core/commands/reception.py."""
         self._store = store
         self._echoes = echoes
         self._open_commands = open_commands

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from app.core.callback import Answer
-from app.core.command import Command, CommandState
-from app.core.conditions import all_hold
-from app.core.correlation import Correlation
+from app.core.commands.callback import Answer
+from app.core.commands.command import Command, CommandState
 from app.core.errors import UnavailableError
 from app.core.payload import JsonValue
-from app.core.profile import DeviceProfile, ResponseSpec, to_json
-from app.core.reading import part_of
-from app.core.templating import facts_of
-from app.store.states import MOST_STATE, States
+from app.core.profiles.conditions import all_hold
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.profile import DeviceProfile, ResponseSpec, to_json
+from app.core.profiles.reading import part_of
+from app.core.profiles.templating import facts_of
+from app.store.echo_states import MOST_STATE, States
 
 
 class Echoes:

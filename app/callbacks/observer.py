@@ -14,10 +14,10 @@ from typing import Concatenate, Final, ParamSpec
 import structlog
 
 from app.callbacks.pending import Pending
-from app.core.callback import Answer, Registration
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.routing import Outcome, Recorded
 from app.core.messages import Publication, Receipt
-from app.core.routing import Outcome, Recorded
-from app.observability import Counters
+from app.runtime.telemetry import Counters
 
 _Facts = ParamSpec("_Facts")
 

@@ -10,11 +10,11 @@ from app.callbacks.pending import Pending
 from app.callbacks.waiters import Waiters
 from app.core.access.places import Place
 from app.core.clock import Clock
-from app.core.command import Command
+from app.core.commands.command import Command
+from app.core.commands.routing import Outcome
 from app.core.errors import CapacityError
-from app.core.routing import Outcome
 from app.mqtt.base import Puback
-from app.observability import Fill
+from app.runtime.telemetry import Fill
 
 
 class OpenCommands:

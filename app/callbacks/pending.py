@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from app.core.access.places import Place
-from app.core.command import Command, CommandState, IfOffline
+from app.core.commands.command import Command, CommandState, IfOffline
+from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, Reach
+from app.core.commands.reception import Reception
+from app.core.commands.routing import Outcome
 from app.core.messages import Receipt
-from app.core.reach import NEVER_LEFT, NOTHING_KNOWN, Reach
-from app.core.reception import Reception
-from app.core.routing import Outcome
 from app.mqtt.base import Puback
 
 

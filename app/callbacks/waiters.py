@@ -7,9 +7,9 @@ import asyncio
 from app.callbacks.observer import Observers
 from app.callbacks.pending import Pending
 from app.core.clock import Clock
+from app.core.commands.routing import Outcome
 from app.core.errors import CapacityError
-from app.core.routing import Outcome
-from app.observability import Fill
+from app.runtime.telemetry import Fill
 
 
 class Waiter:

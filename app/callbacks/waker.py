@@ -16,10 +16,10 @@ from app.callbacks.observer import Observers, Way
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
 from app.core.clock import Clock
-from app.core.command import CommandState
+from app.core.cluster.wakekey import WakeKey
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome
 from app.core.errors import CapacityError, UnavailableError
-from app.core.routing import Outcome
-from app.core.wakekey import WakeKey
 from app.store.commands import CommandStore
 
 BATCH = 500

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from app.cli.directory import change, end_of, find, instant, with_directory
-from app.cli.output import Exit, Stop, err, out, tell
+from app.cli.output import Stop, err, out, tell
 from app.core.access.admins import ADMIN, admins, check_admins
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ def init(*, days: Days = 90, never: Never = False) -> None:
     from app.core.access.keys import make_key
     from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
     from app.core.access.snapshot import DEFAULT_TENANT
-    from app.system import random_bytes
+    from app.runtime.system import random_bytes
 
     key, now_us = make_key(random_bytes), instant()
     made = False

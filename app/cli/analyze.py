@@ -15,10 +15,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.analysis.session import MEMORY
-from app.cli.output import Exit, Stop, err, out, tell
+from app.cli.output import Stop, err, out, tell
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError
-from app.system import SystemClock
+from app.runtime.exits import Exit
+from app.runtime.system import SystemClock
 
 _DURATIONS: Final = {
     "shortest": "--timeout-min",
@@ -181,7 +182,7 @@ def _follow(given: dict[str, Any]) -> None:
         from app.analysis.session import spark_session
         from app.analysis.stream.judge import Bands
         from app.analysis.stream.run import FollowOptions, follow
-    from app.observability import configure_logging
+    from app.runtime.telemetry import configure_logging
 
     if "://" in given["out"]:
         raise ConfigurationError(f"--out {given['out']}: with --follow it must be a folder of this machine")

@@ -9,7 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from app.cli.calls import ContextName, Url, connected
-from app.cli.output import Exit, Form, Stop, err, out, tell, written
+from app.cli.output import Form, Stop, err, out, tell, written
+from app.runtime.exits import Exit
 
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 

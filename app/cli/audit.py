@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.directory import with_directory
-from app.cli.output import Exit, Stop, err, out, plain, tell
+from app.cli.output import Stop, err, out, plain, tell
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from app.access.verification import Verification
-    from app.core.audit import Head
+    from app.audit.verification import Verification
+    from app.core.audit.chain import Head
     from app.store.audit import Entry
     from app.store.directory import AccessDirectory
 
@@ -60,7 +61,7 @@ def remove(
     """Remove old lines. A line tells that they were, and `verify` goes on from there."""
     from datetime import timedelta
 
-    from app.access.retention import remove_older
+    from app.audit.retention import remove_older
     from app.cli.directory import author
     from app.core.durations import parse_duration
     from app.core.errors import InvalidInputError
@@ -93,8 +94,8 @@ def verify(
 
     Whoever can write the database can write all of it anew. What the nodes have put into their logs shows that.
     """
-    from app.access.verification import verify as verified
-    from app.access.verification import why_empty
+    from app.audit.verification import verify as verified
+    from app.audit.verification import why_empty
 
     told = [] if heads is None else list(_heads(heads))
 
@@ -115,7 +116,7 @@ def verify(
 @application.command()
 def export() -> None:
     """Print every line with its writer, number and hash, as JSON, a line each: what a later verification needs."""
-    from app.access.verification import all_lines
+    from app.audit.verification import all_lines
 
     async def read(directory: AccessDirectory) -> None:
         async for kept in all_lines(directory.audit):
@@ -129,7 +130,7 @@ def export() -> None:
 
 def _heads(file: str) -> Iterator[Head]:
     """The heads in logs, be they lines of text or JSON."""
-    from app.core.audit import Head
+    from app.core.audit.chain import Head
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8", "replace")

@@ -12,7 +12,8 @@ import typer
 
 from app import __version__
 from app.cli.completion import contexts
-from app.cli.output import Exit, Form, Stop, out, written
+from app.cli.output import Form, Stop, out, written
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from homing_client import Homing, ProblemError

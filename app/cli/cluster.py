@@ -8,7 +8,8 @@ import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import profiles as known_profiles
-from app.cli.output import Exit, Form, Stop, out, table, tell, written
+from app.cli.output import Form, Stop, out, table, tell, written
+from app.runtime.exits import Exit
 
 
 def status(

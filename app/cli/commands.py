@@ -13,9 +13,10 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import commands, devices
 from app.cli.outcome import follow, report
-from app.cli.output import Exit, Form, Stop, complain, out, table, tell, written
+from app.cli.output import Form, Stop, complain, out, table, tell, written
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from homing_client import Command, Happening

@@ -9,12 +9,13 @@ from datetime import timedelta
 from getpass import getuser
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from app.cli.output import Exit, Stop
+from app.cli.output import Stop
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from app.core.access.changes import Change
     from app.core.access.model import Binding, Document, Principal
-    from app.core.audit import Author
+    from app.core.audit.chain import Author
     from app.store.directory import AccessDirectory
 
 T = TypeVar("T")
@@ -32,9 +33,9 @@ def with_directory(work: Callable[[AccessDirectory], Awaitable[T]], *, first: bo
     named is made.
     """
     from app.core.errors import DirectoryError, DirectoryUnavailableError, InvalidInputError
+    from app.runtime.system import new_secret
     from app.settings import load_settings
     from app.store.engine import open_directory
-    from app.system import new_secret
 
     access = load_settings().access
     if first and not access.url:
@@ -92,7 +93,7 @@ def _author() -> Author | None:
 
 def author() -> Author:
     """Who is at the keyboard, for the audit."""
-    from app.core.audit import Author
+    from app.core.audit.chain import Author
 
     try:
         name = f"cli:{getuser()}"
@@ -168,7 +169,7 @@ def new_bindings(
 
 def instant() -> int:
     """Now, in microseconds."""
-    from app.system import SystemClock
+    from app.runtime.system import SystemClock
 
     return round(SystemClock().wall() * 1_000_000)
 

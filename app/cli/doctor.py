@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.output import Exit, Stop, out, tell, written
+from app.cli.output import Stop, out, tell, written
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from app.cli.access_diagnosis import AccessFacts
@@ -42,8 +43,8 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
     from app.mqtt.from_settings import mqtt_options
     from app.mqtt.paho_probe import probe
+    from app.runtime.system import SystemClock, new_ulid
     from app.store.engine import inspect_server
-    from app.system import SystemClock, new_ulid
 
     clock, run_id = SystemClock().monotonic, new_ulid()[-10:].lower()
     yield from about_access(settings, look_at_access(settings), round(SystemClock().wall() * 1_000_000))
@@ -82,9 +83,9 @@ def _look_at_events(settings: Settings) -> Iterator[Diagnosis]:
     from app.cli.event_diagnosis import about_events, about_events_of_one, about_no_events
     from app.core.addresses import events_kind
     from app.core.errors import StoreUnavailableError
-    from app.core.eventlog.event import Database
+    from app.core.events.event import Database
+    from app.runtime.system import SystemClock
     from app.store.engine import inspect_event_log
-    from app.system import SystemClock
 
     events, wall = settings.events, SystemClock().wall
     if not events.url:
@@ -106,8 +107,8 @@ def _look_at_events(settings: Settings) -> Iterator[Diagnosis]:
 
 def _look_at_cold(events: EventsSettings) -> Iterator[Diagnosis]:
     from app.cli.event_diagnosis import about_cold
+    from app.runtime.system import SystemClock, new_secret
     from app.store.engine import inspect_cold_place
-    from app.system import SystemClock, new_secret
 
     clock = SystemClock()
     facts = inspect_cold_place(events.cold, [one.name for one in events.kept], clock, new_secret)
@@ -121,8 +122,8 @@ def look_at_access(settings: Settings) -> AccessFacts:
 
     from app.cli.access_diagnosis import AccessFacts
     from app.core.errors import DirectoryError, InvalidInputError, SchemaTooOldError, UnavailableError
+    from app.runtime.system import new_secret
     from app.store.engine import open_directory
-    from app.system import new_secret
 
     url = settings.access.url
     if not url:
@@ -148,11 +149,11 @@ def look_at_access(settings: Settings) -> AccessFacts:
 
 def _needs(settings: Settings, run_id: str) -> Needs:
     """What the profiles ask of the broker, with a device that there is not."""
-    from app.core.notices import NOTICES
+    from app.core.cluster.notices import NOTICES
     from app.core.topics import canary_topics
     from app.mqtt.paho_probe import Needs
     from app.profiles.loader import load_what_can_be
-    from app.webhooks.handlers import handlers_named
+    from app.replies.handlers import handlers_named
 
     given = settings.profiles
     profiles = load_what_can_be(given.dir, given.shipped_names, given.values)[0].values()

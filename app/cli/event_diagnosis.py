@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from app.cli.diagnosis import Diagnosis, Level
 from app.core.durations import format_duration
-from app.core.eventlog.generation import CUTS
+from app.core.events.generation import CUTS
 
 if TYPE_CHECKING:
     from app.settings import EventsSettings
     from app.store.archive import PlaceFacts
-    from app.store.redis.event_facts import EventFacts
+    from app.store.redis.events.facts import EventFacts
 
 PART: Final = "events"
 NEARLY_FULL: Final = 0.8

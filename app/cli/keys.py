@@ -21,8 +21,9 @@ from app.cli.directory import (
     taken,
     with_directory,
 )
-from app.cli.output import Exit, Stop, err, out, plain, tell
+from app.cli.output import Stop, err, out, plain, tell
 from app.core.access.admins import counts
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +169,7 @@ async def _read(directory: AccessDirectory) -> Document:
 
 def _new_key() -> Key:
     from app.core.access.keys import make_key
-    from app.system import random_bytes
+    from app.runtime.system import random_bytes
 
     return make_key(random_bytes)
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from app.cli.output import Exit, Form, Stop, err, out, tell, written
+from app.cli.output import Form, Stop, err, out, tell, written
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from homing_client import Command, Homing

@@ -6,9 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
+
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,22 +53,6 @@ out = Stream(is_err=False)
 """Results; the only thing a script has to read."""
 err = Stream(is_err=True)
 """Progress, warnings and errors."""
-
-
-class Exit(IntEnum):
-    """What the exit code of a command means."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    TIMED_OUT = 3
-    CANCELLED = 4
-    UNSENT = 5
-    UNREACHABLE = 6
-    UNEXPECTED = 7
-    NOT_ALLOWED = 8
-    EMPTY = 9
-    INTERRUPTED = 130
 
 
 class Form(StrEnum):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.output import Exit, Stop, out, tell
+from app.cli.output import Stop, out, tell
 from app.cli.trace import trace
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
-    from app.core.templating import CommandFacts
+    from app.core.profiles.templating import CommandFacts
 
 application = typer.Typer(help="Look at device profiles.", no_args_is_help=True)
 application.command()(trace)
@@ -49,9 +50,9 @@ def check(
     Hints tell what it says in vain. Nothing is connected to. Exit code: 0 all is well, 1 the message does not answer
     the command, or none could, 2 wrong profile or arguments, 5 it has no such command, so nothing could be tried.
     """
-    from app.profiles.examples import example_device, example_method, example_params
     from app.profiles.loader import hints_in, read_profile
-    from app.profiles.trial import published, reading, refusal, replies_of, rules_of, with_ids
+    from app.profiles.tools.examples import example_device, example_method, example_params
+    from app.profiles.tools.trial import published, reading, refusal, replies_of, rules_of, with_ids
 
     place = _file_of(file)
     profile = read_profile(place)
@@ -97,9 +98,9 @@ def try_(
     {id}, {id_number}, {id_short} and {id_uuid} in answers become those of the command, and `hex:` begins a payload
     in bytes. Nothing is connected to. Exit code: 0 the command succeeded, 1 it did not, 2 wrong profile or arguments.
     """
-    from app.core.command import CommandState
+    from app.core.commands.command import CommandState
     from app.profiles.loader import read_profile
-    from app.profiles.trial import Played, published, refusal
+    from app.profiles.tools.trial import Played, published, refusal
 
     profile, facts = read_profile(file), _facts(device, method, params)
     for line in published(profile, facts):
@@ -121,7 +122,7 @@ def schema() -> None:
 
     It knows the keys, their types and their words; what does not fit together is told by `check`.
     """
-    from app.profiles.editors import schema_of_files
+    from app.profiles.tools.editors import schema_of_files
 
     typer.echo(json.dumps(schema_of_files(), indent=2))
 
@@ -143,8 +144,8 @@ def _facts(device: str, method: str, params: str) -> CommandFacts:
     from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
     from app.core.identifiers import command_id, validate_device_id, validate_method
     from app.core.payload import decode_json
-    from app.core.templating import CommandFacts
-    from app.system import SystemClock, new_ulid
+    from app.core.profiles.templating import CommandFacts
+    from app.runtime.system import SystemClock, new_ulid
 
     try:
         device = validate_device_id(device)

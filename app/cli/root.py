@@ -14,8 +14,9 @@ import typer
 from typer.core import TyperGroup
 
 from app import __version__
-from app.cli.output import Exit, Stop, complain
+from app.cli.output import Stop, complain
 from app.core.errors import ConfigurationError, HomingError, NodeIdTakenError
+from app.runtime.exits import Exit
 
 
 class Entry(NamedTuple):

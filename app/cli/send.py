@@ -13,8 +13,9 @@ import typer
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import devices, methods, profiles
 from app.cli.outcome import follow, report
-from app.cli.output import Exit, Form, Stop
+from app.cli.output import Form, Stop
 from app.core.durations import format_duration, parse_duration
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from homing_client import Command

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.output import Exit, Stop
+from app.cli.output import Stop
+from app.runtime.exits import Exit
 
 
 def serve(
@@ -26,7 +27,7 @@ def serve(
 
     Stops in an orderly way on SIGTERM and SIGINT. Exit code: 0 stopped, 1 failed, 2 wrong settings.
     """
-    from app.observability import configure_logging
+    from app.runtime.telemetry import configure_logging
     from app.settings import load_settings
 
     api = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
@@ -36,13 +37,13 @@ def serve(
     settings = load_settings(**overrides)
     configure_logging(settings.log.level, settings.log.format)
 
-    from app.cli.listening import listen, listen_for_operations, refuse_strangers
     from app.core.errors import HomingError
+    from app.server.listening import listen, listen_for_operations, refuse_strangers
 
     if worker_port is not None and not 1 < workers <= 65536 - worker_port:
         raise Stop("--worker-port: needs --workers, and a port of its own for each of them up to 65535", Exit.USAGE)
     if workers > 1:
-        from app.cli.workers import check_store
+        from app.server.workers import check_store
 
         check_store(workers, settings)
     if listen_fd:
@@ -53,13 +54,13 @@ def serve(
         refuse_strangers(settings, *listeners)
         operations = listen_for_operations(settings) if workers == 1 else None
     if workers > 1:
-        from app.cli.workers import run_workers
+        from app.server.workers import run_workers
 
         own = [] if worker_port is None else [listen(settings.api.host, worker_port + n) for n in range(workers)]
         probed = [one for n in range(workers) if (one := listen_for_operations(settings, n)) is not None]
         code = run_workers(workers, settings, listeners[0], own, probed)
         raise Stop("", Exit(code))
-    from app.cli.server import run_node
+    from app.server.run import run_node
 
     try:
         run_node(settings, *listeners, operations=operations, until_parent_ends=bool(listen_fd))

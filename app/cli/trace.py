@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.output import Exit, Stop, err, out, tell
+from app.cli.output import Stop, err, out, tell
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from app.core.messages import ReceivedMessage
-    from app.core.profile import DeviceProfile
+    from app.core.profiles.profile import DeviceProfile
     from app.mqtt.base import Delivery, MqttClient
-    from app.profiles.tracing import Tracer
+    from app.profiles.tools.tracing import Tracer
     from app.settings import Settings
 
 SHOWN: Final = 200
@@ -43,8 +44,8 @@ def trace(
     of the user name of the settings: what they may not read is not heard.
     """
     from app.core.durations import parse_duration
-    from app.observability import configure_logging
-    from app.profiles.tracing import Tracer
+    from app.profiles.tools.tracing import Tracer
+    from app.runtime.telemetry import configure_logging
     from app.settings import load_settings
 
     settings = load_settings()
@@ -91,7 +92,7 @@ async def _listen(
     from app.mqtt.base import Subscription
     from app.mqtt.from_settings import mqtt_options
     from app.mqtt.paho import PahoMqttClient
-    from app.system import SystemClock, new_ulid
+    from app.runtime.system import SystemClock, new_ulid
 
     ended, clock = asyncio.Event(), SystemClock()
 
@@ -154,7 +155,7 @@ def summary(tracer: Tracer) -> Iterator[str]:
 
 
 def _text(payload: bytes) -> str:
-    from app.profiles.trial import text_of
+    from app.profiles.tools.trial import text_of
 
     text = text_of(payload)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} …"

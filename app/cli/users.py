@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.directory import FOLLOWED, change, find, instant, new_bindings, new_id, shown, with_directory
-from app.cli.output import Exit, Stop, err, needs_terminal, out, plain, tell
+from app.cli.output import Stop, err, needs_terminal, out, plain, tell
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +140,7 @@ def _find(document: Document, name: str, tenant: str | None, *, people_only: boo
 
 def _ask(*, from_stdin: bool) -> str:
     """The hash of a password that was typed twice, or came from a program."""
-    from app.access.passwords import MAX_LENGTH, Passwords
+    from app.access.login.passwords import MAX_LENGTH, Passwords
     from app.core.errors import InvalidInputError
 
     if from_stdin:

@@ -16,7 +16,8 @@ import typer
 
 from app.cli import completion
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
-from app.cli.output import Exit, Form, Stop, err, out, table, tell, written
+from app.cli.output import Form, Stop, err, out, table, tell, written
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from homing_client import Homing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from app.cluster.wakeups import Hearing
-from app.core.wakeup import WATCHED, decode_wake_up
-from app.observability import Counters
+from app.core.cluster.wakeup import WATCHED, decode_wake_up
+from app.runtime.telemetry import Counters
 
 _CARRIED: Final = b"\0canary "
 """In front of the secret of a canary that came in at another node; a wake-up never begins with NUL."""

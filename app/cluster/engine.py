@@ -8,9 +8,9 @@ from datetime import timedelta
 from app.cluster.cluster import Cluster
 from app.cluster.local import LocalCluster
 from app.cluster.wakeups import Hearing
-from app.core.charter import Charter
 from app.core.clock import Clock
-from app.observability import Counters
+from app.core.cluster.charter import Charter
+from app.runtime.telemetry import Counters
 from app.store.engine import kind_of
 
 

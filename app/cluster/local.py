@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from app.cluster.directory import NodeInfo
-from app.core.charter import Charter
+from app.core.cluster.charter import Charter
 from app.core.errors import NodeIdTakenError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from app.cluster.directory import NodeInfo
-from app.core.charter import Charter
+from app.core.cluster.charter import Charter
 
 
 class Membership(Protocol):

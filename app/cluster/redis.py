@@ -17,13 +17,13 @@ from app.cluster.channel import ChannelReader, carried, note
 from app.cluster.directory import NodeInfo
 from app.cluster.wakeups import Hearing
 from app.core import keys
-from app.core.charter import Charter
 from app.core.clock import Clock
+from app.core.cluster.charter import Charter
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
-from app.observability import Counters
-from app.store.redis.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
-from app.store.redis.plain import PlainRedis
-from app.tasks import end
+from app.runtime.tasks import end
+from app.runtime.telemetry import Counters
+from app.store.redis.driver.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
+from app.store.redis.driver.plain import PlainRedis
 
 _LISTED: Final = "!"
 """The member of the list of nodes that says that the list has not been lost; no node id begins so."""

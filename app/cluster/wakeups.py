@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.core.routing import Outcome
+from app.core.commands.routing import Outcome
 
 WakeUpHandler = Callable[[str, Outcome | None], None]
 """Called with a command id and, where the wake-up had room for it, its outcome."""
@@ -20,7 +20,7 @@ WatchedHandler = Callable[[str], None]
 
 
 NoteHandler = Callable[[bytes], None]
-"""Called with what another node asks, or answers: app/commands/asking.py."""
+"""Called with what another node asks, or answers: app/commands/explain/asking.py."""
 
 
 def _nobody(_what: object) -> None:

@@ -57,7 +57,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.core.command import Command
+    from app.core.commands.command import Command
 
 
 class HomingError(Exception):

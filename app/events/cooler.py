@@ -15,15 +15,15 @@ import structlog
 
 from app.core.clock import Clock
 from app.core.errors import HomingError
-from app.core.eventlog.event import Database, Event, Shard
-from app.core.eventlog.generation import Generation, GenerationState
-from app.core.eventlog.plan import Kept
-from app.core.eventlog.reading import EVERYTHING, Reading
-from app.observability import Counters
+from app.core.events.event import Database, Event, Shard
+from app.core.events.generation import Generation, GenerationState
+from app.core.events.plan import Kept
+from app.core.events.reading import EVERYTHING, Reading
+from app.runtime.tasks import end
+from app.runtime.telemetry import Counters
 from app.store.archive import Archive
-from app.store.eventlog import ArchivedError, EventStore
+from app.store.events import ArchivedError, EventStore
 from app.store.roles import Role
-from app.tasks import end
 
 ROUND_SECONDS: Final = 2.0
 SWEEP_SECONDS: Final = 600.0

@@ -15,21 +15,21 @@ from typing import Final
 import structlog
 
 from app.core.clock import Clock
-from app.core.device_events import DeviceEvent, Presence
 from app.core.errors import InvalidInputError
-from app.core.eventlog.event import Entry, Shard, validate_entry
-from app.core.eventlog.plan import Plan
+from app.core.events.event import Entry, Shard, validate_entry
+from app.core.events.plan import Plan
 from app.core.identifiers import CANARY, validate_device_id
-from app.core.listening import EventReader
 from app.core.messages import ReceivedMessage
+from app.core.profiles.device_events import DeviceEvent, Presence
+from app.core.profiles.listening import EventReader
 from app.events.pace import give_way
 from app.events.presence import PresenceKeeper
 from app.events.writer import EventWriter, Waiting
 from app.mqtt.base import MqttClient, SessionDrain, Subscription
 from app.mqtt.inbox import Arrival, Inbox
-from app.observability import BurstLog, Counters
+from app.runtime.tasks import end
+from app.runtime.telemetry import BurstLog, Counters
 from app.store.roles import Role
-from app.tasks import end
 
 SETTLE_SECONDS: Final = 1.0
 """How long a node that stops waits for what it has to be appended."""

@@ -10,11 +10,11 @@ import structlog
 
 from app.core.clock import Clock
 from app.core.errors import HomingError
-from app.core.eventlog.generation import Generation, GenerationState, is_full, over
-from app.core.eventlog.plan import Kept
-from app.core.eventlog.quota import Discard, Quota, of_all
-from app.observability import Counters
-from app.store.eventlog import Generations
+from app.core.events.generation import Generation, GenerationState, is_full, over
+from app.core.events.plan import Kept
+from app.core.events.quota import Discard, Quota, of_all
+from app.runtime.telemetry import Counters
+from app.store.events import Generations
 
 ROUND_SECONDS: Final = 1.0
 

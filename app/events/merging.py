@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.core.eventlog.event import BEGINNING, END, Entry, Event, Position, Shard
-from app.core.eventlog.reading import Cursor, Reading
-from app.store.eventlog import EventStore
+from app.core.events.event import BEGINNING, END, Entry, Event, Position, Shard
+from app.core.events.reading import Cursor, Reading
+from app.store.events import EventStore
 
 MAX_STEP: Final = 1000
 """How many events of a shard are read at once."""

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from app.mqtt.base import MqttClient
-from app.observability import Counters
+from app.runtime.telemetry import Counters
 
 LOOK_SECONDS: Final = 0.02
 MOST_LAG_SECONDS: Final = 0.05

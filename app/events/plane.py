@@ -13,16 +13,16 @@ import structlog
 
 from app.core.clock import Clock
 from app.core.errors import EventsOffError, StoreUnavailableError, UnavailableError
-from app.core.eventlog.cursors import Scope
-from app.core.eventlog.event import END, Database, Entry, Event, Position, Shard, Tenants, validate_entry
-from app.core.eventlog.generation import Generation
-from app.core.eventlog.plan import Kept, Plan
-from app.core.eventlog.presence import Change, change_of, topic_of
-from app.core.eventlog.quota import is_bounded
-from app.core.eventlog.reading import Cursor
-from app.core.eventlog.transaction import Condition, Transaction
-from app.core.listening import EventReader
-from app.core.profile import DeviceProfile
+from app.core.events.cursors import Scope
+from app.core.events.event import END, Database, Entry, Event, Position, Shard, Tenants, validate_entry
+from app.core.events.generation import Generation
+from app.core.events.plan import Kept, Plan
+from app.core.events.presence import Change, change_of, topic_of
+from app.core.events.quota import is_bounded
+from app.core.events.reading import Cursor
+from app.core.events.transaction import Condition, Transaction
+from app.core.profiles.listening import EventReader
+from app.core.profiles.profile import DeviceProfile
 from app.events.cooler import Cooler
 from app.events.intake import Intake, OpenMqtt
 from app.events.keeper import Keeper
@@ -33,11 +33,11 @@ from app.events.sharing import IntakeSharing, Membership, SharedIntake
 from app.events.spans import UNTRACED, EventSpans
 from app.events.tail import Batch, Tails
 from app.events.writer import EventWriter
-from app.observability import Counters, Fill
-from app.services import Service
+from app.runtime.services import Service
+from app.runtime.telemetry import Counters, Fill
 from app.settings import EventsSettings
 from app.store.archive import Archive
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 from app.store.roles import Role
 
 BOUND: Final = 8

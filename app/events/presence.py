@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Final
 
 from app.core.clock import Clock
-from app.core.device_events import Presence
 from app.core.errors import EventLogError, UnavailableError
-from app.core.eventlog.event import Database, Entry, Shard
-from app.core.eventlog.plan import Plan
-from app.core.eventlog.presence import FILTER, Change, Presences, change_of, entry_of
-from app.observability import Counters
-from app.store.eventlog import EventLog
+from app.core.events.event import Database, Entry, Shard
+from app.core.events.plan import Plan
+from app.core.events.presence import FILTER, Change, Presences, change_of, entry_of
+from app.core.profiles.device_events import Presence
+from app.runtime.telemetry import Counters
+from app.store.events import EventLog
 
 ROUND_SECONDS: Final = 1.0
 PAGE: Final = 1000

@@ -7,13 +7,13 @@ from collections import Counter
 from typing import Final
 
 from app.core.errors import DatabaseNotFoundError, InvalidInputError
-from app.core.eventlog.cursors import Scope, parsed, room, written
-from app.core.eventlog.event import BEGINNING, END, Database, Position, Shard
-from app.core.eventlog.generation import GenerationState
-from app.core.eventlog.plan import Plan
-from app.core.eventlog.reading import Cursor, Reading
+from app.core.events.cursors import Scope, parsed, room, written
+from app.core.events.event import BEGINNING, END, Database, Position, Shard
+from app.core.events.generation import GenerationState
+from app.core.events.plan import Plan
+from app.core.events.reading import Cursor, Reading
 from app.events.merging import EventPage, May, Merge
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 
 MAX_PAGE: Final = 1000
 """Events of one page."""

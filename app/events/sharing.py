@@ -14,12 +14,12 @@ from typing import Final
 import structlog
 
 from app.core.errors import UnavailableError
-from app.core.listening import EventReader
+from app.core.profiles.listening import EventReader
 from app.core.topics import share
 from app.events.intake import Intake
 from app.mqtt.base import MqttClient, SessionDrain, Subscription
+from app.runtime.tasks import end
 from app.store.roles import OnlyOne
-from app.tasks import end
 
 LOOK_SECONDS: Final = 0.5
 IDLE: Final = timedelta(seconds=1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
-from app.core.eventlog.event import Entry, Shard
+from app.core.events.event import Entry, Shard
 
 
 class EventSpans(Protocol):

@@ -15,13 +15,13 @@ import structlog
 
 from app.core.clock import Clock
 from app.core.errors import CapacityError, HomingError
-from app.core.eventlog.event import BEGINNING, Event, Position, Shard, size_of
-from app.core.eventlog.reading import EVERYTHING, Cursor, Reading
+from app.core.events.event import BEGINNING, Event, Position, Shard, size_of
+from app.core.events.reading import EVERYTHING, Cursor, Reading
 from app.core.topics import matches
 from app.events.reader import Databases, EventsReader
-from app.observability import Bursts, Counters, Fill
-from app.store.eventlog import EventStore
-from app.tasks import end
+from app.runtime.tasks import end
+from app.runtime.telemetry import Bursts, Counters, Fill
+from app.store.events import EventStore
 
 STEP: Final = 500
 """Events that are read at once."""

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 import structlog
 
 from app.core.errors import EventLogError, FencedError, QuotaError, UnavailableError
-from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import Entry, Shard
+from app.core.events.batches import Batch
+from app.core.events.event import Entry, Shard
 from app.events.spans import UNTRACED, EventSpans
-from app.observability import Counters, Fill
-from app.store.eventlog import EventLog
-from app.tasks import end
+from app.runtime.tasks import end
+from app.runtime.telemetry import Counters, Fill
+from app.store.events import EventLog
 
 FIRST_PAUSE_SECONDS: Final = 0.02
 LONGEST_PAUSE_SECONDS: Final = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.latency.log import LatencyLog
-from app.observability import Counters
+from app.runtime.telemetry import Counters
 from app.settings import LatencySettings
 
 

@@ -15,8 +15,8 @@ from app.core.clock import Clock
 from app.core.errors import HomingError
 from app.latency.clock import WINDOW_SECONDS, StoreClock
 from app.latency.record import Closed, Row, WriteError
-from app.observability import Counters, Fill
-from app.worker import Worker
+from app.runtime.telemetry import Counters, Fill
+from app.runtime.worker import Worker
 
 CHUNK: Final = 2048
 """Records that are handed to the background at once: taking them apart holds the event loop up for a millisecond."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
-from app.core.command import CommandState
-from app.core.reception import Reception
+from app.core.commands.command import CommandState
+from app.core.commands.reception import Reception
 
 MAX_CODE: Final = 128
 """Characters of an error code that are kept; devices make them up."""

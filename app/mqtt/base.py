@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from app.core.messages import Publication, Receipt, ReceivedMessage
-from app.observability import Fill
+from app.runtime.telemetry import Fill
 
 
 class Delivery(Protocol):

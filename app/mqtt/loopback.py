@@ -16,7 +16,7 @@ from app.core.errors import BrokerUnavailableError, InvalidInputError, PublishUn
 from app.core.messages import Publication, Receipt, ReceivedMessage
 from app.core.topics import matches, parse_share, validate_filter, validate_topic
 from app.mqtt.base import MessageHandler, Puback, Subscription, Will
-from app.observability import Fill
+from app.runtime.telemetry import Fill
 
 MAX_QUEUED: Final = 100_000
 """Messages that wait for one client; more are dropped and counted as queue_full."""

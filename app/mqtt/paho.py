@@ -25,7 +25,7 @@ from app.mqtt.base import MessageHandler, Puback, Subscription, Will
 from app.mqtt.options import MqttOptions, tls_context
 from app.mqtt.paho_drain import drop_session_of_3_1_1, ignore, text_of
 from app.mqtt.paho_link import PahoLink
-from app.observability import Fill
+from app.runtime.telemetry import Fill
 
 LONGEST_BACKOFF: Final = timedelta(seconds=5)
 TAKEN_OVER_BACKOFF: Final = timedelta(seconds=60)

@@ -25,7 +25,7 @@ from app.mqtt.base import MessageHandler, Puback, Subscription, Will
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho_control import FIRST_FREE_PACKET_ID, SESSION_TAKEN_OVER, PahoControl
 from app.mqtt.stream import MqttStream
-from app.observability import Fill
+from app.runtime.telemetry import Fill
 
 SLACK: Final = 64
 """Unacknowledged deliveries beyond the Receive Maximum (QoS 0, or 3.1.1) before reading from the broker stops."""

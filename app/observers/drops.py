@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.callbacks.observer import Observer
-from app.observability import BurstLog
+from app.runtime.telemetry import BurstLog
 
 
 class Drops(Observer):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from app.core.eventlog.event import Entry, Shard, size_of
-from app.tracing import CLIENT, CONSUMER, Attributes, OpenSpan, Tracing
+from app.core.events.event import Entry, Shard, size_of
+from app.runtime.tracing import CLIENT, CONSUMER, Attributes, OpenSpan, Tracing
 
 
 class LogSpans:

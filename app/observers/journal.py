@@ -12,15 +12,15 @@ import structlog
 
 from app.callbacks.observer import Observer
 from app.callbacks.pending import Pending
-from app.core.callback import Answer
 from app.core.clock import Clock
-from app.core.command import Command, CommandState
+from app.core.commands.callback import Answer
+from app.core.commands.command import Command, CommandState
+from app.core.commands.routing import Outcome, Recorded, Verdict
 from app.core.errors import CapacityError, UnavailableError
-from app.core.routing import Outcome, Recorded, Verdict
 from app.latency.log import LatencyLog
 from app.latency.record import error_code
 from app.latency.schema import Kind
-from app.observability import Counters, Fill
+from app.runtime.telemetry import Counters, Fill
 from app.store.commands import CommandReader
 
 MOST_WAITING: Final = 10_000

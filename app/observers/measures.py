@@ -8,11 +8,11 @@ from typing import Final
 
 from app.callbacks.observer import Observer, Way
 from app.callbacks.pending import Pending
-from app.core.callback import Answer, Registration
-from app.core.command import CommandState
-from app.core.routing import Outcome, Recorded, Verdict
-from app.measures import Histogram, StoreMeasures
-from app.observability import Counters
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.runtime.histograms import Histogram, StoreMeasures
+from app.runtime.telemetry import Counters
 
 OTHER_PROFILE: Final = "other"
 """Stands for profiles that this node does not know: a command of an earlier start, with other settings."""

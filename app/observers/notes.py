@@ -12,12 +12,12 @@ from typing import Final
 
 from app.callbacks.observer import Observer
 from app.callbacks.pending import Pending
-from app.core.callback import Answer
 from app.core.clock import Clock
-from app.core.command import CommandState
+from app.core.commands.callback import Answer
+from app.core.commands.command import CommandState
+from app.core.commands.diagnosis import Heard, Hop, Told
+from app.core.commands.misses import MOST_GOT, Miss, Target, compare, plain
 from app.core.messages import Receipt
-from app.core.misses import MOST_GOT, Miss, Target, compare, plain
-from app.core.verdict import Heard, Hop, Told
 
 MOST_COMMANDS: Final = 5_000
 MOST_MISSES: Final = 1_000

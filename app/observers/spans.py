@@ -6,11 +6,11 @@ import asyncio
 from typing import Final
 
 from app.callbacks.observer import Observer, Way
-from app.core.callback import Answer, Registration
 from app.core.clock import Clock
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.routing import Outcome, Recorded
 from app.core.messages import Publication, Receipt
-from app.core.routing import Outcome, Recorded
-from app.tracing import (
+from app.runtime.tracing import (
     CLIENT,
     CONSUMER,
     PRODUCER,
@@ -27,7 +27,7 @@ _MQTT: Final = "mqtt"
 
 
 class Spans(Observer):
-    """Makes the spans, and is the carrier of contexts (`TraceCarrier` in app/commands/publisher.py).
+    """Makes the spans, and is the carrier of contexts (`TraceCarrier` in app/commands/send/publisher.py).
 
     The context of each command is kept with its record, so that the node that gets the response goes on with the trace.
     """

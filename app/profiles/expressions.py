@@ -16,9 +16,9 @@ from app.core.errors import InvalidInputError
 from app.core.paths import Path
 from app.core.payload import MISSING, JsonValue, Missing
 from app.core.payload import lookup as plain_lookup
-from app.core.replies import Document
-from app.profiles.faults import Fault
-from app.profiles.positions import Location
+from app.core.replies.reply import Document
+from app.profiles.language.faults import Fault
+from app.profiles.language.positions import Location
 
 Made: TypeAlias = "JsonValue | Missing"
 Make: TypeAlias = "Callable[[Document], Made]"

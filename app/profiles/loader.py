@@ -14,13 +14,13 @@ from typing import Final
 from pydantic import ValidationError
 
 from app.core.errors import ConfigurationError
-from app.core.profile import DeviceProfile
-from app.profiles.faults import faults_of, listed
-from app.profiles.fields import ReadFile, no_files
-from app.profiles.hints import hints
-from app.profiles.positions import lines_of
-from app.profiles.values import Values, read_values, with_values
-from app.profiles.whole import TABLES, ProfileTable, checked
+from app.core.profiles.profile import DeviceProfile
+from app.profiles.language.faults import faults_of, listed
+from app.profiles.language.fields import ReadFile, no_files
+from app.profiles.language.positions import lines_of
+from app.profiles.language.values import Values, read_values, with_values
+from app.profiles.language.whole import TABLES, ProfileTable, checked
+from app.profiles.tools.hints import hints
 
 VARIABLE: Final = "HOMING_PROFILES_SHIPPED"
 BY_DEFAULT: Final = ("homing", "dji")
@@ -119,7 +119,7 @@ def _beside(folder: Traversable) -> ReadFile:
     return read
 
 
-_FOLDER: Final[Traversable] = resources.files("app.profiles")
+_FOLDER: Final[Traversable] = resources.files("app.profiles.shipped")
 
 
 def _shipped() -> Iterable[Traversable]:

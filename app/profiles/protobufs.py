@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.payload import MAX_BYTES, MAX_DEPTH, JsonValue
-from app.core.sources import Decode
+from app.core.profiles.sources import Decode
 
 Encode = Callable[[JsonValue], bytes]
 MOST_DESCRIPTOR: Final = 1_000_000

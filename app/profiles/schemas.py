@@ -13,9 +13,9 @@ import jsonschema_rs
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.exceptions import best_match
 
-from app.core.catalogue import Check
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue
+from app.core.profiles.catalogue import Check
 
 _REFERENCES: Final = ("$ref", "$dynamicRef")
 _PATTERNS: Final = ("pattern", "patternProperties")

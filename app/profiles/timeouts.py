@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from app.core.deadlines import LONGEST, NO_GROUP, VERSION, LearnedTimeouts, group_rule
+from app.core.commands.deadlines import LONGEST, NO_GROUP, VERSION, LearnedTimeouts, group_rule
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_method

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.core.eventlog.event import Event, Position, Shard
-from app.core.eventlog.generation import ColdFile
-from app.core.eventlog.reading import Reading, Slice
-from app.observability import Fill
+from app.core.events.event import Event, Position, Shard
+from app.core.events.generation import ColdFile
+from app.core.events.reading import Reading, Slice
+from app.runtime.telemetry import Fill
 
 
 class Archive(Protocol):

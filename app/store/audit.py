@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from app.core.audit import Author, Columns, Head, Line
+from app.core.audit.chain import Author, Columns, Head, Line
 
 SPAN_US: Final = 1_000_000
 """How much time one line may tell of, in microseconds."""

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Protocol
 
 from app.core.access.patterns import expression
-from app.core.callback import Answer, Registration
-from app.core.command import Command, CommandState
-from app.core.routing import Outcome, Recorded
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.command import Command, CommandState
+from app.core.commands.routing import Outcome, Recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from app.core.access.changes import Change
 from app.core.access.model import Document
-from app.core.audit import Author
+from app.core.audit.chain import Author
 from app.store.audit import AuditStore
 
 

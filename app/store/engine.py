@@ -13,23 +13,23 @@ from urllib.parse import unquote
 
 from app.core.addresses import EngineKind, EventsKind, engine_kind, events_kind, split_address
 from app.core.clock import Clock
+from app.core.cluster.wakekey import WakeKey
 from app.core.errors import ConfigurationError
-from app.core.eventlog.event import Database
-from app.core.wakekey import WakeKey
-from app.measures import StoreMeasures
-from app.observability import BurstLog
+from app.core.events.event import Database
+from app.runtime.histograms import StoreMeasures
+from app.runtime.telemetry import BurstLog
 from app.store.archive import Archive, PlaceFacts
 from app.store.directory import AccessDirectory
-from app.store.eventlog import EventStore
-from app.store.memory.eventlog import MemoryEventLog
-from app.store.memory.store import MemoryStateStore
+from app.store.events import EventStore
+from app.store.memory.commands.store import MemoryStateStore
+from app.store.memory.events import MemoryEventLog
 from app.store.roles import OnlyOne, Role
 from app.store.state import StateStore
 from app.store.tiered import TieredEventLog
 
 if TYPE_CHECKING:
     from app.store.redis.doctor import RedisFacts
-    from app.store.redis.event_facts import EventFacts
+    from app.store.redis.events.facts import EventFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def open_engine(
     kind = kind_of(url)
     if kind is EngineKind.MEMORY:
         return Engine(kind, MemoryStateStore(clock))
-    from app.store.redis.store import RedisStateStore  # noqa: PLC0415 - see above
+    from app.store.redis.commands.store import RedisStateStore  # noqa: PLC0415 - see above
 
     store = RedisStateStore(
         url,
@@ -94,7 +94,7 @@ def inspect_event_log(url: str, databases: Sequence[Database], name: str, wall: 
 
     Blocks, and writes nothing. StoreUnavailableError; `wall` is seconds since 1970, `name` as in `open_events`.
     """
-    from app.store.redis.event_facts import inspect_events  # noqa: PLC0415 - see above
+    from app.store.redis.events.facts import inspect_events  # noqa: PLC0415 - see above
 
     return inspect_events(url, databases, f"{name}-intake", wall)
 
@@ -114,7 +114,7 @@ def open_directory(
     `new_cluster_id` names it when its tables are made; `budget` bounds a call.
     """
     try:
-        from app.store.sql.directory import SqlDirectory  # noqa: PLC0415 - SQLAlchemy costs a second
+        from app.store.sql.access.directory import SqlDirectory  # noqa: PLC0415 - SQLAlchemy costs a second
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"HOMING_ACCESS_URL: {error.name} is not installed; the access directory needs the extra homing[access]"
@@ -189,8 +189,8 @@ def _redis_events(
     new_secret: Callable[[], str],
     drops: BurstLog,
 ) -> EventEngine:
-    from app.store.redis.eventlog import RedisEventLog  # noqa: PLC0415 - see above
-    from app.store.redis.role import RedisRole  # noqa: PLC0415 - see above
+    from app.store.redis.driver.role import RedisRole  # noqa: PLC0415 - see above
+    from app.store.redis.events.log import RedisEventLog  # noqa: PLC0415 - see above
 
     def role(what: str) -> Role:
         return RedisRole(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters)
@@ -221,7 +221,7 @@ def _cold_extra() -> Iterator[None]:
 
 def _rocks(folder: Path, clock: Clock, drops: BurstLog) -> Callable[[Sequence[Database]], EventStore]:
     try:
-        from app.store.rocks.eventlog import RocksEventLog  # noqa: PLC0415 - an extra
+        from app.store.rocks.events import RocksEventLog  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"HOMING_EVENTS_URL: {error.name} is not installed; rocks:// needs the extra homing[embedded]"

@@ -7,11 +7,11 @@ from datetime import timedelta
 from functools import cache
 from typing import Final
 
-from app.core.callback import Registration
-from app.core.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
+from app.core.commands.callback import Registration
+from app.core.commands.command import OPEN_STATES, TRANSITIONS, CommandEvent, CommandState
+from app.core.commands.faults import fault
+from app.core.commands.reach import NOTHING_KNOWN, timed_out
 from app.core.errors import InvalidInputError
-from app.core.faults import fault
-from app.core.reach import NOTHING_KNOWN, timed_out
 
 MAX_JOINED: Final = 4
 """How many nodes besides the home node are woken for one command."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from app.observability import Fill
+from app.runtime.telemetry import Fill
+from app.store.command_history import CommandHistory
+from app.store.command_stream import Happenings
 from app.store.commands import CommandStore
-from app.store.happenings import Happenings
-from app.store.history import CommandHistory
-from app.store.states import States
+from app.store.echo_states import States
 from app.store.webhooks import Webhooks
 
 

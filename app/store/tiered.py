@@ -9,14 +9,14 @@ from typing import Final
 import structlog
 
 from app.core.errors import DamagedEventsError
-from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import BEGINNING, Database, Entry, Event, Position, Shard
-from app.core.eventlog.generation import ColdFile, Generation, GenerationState
-from app.core.eventlog.reading import MOST_READ_BYTES, Reading, Slice
-from app.core.eventlog.transaction import Transaction
-from app.observability import Counters, Fill
+from app.core.events.batches import Batch
+from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
+from app.core.events.generation import ColdFile, Generation, GenerationState
+from app.core.events.reading import MOST_READ_BYTES, Reading, Slice
+from app.core.events.transaction import Transaction
+from app.runtime.telemetry import Counters, Fill
 from app.store.archive import Archive
-from app.store.eventlog import ArchivedError, EventStore
+from app.store.events import ArchivedError, EventStore
 
 MOST_PIECES: Final = 4
 """Times that one reading goes on with the next part of the log."""

@@ -21,10 +21,10 @@ from app.core.webhooks.endpoints import (
 from app.core.webhooks.places import FIRST, DeliveryPage, Place
 from app.core.webhooks.schedule import KEPT, Reply
 from app.core.webhooks.signing import Signer
+from app.outbound.sender import Sender
 from app.store.webhooks import Webhooks
 from app.webhooks import events
 from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, Book
-from app.webhooks.sender import Sender
 
 
 @dataclass(frozen=True, slots=True)

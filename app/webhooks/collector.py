@@ -8,12 +8,12 @@ from typing import Final
 
 import structlog
 
-from app.core.command import Command
+from app.core.commands.command import Command
 from app.core.errors import CommandNotFoundError, UnreadableRecordError
 from app.core.webhooks.deliveries import Delivery, Notice
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.core.webhooks.schedule import KEPT
-from app.observability import Counters
+from app.runtime.telemetry import Counters
 from app.store.commands import CommandReader
 from app.store.webhooks import Webhooks
 from app.webhooks import events

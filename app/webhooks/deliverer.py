@@ -11,8 +11,8 @@ import structlog
 from app.cluster.shares import falls_to, share_of
 from app.core.errors import HomingError
 from app.core.webhooks.endpoints import Endpoint
-from app.observability import Counters, Fill
-from app.tasks import end
+from app.runtime.tasks import end
+from app.runtime.telemetry import Counters, Fill
 from app.webhooks.book import Book
 from app.webhooks.collector import Collector
 from app.webhooks.lane import MOST_IN_FLIGHT, Lane

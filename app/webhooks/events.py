@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from app.core.command import Command
+from app.core.commands.command import Command
 from app.core.webhooks.deliveries import LATE_SEQUENCE, OUTCOME_SEQUENCE, Delivery, Notice, event_id
 from app.core.webhooks.endpoints import BY_STATE, Endpoint, EventType
 

@@ -15,10 +15,10 @@ from app.core.webhooks.deliveries import Delivery, Progress
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.schedule import GIVEN_UP_AFTER
 from app.core.webhooks.signing import Signer
-from app.observability import Counters
+from app.outbound.sender import SECONDS, Sender
+from app.runtime.tasks import end
+from app.runtime.telemetry import Counters
 from app.store.webhooks import Webhooks
-from app.tasks import end
-from app.webhooks.sender import SECONDS, Sender
 
 MOST_IN_FLIGHT: Final = 8
 HOLD: Final = timedelta(seconds=2 * SECONDS)

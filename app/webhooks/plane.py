@@ -11,8 +11,8 @@ from app.cluster.directory import Directory
 from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.webhooks.signing import LEAST_ROOT_BYTES, Signer
-from app.observability import Counters
-from app.services import Service
+from app.runtime.services import Service
+from app.runtime.telemetry import Counters
 from app.settings import WebhooksSettings
 from app.store.state import StateStore
 from app.webhooks.administration import Administration
@@ -60,7 +60,7 @@ def open_webhooks(
     root = _root_secret(settings)
     if not root:
         return None
-    from app.webhooks.sender import HttpSender  # noqa: PLC0415 - its library is loaded by nodes that use it
+    from app.outbound.sender import HttpSender  # noqa: PLC0415 - its library is loaded by nodes that use it
 
     hooks, signer, random = store.webhooks, Signer(root), Random()
     book = Book(hooks, tenant_of)

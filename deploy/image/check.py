@@ -10,9 +10,9 @@ from pyarrow import parquet
 from pyarrow.fs import AzureFileSystem, GcsFileSystem, S3FileSystem
 
 import app.main  # noqa: F401 - with all that it imports
-from app.access.passwords import Passwords
-from app.core.eventlog.event import Entry, Event
-from app.core.eventlog.reading import Reading
+from app.access.login.passwords import Passwords
+from app.core.events.event import Entry, Event
+from app.core.events.reading import Reading
 from app.store.engine import open_directory
 from app.store.parquet.files import FileWriter, open_file, read_slice, slices, within
 

@@ -20,7 +20,7 @@ from app.analysis.contracts import ROLLUPS
 from app.analysis.deadlines import DeadlineOptions, End, cut_of
 from app.analysis.options import GROUP_PATTERN, AnalyzeOptions
 from app.analysis.report.make import database, statements
-from app.core.deadlines import LearnedTimeouts
+from app.core.commands.deadlines import LearnedTimeouts
 from app.core.errors import ConfigurationError
 from app.profiles.timeouts import load_timeouts
 from tests.analysis.results import analysis, rows

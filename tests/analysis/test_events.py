@@ -14,10 +14,10 @@ import pytest
 
 from app.analysis.lake import ROLLUP, Lake
 from app.analysis.source import EVENTS
-from app.core.eventlog.event import Entry, Event, Shard
+from app.core.events.event import Entry, Event, Shard
+from app.runtime.system import SystemClock, new_secret
 from app.store.parquet.archive import ParquetArchive
 from app.store.parquet.place import Place
-from app.system import SystemClock, new_secret
 from tests.analysis.results import analysis, queried, rolled, rows
 from tests.analysis.small_logs import BEGIN, outcome, timed_out, write
 

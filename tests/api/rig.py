@@ -17,25 +17,25 @@ from app.api.application import Application
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
 from app.cluster.local import LocalCluster
-from app.core.callback import Registration
-from app.core.command import Command, CommandState
+from app.core.commands.callback import Registration
+from app.core.commands.command import Command, CommandState
+from app.core.commands.routing import Outcome
 from app.core.errors import StoreUnavailableError
 from app.core.identifiers import CANARY
 from app.core.messages import Publication, ReceivedMessage
-from app.core.routing import Outcome
 from app.main import Homing
 from app.mqtt.base import Delivery as MqttDelivery
 from app.mqtt.base import Puback, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node
-from app.observability import Counters
 from app.parts import Adapters
+from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid
+from app.runtime.telemetry import Counters
 from app.settings import Settings, load_settings
 from app.store.commands import Finished, Joined, Page, Query, Registered
 from app.store.directory import AccessDirectory
 from app.store.engine import open_events
-from app.store.memory.store import MemoryStateStore
-from app.system import SystemClock, new_charter, new_secret, new_ulid
+from app.store.memory.commands.store import MemoryStateStore
 
 DEVICE = "drone-1"
 COMMANDS = f"/v1/devices/{DEVICE}/commands"

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 
-from app.api.door import Door, Limits
-from app.api.hosts import Hosts
-from app.cli.server import http_config
+from app.server.hosts import Hosts
+from app.server.limiter import Door, Limits
+from app.server.run import http_config
 from tests.api.rig import COMMANDS, Rig, until
 from tests.waiting import PATIENCE
 

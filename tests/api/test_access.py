@@ -21,9 +21,9 @@ from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Credential, Device, Kind, Principal, Role, Scheme, Tenant
 from app.core.access.rules import Action
 from app.core.errors import DirectoryUnavailableError
+from app.runtime.system import new_secret
 from app.store.engine import open_directory
-from app.store.sql.directory import SqlDirectory
-from app.system import new_secret
+from app.store.sql.access.directory import SqlDirectory
 from tests.api.rig import Rig, running, until
 from tests.waiting import PATIENCE
 

@@ -11,13 +11,13 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.access.verification import verify
 from app.api.representation import instant
+from app.audit import recorder as writing
+from app.audit import writer as audit_writer
+from app.audit.verification import verify
 from app.core.access.changes import Put
 from app.core.access.model import Role
 from app.core.errors import DirectoryUnavailableError
-from app.observers import audit as writing
-from app.observers import audit_writer
 from app.store.audit import AuditQuery, Kept
 from tests.api.rig import Rig, until
 from tests.api.test_access import OTHER, OWN, Site, guarded

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api.hosts import Hosts
+from app.server.hosts import Hosts
 from homing_rig.ports import lasting_port
 from tests.api.rig import COMMANDS, Rig
 from tests.api.serving import serving

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 @pytest.fixture
 def collected(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     exporter = InMemorySpanExporter()
-    monkeypatch.setattr("app.tracing.OTLPSpanExporter", lambda *_given, **_named: exporter)
+    monkeypatch.setattr("app.runtime.tracing.OTLPSpanExporter", lambda *_given, **_named: exporter)
     return exporter
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.core.eventlog.quota import of_all
+from app.core.events.quota import of_all
 from app.core.messages import ReceivedMessage
 from tests.api.rig import Rig, running
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import uvicorn.protocols.http.httptools_impl as uvicorn_http
 
-from app.api.hosts import Hosts
+from app.server.hosts import Hosts
 from tests.api.rig import COMMANDS, Rig
 from tests.api.serving import Served, answer_to, serving
 from tests.api.test_framing import statuses

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.api.hosts import Hosts
+from app.server.hosts import Hosts
 from tests.api.rig import COMMANDS, Rig, until
 from tests.api.serving import HEAD, HEALTH, Served, all_of, answer_to, connection, request, serving
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.api import sse
-from app.commands import feed as feeding
+from app.commands.follow import stream as feeding
 from tests.api.rig import Rig, running, until
 from tests.api.serving import Served, serving
 from tests.api.streaming import Event, Reading, stream

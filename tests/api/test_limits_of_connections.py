@@ -10,9 +10,9 @@ from itertools import repeat
 import pytest
 from structlog.testing import capture_logs
 
-from app.api.door import Limits
-from app.cli.http_protocol import BoundedProtocol
-from app.cli.http_refusals import MAX_HEAD, MAX_HEADERS
+from app.server.limiter import Limits
+from app.server.protocol import BoundedProtocol
+from app.server.refusals import MAX_HEAD, MAX_HEADERS
 from tests.api.rig import Rig, until
 from tests.api.serving import HEAD, HEALTH, Served, all_of, answer_to, connection, request, serving
 

@@ -13,12 +13,12 @@ import httpx
 import pytest
 from pydantic import JsonValue
 
-from app.access.logins import MOST_LOGINS
-from app.access.passwords import Passwords
-from app.api.door import network_of
+from app.access.login.logins import MOST_LOGINS
+from app.access.login.passwords import Passwords
 from app.core.access.changes import Put
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
 from app.core.errors import DirectoryUnavailableError
+from app.core.peers import network_of
 from tests.api.rig import Rig
 from tests.api.test_access import Site, guarded
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.core.eventlog.presence import Change, entry_of
+from app.core.events.presence import Change, entry_of
 from app.core.messages import ReceivedMessage
 from app.events.plane import needed
 from tests.api.rig import Rig, running

@@ -16,12 +16,12 @@ import httpx
 import pytest
 from aiohttp import web
 
-from app.access.jwks import IssuerKeys
-from app.access.tokens import Tokens
+from app.access.login.jwks import IssuerKeys
+from app.access.login.tokens import Tokens
 from app.core.access.callers import Caller
 from app.core.access.changes import Put
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
-from app.system import SystemClock
+from app.runtime.system import SystemClock
 from tests.api.rig import until
 from tests.api.test_access import Site, guarded
 from tests.unit.access.issuer import Issuer, serving

@@ -10,8 +10,9 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from app.api import schemas, schemas_of_access
 from app.api.command_body import MEMBERS
+from app.api.v1 import access_models as schemas_of_access
+from app.api.v1 import command_models as schemas
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id, validate_idempotency_key, validate_method

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from tests.api.rig import COMMANDS, Rig
 from tests.api.test_send import ASYNC, problem
 

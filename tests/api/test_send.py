@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.durations import format_duration
 from app.core.errors import (
     BrokerUnavailableError,

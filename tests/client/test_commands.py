@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from homing_client import (
     NO_RETRY,
     CancelledError,

@@ -19,8 +19,8 @@ import aiohttp
 from redis.asyncio import Redis
 
 from app.core.access.keys import Key
+from app.runtime.system import new_secret
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.access_parts import parts
 from tests.cluster.access_rig import add, bearer, site
 from tests.cluster.first_figures import first

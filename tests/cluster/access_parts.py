@@ -14,16 +14,16 @@ from app.access.asking import ASKING
 from app.access.authority import Authority
 from app.access.following import Following
 from app.api.http import asking
+from app.audit.recorder import Audit
+from app.audit.writer import AuditWriter
 from app.callbacks.pending import Pending
 from app.core.access.rules import Action
-from app.core.callback import Registration
-from app.core.command import CommandState
-from app.observability import Counters
-from app.observers.audit import Audit
-from app.observers.audit_writer import AuditWriter
+from app.core.commands.callback import Registration
+from app.core.commands.command import CommandState
+from app.runtime.system import SystemClock, new_secret
+from app.runtime.telemetry import Counters
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
-from app.system import SystemClock, new_secret
 from homing_rig.guard import Guard
 from tests.cluster.stream_rig import judge, say
 

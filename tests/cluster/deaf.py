@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.callbacks.waker import Waker
 from app.cli import main
-from app.core.routing import Outcome
+from app.core.commands.routing import Outcome
 
 
 def lose(_waker: Waker, _command_id: str, _outcome: Outcome | None) -> None:

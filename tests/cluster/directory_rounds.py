@@ -14,14 +14,14 @@ from typing import Final
 
 import aiohttp
 
-from app.access.verification import all_lines, verify
+from app.audit.verification import all_lines, verify
 from app.core.access.changes import Put
 from app.core.access.keys import Key, make_key, parse_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
-from app.core.audit import DIRECTORY, Author
+from app.core.audit.chain import DIRECTORY, Author
+from app.runtime.system import new_secret
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.harness import Cluster, NodeProcess
 from tests.open_files import deleted_files
 from tests.waiting import eventually

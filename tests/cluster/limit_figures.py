@@ -20,9 +20,9 @@ import aiohttp
 from app.core.access.changes import Put
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Role, Scheme
+from app.runtime.system import new_secret
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.access_rig import add, bearer, site, until_known
 from tests.cluster.flood import Spec, flood, request
 from tests.cluster.harness import Cluster

@@ -14,12 +14,12 @@ from time import perf_counter
 
 import aiohttp
 
-from app.access.verification import all_lines, verify
+from app.audit.verification import all_lines, verify
 from app.core.access.keys import Key
-from app.core.told import things_of
+from app.core.audit.lines import things_of
+from app.runtime.system import new_secret
 from app.store.audit import AuditStore
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.access_rig import add, bearer, site, until_known
 from tests.cluster.harness import Cluster
 from tests.cluster.stream_rig import judge, say

@@ -13,13 +13,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from app.access.verification import verify
+from app.audit.verification import verify
 from app.core.access.changes import Put, Revoke
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
+from app.runtime.system import new_secret
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.audit_figures import on_record
 from tests.cluster.harness import Cluster, NodeProcess, cluster_of
 from tests.services import MosquittoProcess, RedisProcess

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.system import new_secret
+from app.runtime.system import new_secret
 from homing_rig.ports import lasting_port
 from tests.cluster.test_tutorial import demo, environment, run
 

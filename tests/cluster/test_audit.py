@@ -10,10 +10,10 @@ from pathlib import Path
 
 import aiohttp
 
-from app.access.verification import verify
+from app.audit.verification import verify
 from app.core.access.keys import Key, make_key
+from app.runtime.system import new_secret
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.access_rig import add, until_known
 from tests.cluster.audit_figures import on_record
 from tests.cluster.harness import Cluster, cluster_of

@@ -19,12 +19,12 @@ import pytest
 from aiohttp import web
 from redis import Redis
 
-from app.access.passwords import Passwords
+from app.access.login.passwords import Passwords
 from app.core.access.changes import Put
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Kind, Principal
+from app.runtime.system import new_secret
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.harness import Cluster, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually

@@ -16,8 +16,8 @@ from app.core.access.changes import Put, Revoke
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
 from app.core.keys import ACCESS
+from app.runtime.system import new_secret
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.harness import Cluster, NodeProcess, cluster_of
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
 from tests.waiting import eventually

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 
 from redis.asyncio import Redis
 
-from app.core.eventlog.keys import role
+from app.core.events.keys import role
 from tests.cluster.harness import Cluster, NodeProcess, cluster_of
 from tests.cluster.talker import RECEIVE_MAXIMUM, TOPICS, Talker
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, ServiceProcess

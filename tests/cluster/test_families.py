@@ -18,9 +18,9 @@ from typing import Final
 
 import pytest
 
-from app.core.faults import with_code_text
+from app.core.commands.faults import with_code_text
 from app.core.messages import Publication, ReceivedMessage
-from app.core.profile import DeviceProfile
+from app.core.profiles.profile import DeviceProfile
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
@@ -86,7 +86,7 @@ def row_of(corpus: Corpus) -> Row:
 
 
 def _file(name: str) -> str:
-    return resources.files("app.profiles").joinpath(f"{name}.toml").read_text("utf-8")
+    return resources.files("app.profiles.shipped").joinpath(f"{name}.toml").read_text("utf-8")
 
 
 ROWS: Final = [row_of(one) for one in CORPORA]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from redis.asyncio import Redis
 
-from app.core.happenings import Position
+from app.core.commands.stream import Position
 from app.core.identifiers import PARTITIONS
 from app.core.keys import happened
 from tests.api.streaming import Event, Reading, stream

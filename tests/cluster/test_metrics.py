@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster.harness import Caller, Cluster, Device, Json, caller, cluster_of, devices
+from tests.project.test_monitoring import LIBRARY, dashboard_queries, metrics_in, recorded, rules
 from tests.services import MosquittoProcess, RedisProcess
-from tests.unit.test_monitoring import LIBRARY, dashboard_queries, metrics_in, recorded, rules
 from tests.waiting import PATIENCE, eventually
 
 COMMANDS = 900

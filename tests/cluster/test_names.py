@@ -151,7 +151,7 @@ class House:
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("house")
     (folder / "profiles").mkdir()
-    family = resources.files("app.profiles").joinpath("zigbee2mqtt.toml").read_text("utf-8")
+    family = resources.files("app.profiles.shipped").joinpath("zigbee2mqtt.toml").read_text("utf-8")
     (folder / "profiles" / "zigbee2mqtt.toml").write_text(family + EVENT)
     database = f"sqlite:///{folder / 'access.db'}"
     env = {"HOMING_PROFILES_DIR": str(folder / "profiles"), "HOMING_PROFILE": "zigbee2mqtt", **WEBHOOKS}

@@ -15,8 +15,8 @@ import pytest
 from app.core.access.changes import Put
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Role, Scheme
+from app.runtime.system import new_secret
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.harness import Cluster, cluster_of
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from redis.asyncio import Redis
 
-from app.core.callback import Expectation, Registration
-from app.core.correlation import Correlation
+from app.core.commands.callback import Expectation, Registration
+from app.core.profiles.correlation import Correlation
 from tests.contract.store_backends import by_value, registration, topic_of
 from tests.services import RedisProcess
 from tests.stores import redis_store

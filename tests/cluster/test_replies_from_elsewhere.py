@@ -50,7 +50,7 @@ async def areas(request: web.Request) -> web.Response:
 
 
 async def test_a_dock_is_answered_from_the_log_and_by_a_handler(tmp_path: Path) -> None:
-    shipped = resources.files("app.profiles").joinpath("dji.toml").read_text("utf-8")
+    shipped = resources.files("app.profiles.shipped").joinpath("dji.toml").read_text("utf-8")
     profiles = tmp_path / "profiles"
     profiles.mkdir()
     (profiles / "dji.toml").write_text(shipped.replace("[[reply]]", f"{REPLIES}[[reply]]", 1))

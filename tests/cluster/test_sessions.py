@@ -15,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from app.core.topics import share
-from app.system import SystemClock
+from app.runtime.system import SystemClock
 from homing_simulator.embedded import EmbeddedBroker
 from tests.cluster.harness import NodeProcess
 from tests.cluster.outside import (

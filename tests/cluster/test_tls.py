@@ -13,8 +13,8 @@ import pytest
 from app.core.errors import StoreUnavailableError
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from app.runtime.system import SystemClock
 from app.store.redis.doctor import inspect
-from app.system import SystemClock
 from homing_rig.ports import lasting_port
 from tests.cluster.harness import Device, Json, caller, cluster_of, devices
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, find_binary

@@ -21,8 +21,8 @@ from time import perf_counter
 import aiohttp
 
 from app.core.access.keys import Key
+from app.runtime.system import new_secret
 from app.store.engine import open_directory
-from app.system import new_secret
 from tests.cluster.access_rig import add, bearer, until_known
 from tests.cluster.flood import Spec, flood, request
 from tests.cluster.harness import Cluster, cluster_of

@@ -24,7 +24,7 @@ from redis import Redis
 from app.core.identifiers import command_id
 from app.core.webhooks.deliveries import Delivery, Notice, event_id
 from app.core.webhooks.endpoints import EventType
-from app.system import new_ulid
+from app.runtime.system import new_ulid
 from homing_client import AsyncHoming
 from tests.cluster.harness import Cluster, Device, Json, cluster_of, devices
 from tests.cluster.test_webhooks import SETTINGS

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from app.core.eventlog.event import Database
-from app.core.eventlog.plan import Kept
+from app.core.events.event import Database
+from app.core.events.plan import Kept
 from app.events.cooler import Cooler
+from app.runtime.system import SystemClock, new_secret
 from app.store.archive import Archive
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 from app.store.parquet.archive import ParquetArchive
 from app.store.parquet.place import Place
 from app.store.roles import OnlyOne
 from app.store.tiered import TieredEventLog
-from app.system import SystemClock, new_secret
 from tests.contract.event_places import DATABASES, EventPlace
 
 LONG = timedelta(days=3650)

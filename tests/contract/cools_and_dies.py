@@ -10,14 +10,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from app.core.eventlog import keys
-from app.core.eventlog.event import Database
+from app.core.events import keys
+from app.core.events.event import Database
+from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
 from app.store.parquet import place
 from app.store.parquet.place import Place
-from app.store.redis.eventlog import RedisEventLog
+from app.store.redis.events.log import RedisEventLog
 from app.store.tiered import TieredEventLog
-from app.system import SystemClock, new_secret
 from tests.contract.cold_places import cooler_of
 
 DATABASE = Database("events", 2, ("site/+/up",))

@@ -11,13 +11,13 @@ from typing import Protocol
 
 from redis.asyncio import Redis
 
-from app.core.eventlog.event import Database
-from app.observability import BurstLog
-from app.store.eventlog import EventStore
-from app.store.memory.eventlog import MemoryEventLog
-from app.store.redis.eventlog import RedisEventLog
-from app.store.rocks.eventlog import RocksEventLog
-from app.system import SystemClock, new_secret
+from app.core.events.event import Database
+from app.runtime.system import SystemClock, new_secret
+from app.runtime.telemetry import BurstLog
+from app.store.events import EventStore
+from app.store.memory.events import MemoryEventLog
+from app.store.redis.events.log import RedisEventLog
+from app.store.rocks.events import RocksEventLog
 
 DATABASES = (Database("events", 4, ("thing/product/+/osd",)), Database("telemetry", 1))
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from redis.asyncio import Redis
 
-from app import system
-from app.core.callback import Answer, Correlation, Expectation, Registration  # type: ignore[attr-defined]  # 0.1.0 has it
-from app.core.command import CommandState
+from app.core.cluster.wakeup import decode_wake_up
+from app.core.commands.callback import Answer, Correlation, Expectation, Registration  # type: ignore[attr-defined]  # 0.1.0 has it
+from app.core.commands.command import CommandState
 from app.core.identifiers import command_id
-from app.core.wakeup import decode_wake_up
+from app.runtime import system
 
 if TYPE_CHECKING:
     from app.store.commands import Query
-    from app.store.redis.store import RedisStateStore
+    from app.store.redis.commands.store import RedisStateStore
 
 
 def _find(name: str, now: str, before: str) -> Any:  # noqa: ANN401 - a class
@@ -61,7 +61,9 @@ def registration(number: int, **changes: Any) -> Registration:
         "retention": MINUTE,
     }
     if number % 2 and "if_offline" in Registration.__dataclass_fields__:
-        facts["if_offline"] = import_module("app.core.command").IfOffline.FAIL  # a word that 0.1.0 does not know
+        facts["if_offline"] = import_module(
+            "app.core.commands.command"
+        ).IfOffline.FAIL  # a word that 0.1.0 does not know
     return Registration(**facts | changes)
 
 
@@ -81,7 +83,7 @@ def opened(url: str) -> RedisStateStore:
     facts: dict[str, Any] = {"clock": system.SystemClock(), "counters": Counter()}
     if hasattr(system, "new_wake_key"):
         facts |= {"wake_key": system.new_wake_key(), "new_secret": system.new_secret}
-    store: RedisStateStore = _find("RedisStateStore", "app.store.redis.store", "app.store.redis")(url, **facts)
+    store: RedisStateStore = _find("RedisStateStore", "app.store.redis.commands.store", "app.store.redis")(url, **facts)
     return store
 
 

@@ -10,11 +10,11 @@ import json
 import sys
 from collections import Counter
 
-from app.core.eventlog.event import Database, Entry, Shard
-from app.core.eventlog.reading import Reading
+from app.core.events.event import Database, Entry, Shard
+from app.core.events.reading import Reading
+from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
-from app.store.eventlog import EventStore
-from app.system import SystemClock, new_secret
+from app.store.events import EventStore
 
 DATABASE = Database("events", 1, ("taught/+/x",))
 SHARD = Shard("events", 0)

@@ -9,15 +9,15 @@ from typing import Protocol
 
 from redis.asyncio import Redis
 
-from app.core.callback import Answer, Expectation, Registration
-from app.core.command import CommandState, IfOffline
-from app.core.correlation import Correlation
+from app.core.cluster.wakeup import WATCHED, decode_wake_up
+from app.core.commands.callback import Answer, Expectation, Registration
+from app.core.commands.command import CommandState, IfOffline
+from app.core.commands.routing import Outcome
 from app.core.identifiers import PARTITIONS, command_id
 from app.core.keys import happened
-from app.core.routing import Outcome
-from app.core.wakeup import WATCHED, decode_wake_up
-from app.store.memory.store import MemoryStateStore
-from app.store.redis.store import RedisStateStore
+from app.core.profiles.correlation import Correlation
+from app.store.memory.commands.store import MemoryStateStore
+from app.store.redis.commands.store import RedisStateStore
 from app.store.state import StateStore
 from tests.stores import redis_store
 

@@ -9,11 +9,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.callback import Answer, Registration
-from app.core.command import OPEN_STATES, Command, CommandState
-from app.core.correlation import Correlation
-from app.core.reception import Reception, reception_of
-from app.core.routing import Outcome, Recorded
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.command import OPEN_STATES, Command, CommandState
+from app.core.commands.reception import Reception, reception_of
+from app.core.commands.routing import Outcome, Recorded
+from app.core.profiles.correlation import Correlation
 from app.store.commands import Finished, Joined, Registered
 
 S = CommandState

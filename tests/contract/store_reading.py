@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome
 from app.core.identifiers import PARTITIONS
-from app.core.routing import Outcome
 from app.store.state import StateStore
 
 ALL_PARTITIONS = range(PARTITIONS)

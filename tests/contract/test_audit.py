@@ -11,15 +11,15 @@ from typing import Any
 import orjson
 import pytest
 
-from app.access.verification import verify
+from app.audit.verification import verify
 from app.core.access.changes import Put
-from app.core.audit import DIRECTORY, REMOVALS, Author, Chain, Head, Line, body_of, columns_of
+from app.core.audit.chain import DIRECTORY, REMOVALS, Author, Chain, Head, Line, body_of, columns_of
+from app.core.audit.lines import Block
 from app.core.errors import EntryConflictError
-from app.core.told import Block
 from app.store.audit import SPAN_US, AuditQuery, AuditStore, Entry, Kept
 from app.store.directory import AccessDirectory
-from app.store.sql import audit as sql_audit
-from app.store.sql import audit_pages
+from app.store.sql.audit import lines as sql_audit
+from app.store.sql.audit import pages as audit_pages
 from tests.contract.directory_places import ALL, KEY, PLAIN_DEVICE
 from tests.contract.directory_places import Place as Database
 

@@ -17,9 +17,9 @@ from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.cluster.redis import STALE_MS, RedisCluster
 from app.cluster.wakeups import Hearing
+from app.core.commands.routing import Outcome
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
-from app.core.routing import Outcome
-from app.system import SystemClock, new_charter
+from app.runtime.system import SystemClock, new_charter
 from homing_rig.chaos.proxy import FaultProxy
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE, eventually

@@ -18,19 +18,19 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from app.core.errors import StoreUnavailableError
-from app.core.eventlog.cold import COLUMNS, path_of
-from app.core.eventlog.event import Entry, Event, Shard
-from app.core.eventlog.generation import HOUR_US, Generation, GenerationState
-from app.core.eventlog.plan import Kept, Plan
-from app.core.eventlog.reading import Cursor, Reading
+from app.core.events.cold import COLUMNS, path_of
+from app.core.events.event import Entry, Event, Shard
+from app.core.events.generation import HOUR_US, Generation, GenerationState
+from app.core.events.plan import Kept, Plan
+from app.core.events.reading import Cursor, Reading
 from app.events.reader import EventsReader
 from app.events.tail import Tails
+from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 from app.store.parquet.archive import ParquetArchive
 from app.store.parquet.place import Place
 from app.store.tiered import TieredEventLog
-from app.system import SystemClock, new_secret
 from tests.contract.cold_places import archive_at, cooler_of
 from tests.contract.cools_and_dies import DATABASE, FORGOTTEN_FIRST, STEPS
 from tests.services import RedisProcess

@@ -12,16 +12,16 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from app.core.eventlog import keys
-from app.core.eventlog.event import Database, Entry, Position, Shard
-from app.core.eventlog.generation import GenerationState
-from app.core.eventlog.plan import Kept, Plan
-from app.core.eventlog.reading import Cursor, Reading
+from app.core.events import keys
+from app.core.events.event import Database, Entry, Position, Shard
+from app.core.events.generation import GenerationState
+from app.core.events.plan import Kept, Plan
+from app.core.events.reading import Cursor, Reading
 from app.events.reader import EventsReader
+from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 from app.store.tiered import TieredEventLog
-from app.system import SystemClock, new_secret
 from tests.contract.cold_places import archive_at, cooler_of
 from tests.services import RedisProcess
 

@@ -17,8 +17,8 @@ from sqlalchemy import create_engine, make_url
 from app.core.access.changes import Put
 from app.core.errors import DirectoryUnavailableError, SchemaTooNewError, SchemaTooOldError
 from app.store.directory import AccessDirectory
-from app.store.sql import schema
-from app.store.sql.schema import MIGRATIONS, SCHEMA, VERSION_TABLE
+from app.store.sql.driver import schema
+from app.store.sql.driver.schema import MIGRATIONS, SCHEMA, VERSION_TABLE
 from app.store.sql.tables import metadata
 from tests.contract.directory_places import ALL, BUDGET, PLAIN_DEVICE, Place, postgresql_place, sqlite_place
 from tests.services import PostgresProcess

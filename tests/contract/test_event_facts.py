@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
-from app.core.eventlog.event import Entry, Shard
-from app.store.redis.event_facts import inspect_events
-from app.store.redis.role import RedisRole
-from app.system import SystemClock
+from app.core.events.event import Entry, Shard
+from app.runtime.system import SystemClock
+from app.store.redis.driver.role import RedisRole
+from app.store.redis.events.facts import inspect_events
 from tests.contract.event_places import DATABASES, RedisEvents
 from tests.services import RedisProcess
 

@@ -12,13 +12,13 @@ import pytest
 from redis.asyncio import Redis
 
 from app.core.errors import EventLogError, StoreUnavailableError
-from app.core.eventlog import keys
-from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Entry, Shard, Tenants
-from app.core.eventlog.generation import ColdFile
-from app.core.eventlog.reading import Reading
-from app.core.eventlog.transaction import Condition, Transaction
-from app.store.eventlog import EventStore
+from app.core.events import keys
+from app.core.events.batches import Batch
+from app.core.events.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Entry, Shard, Tenants
+from app.core.events.generation import ColdFile
+from app.core.events.reading import Reading
+from app.core.events.transaction import Condition, Transaction
+from app.store.events import EventStore
 from tests.contract.event_places import RedisEvents
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE

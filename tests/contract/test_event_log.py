@@ -15,11 +15,11 @@ from app.core.errors import (
     StoreUnavailableError,
     ValueChangedError,
 )
-from app.core.eventlog.event import END, Database, Entry, Event, Shard
-from app.core.eventlog.generation import GenerationState
-from app.core.eventlog.reading import MOST_READ_BYTES, Reading, Slice
-from app.core.eventlog.transaction import Condition, Transaction
-from app.store.eventlog import EventStore
+from app.core.events.event import END, Database, Entry, Event, Shard
+from app.core.events.generation import GenerationState
+from app.core.events.reading import MOST_READ_BYTES, Reading, Slice
+from app.core.events.transaction import Condition, Transaction
+from app.store.events import EventStore
 from tests.contract.cold_places import ColdEvents
 from tests.contract.event_places import EventPlace, MemoryEvents, RocksEvents
 from tests.waiting import PATIENCE, turns

@@ -10,11 +10,11 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import FencedError, StoreUnavailableError
-from app.core.eventlog.batches import MOST_WRITERS, Batch
-from app.core.eventlog.event import Entry, Position, Shard
-from app.core.eventlog.reading import Reading
+from app.core.events.batches import MOST_WRITERS, Batch
+from app.core.events.event import Entry, Position, Shard
+from app.core.events.reading import Reading
 from app.events.writer import EventWriter, Waiting
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 from tests.contract.event_places import EventPlace
 from tests.waiting import PATIENCE
 

@@ -11,11 +11,11 @@ import pytest
 from redis.asyncio import Redis
 
 from app.core.errors import StoreUnavailableError
-from app.core.eventlog.event import Entry, Position, Shard
-from app.core.eventlog.plan import Kept
-from app.core.eventlog.reading import Reading
+from app.core.events.event import Entry, Position, Shard
+from app.core.events.plan import Kept
+from app.core.events.reading import Reading
 from app.events.keeper import Keeper
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 from tests.contract.event_places import RedisEvents
 from tests.services import RedisProcess
 from tests.unit.assembly import ManualClock

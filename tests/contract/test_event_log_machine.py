@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from app.core.errors import FencedError, HomingError, QuotaError, ValueChangedError
-from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import END, MOST_VALUE_BYTES, Database, Entry, Shard, Tenants
-from app.core.eventlog.reading import Reading
-from app.core.eventlog.transaction import Condition, Transaction
+from app.core.events.batches import Batch
+from app.core.events.event import END, MOST_VALUE_BYTES, Database, Entry, Shard, Tenants
+from app.core.events.reading import Reading
+from app.core.events.transaction import Condition, Transaction
 from app.core.topics import matches
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 from tests.contract.event_engines import ENGINES, place_of
 from tests.contract.event_places import EventPlace
 

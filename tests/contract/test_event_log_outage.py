@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.core.eventlog.event import Entry, Shard
-from app.core.eventlog.reading import Reading
+from app.core.events.event import Entry, Shard
+from app.core.events.reading import Reading
 from tests.contract.event_places import RedisEvents
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE

@@ -8,15 +8,15 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import FencedError, QuotaError, ValueChangedError
-from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import Database, Entry, Shard, size_of
-from app.core.eventlog.plan import Kept
-from app.core.eventlog.quota import parse_quotas
-from app.core.eventlog.reading import Reading
-from app.core.eventlog.transaction import Condition, Transaction
+from app.core.events.batches import Batch
+from app.core.events.event import Database, Entry, Shard, size_of
+from app.core.events.plan import Kept
+from app.core.events.quota import parse_quotas
+from app.core.events.reading import Reading
+from app.core.events.transaction import Condition, Transaction
 from app.events.keeper import Keeper
-from app.store.eventlog import EventStore
-from app.system import SystemClock
+from app.runtime.system import SystemClock
+from app.store.events import EventStore
 from tests.contract.event_places import EventPlace, RedisEvents
 from tests.services import RedisProcess
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import QuotaError
-from app.core.eventlog.event import MOST_VALUE_BYTES, Database, Entry, Shard, Tenants
-from app.core.eventlog.record import value_size
-from app.core.eventlog.transaction import Transaction
-from app.store.eventlog import EventStore
+from app.core.events.event import MOST_VALUE_BYTES, Database, Entry, Shard, Tenants
+from app.core.events.record import value_size
+from app.core.events.transaction import Transaction
+from app.store.events import EventStore
 from tests.contract.event_places import EventPlace, RedisEvents, RocksEvents
 from tests.services import RedisProcess
 

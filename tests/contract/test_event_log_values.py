@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import QuotaError
-from app.core.eventlog.event import Database, Entry, Shard
-from app.core.eventlog.reading import Reading
-from app.core.eventlog.record import value_size
-from app.core.eventlog.transaction import Transaction
-from app.store.eventlog import EventStore
+from app.core.events.event import Database, Entry, Shard
+from app.core.events.reading import Reading
+from app.core.events.record import value_size
+from app.core.events.transaction import Transaction
+from app.store.events import EventStore
 from tests.contract.event_places import EventPlace, RocksEvents
 
 SHARD = Shard("events", 1)

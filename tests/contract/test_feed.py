@@ -1,4 +1,5 @@
-"""Those who follow all commands miss nothing without being told: the reader of a node (app/commands/feed.py)."""
+"""Those who follow all commands miss nothing without being told: the reader of a node
+(app/commands/follow/stream.py)."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from datetime import timedelta
 
 import pytest
 
-from app.commands.feed import KEPT, Begun, Feed, Follower
-from app.core.callback import Registration
-from app.core.command import CommandState
-from app.core.happenings import MOST_HAPPENINGS, Happening, Mark, Marks, Position
-from app.store.memory.store import MemoryStateStore
+from app.commands.follow.stream import KEPT, Begun, Feed, Follower
+from app.core.commands.callback import Registration
+from app.core.commands.command import CommandState
+from app.core.commands.stream import MOST_HAPPENINGS, Happening, Mark, Marks, Position
+from app.store.memory.commands.store import MemoryStateStore
 from app.store.state import StateStore
 from tests.contract.store_backends import Backend, ManualClock, answer, registration
 
@@ -318,7 +319,7 @@ async def test_who_begins_after_the_clock_was_set_back_begins_behind_what_was_to
 
 
 async def test_who_leaves_too_much_is_told_no_more(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.commands.feed.MOST_WAITING_BYTES", 20)
+    monkeypatch.setattr("app.commands.follow.stream.MOST_WAITING_BYTES", 20)
     _, follower, reader = await node.begin()
     one = await running(node.store)
     with node.following(follower):
@@ -332,7 +333,7 @@ async def test_who_leaves_too_much_is_told_no_more(node: Node, monkeypatch: pyte
 async def test_who_leaves_too_much_while_pages_are_read_is_told_no_more(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.feed.MOST_WAITING_BYTES", 1000)
+    monkeypatch.setattr("app.commands.follow.stream.MOST_WAITING_BYTES", 1000)
     _, follower, reader = await node.begin()
     one = await running(node.store)
     with node.feed.follow(follower):

@@ -11,17 +11,17 @@ from itertools import count
 
 import pytest
 
+from app.core.cluster.notices import NOTICES
 from app.core.errors import BrokerUnavailableError
-from app.core.listening import EventReader
 from app.core.messages import Publication
-from app.core.notices import NOTICES
+from app.core.profiles.listening import EventReader
 from app.core.topics import canary_topics, matches, share
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_probe import Needs, probe
 from app.profiles.loader import load_profiles
-from app.system import SystemClock
+from app.runtime.system import SystemClock
 from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, MosquittoProcess
 from tests.waiting import PATIENCE
 

@@ -15,18 +15,18 @@ from app.callbacks.echoes import Echoes
 from app.callbacks.observer import Observer, Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
-from app.core.callback import Answer, Registration
-from app.core.command import Command, CommandState
-from app.core.correlation import Correlation
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.command import Command, CommandState
+from app.core.commands.routing import Recorded, Verdict
 from app.core.messages import ReceivedMessage
-from app.core.profile import DeviceProfile
-from app.core.reading import ResponseReader
-from app.core.routing import Recorded, Verdict
-from app.core.templating import CommandFacts
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.reading import ResponseReader
+from app.core.profiles.templating import CommandFacts
 from app.mqtt.inbox import Inbox
 from app.profiles.loader import load_profiles, parse_profile
+from app.runtime.system import SystemClock
 from app.store.state import StateStore
-from app.system import SystemClock
 from tests.contract.store_backends import new_id, registration
 from tests.waiting import eventually
 

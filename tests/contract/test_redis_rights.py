@@ -15,20 +15,20 @@ from redis.exceptions import AuthenticationError
 from app.cluster.directory import NodeInfo
 from app.cluster.redis import RedisCluster
 from app.cluster.wakeups import Hearing
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
+from app.core.commands.stream import Marks
 from app.core.errors import UnavailableError
-from app.core.eventlog.event import Database, Entry, Shard
-from app.core.eventlog.reading import Reading
-from app.core.eventlog.transaction import Condition, Transaction
-from app.core.happenings import Marks
+from app.core.events.event import Database, Entry, Shard
+from app.core.events.reading import Reading
+from app.core.events.transaction import Condition, Transaction
 from app.core.identifiers import partition_of
 from app.core.webhooks.schedule import Reply
+from app.runtime.system import SystemClock, new_charter, new_secret
 from app.store.commands import Query
 from app.store.engine import open_events
+from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.doctor import inspect
 from app.store.redis.rights import CHANNELS, COMMANDS, KEYS
-from app.store.redis.store import RedisStateStore
-from app.system import SystemClock, new_charter, new_secret
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.contract.test_webhooks import FAILED, delivery, endpoint, tried
 from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, RedisProcess

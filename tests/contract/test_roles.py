@@ -10,10 +10,10 @@ from datetime import timedelta
 import pytest
 from redis.asyncio import Redis
 
-from app.core.eventlog import keys
-from app.store.redis.role import RedisRole
-from app.system import SystemClock, new_secret
-from app.tasks import end
+from app.core.events import keys
+from app.runtime.system import SystemClock, new_secret
+from app.runtime.tasks import end
+from app.store.redis.driver.role import RedisRole
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE, eventually
 

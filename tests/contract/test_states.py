@@ -1,15 +1,15 @@
-"""What devices tell of their states, for every state store: the sentences of the port (app/store/states.py)."""
+"""What devices tell of their states, for every state store: the sentences of the port (app/store/echo_states.py)."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from app.core.callback import Expectation
-from app.core.command import CommandState
-from app.core.correlation import Correlation
-from app.core.routing import Verdict
+from app.core.commands.callback import Expectation
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Verdict
+from app.core.profiles.correlation import Correlation
+from app.store.echo_states import MOST_EXPECTING
 from app.store.state import StateStore
-from app.store.states import MOST_EXPECTING
 from tests.contract.store_backends import Backend, answer, registration, topic_of
 
 MINUTE = timedelta(minutes=1)

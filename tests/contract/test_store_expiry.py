@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Recorded, Verdict
 from app.core.errors import (
     CommandNotFoundError,
     DeviceBusyError,
 )
 from app.core.identifiers import partition_of
-from app.core.routing import Recorded, Verdict
 from app.store.commands import Query
 from app.store.state import StateStore
 from tests.contract.store_backends import (

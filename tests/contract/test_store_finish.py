@@ -9,14 +9,14 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome
 from app.core.errors import (
     CommandNotFoundError,
     IllegalTransitionError,
     InvalidInputError,
 )
 from app.core.identifiers import partition_of
-from app.core.routing import Outcome
 from app.store.commands import Finished, Query, Registered
 from app.store.state import StateStore
 from tests.contract.store_backends import (

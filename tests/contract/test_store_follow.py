@@ -1,4 +1,4 @@
-"""What `follow` promises, for every state store: the sentences of the port (app/store/history.py)."""
+"""What `follow` promises, for every state store: the sentences of the port (app/store/command_history.py)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
+from app.core.commands.history import EDGE, MOST_REPORT_BYTES, MOST_REPORTS
 from app.core.errors import CommandNotFoundError
-from app.core.history import EDGE, MOST_REPORT_BYTES, MOST_REPORTS
-from app.store.history import MOST_WATCHING
+from app.store.command_history import MOST_WATCHING
 from app.store.state import StateStore
 from tests.contract.store_backends import MOMENT, Backend, answer, registration
 from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE

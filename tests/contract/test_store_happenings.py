@@ -1,11 +1,11 @@
-"""What the port for all commands together promises, for every state store (app/store/happenings.py)."""
+"""What the port for all commands together promises, for every state store (app/store/command_stream.py)."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from app.core.command import CommandState
-from app.core.happenings import MOST_HAPPENINGS, MOST_TEXT, ROUND, Happening, HappeningKind, Marks, Position
+from app.core.commands.command import CommandState
+from app.core.commands.stream import MOST_HAPPENINGS, MOST_TEXT, ROUND, Happening, HappeningKind, Marks, Position
 from app.core.identifiers import PARTITIONS, partition_of
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, MOMENT, Backend, answer, registration

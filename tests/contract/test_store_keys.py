@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.store.commands import Query
 from app.store.state import StateStore
 from tests.contract.store_backends import registration

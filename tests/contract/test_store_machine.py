@@ -22,13 +22,13 @@ from hypothesis.stateful import (
 from redis.asyncio import Redis
 
 from app.core import keys
-from app.core.callback import Answer, Expectation, Registration
-from app.core.command import CommandState
-from app.core.correlation import Correlation
+from app.core.commands.callback import Answer, Expectation, Registration
+from app.core.commands.command import CommandState
 from app.core.errors import HomingError
 from app.core.identifiers import partition_of, partition_of_command
+from app.core.profiles.correlation import Correlation
 from app.store.commands import Query
-from app.store.memory.store import MemoryStateStore
+from app.store.memory.commands.store import MemoryStateStore
 from app.store.rules import NO_RESPONSE
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, ManualClock, answer, by_order, by_value, registration

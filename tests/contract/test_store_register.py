@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.callback import Registration
-from app.core.command import CommandState, IfOffline
+from app.core.commands.callback import Registration
+from app.core.commands.command import CommandState, IfOffline
+from app.core.commands.routing import Recorded, Verdict
 from app.core.errors import (
     DeviceBusyError,
     IdempotencyMismatchError,
 )
-from app.core.routing import Recorded, Verdict
 from app.store.commands import Joined, Registered
 from app.store.state import StateStore
 from tests.contract.store_backends import (

@@ -9,14 +9,14 @@ from collections.abc import Awaitable
 
 import pytest
 
-from app.core.callback import Expectation
-from app.core.command import CommandState
-from app.core.correlation import Correlation
+from app.core.commands.callback import Expectation
+from app.core.commands.command import CommandState
+from app.core.commands.reception import Reception
+from app.core.commands.routing import Outcome, Recorded, Verdict
 from app.core.errors import (
     DeviceBusyError,
 )
-from app.core.reception import Reception
-from app.core.routing import Outcome, Recorded, Verdict
+from app.core.profiles.correlation import Correlation
 from app.store.commands import Finished, Registered
 from app.store.state import StateStore
 from tests.contract.store_backends import (

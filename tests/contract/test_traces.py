@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.core.callback import Expectation
-from app.core.command import CommandState
-from app.core.correlation import Correlation
-from app.core.routing import Verdict
+from app.core.commands.callback import Expectation
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Verdict
+from app.core.profiles.correlation import Correlation
 from app.store.state import StateStore
 from tests.contract.store_backends import Backend, answer, by_order, by_value, registration, topic_of
 

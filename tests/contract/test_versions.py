@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from app.core.command import IfOffline
-from app.core.wakekey import WakeKey
-from app.core.wakeup import decode_wake_up
-from app.store.redis.store import RedisStateStore
+from app.core.cluster.wakekey import WakeKey
+from app.core.cluster.wakeup import decode_wake_up
+from app.core.commands.command import IfOffline
+from app.store.redis.commands.store import RedisStateStore
 from tests.contract import speak as voice
 from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE
 from tests.previous import previous_version, speak

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.identifiers import PARTITIONS
 from app.core.webhooks.deliveries import Delivery, Notice, Progress, event_id
 from app.core.webhooks.endpoints import Endpoint, EventType

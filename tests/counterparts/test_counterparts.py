@@ -201,7 +201,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("profiles")
     for one in COUNTERPARTS:
         if one.own:
-            text = resources.files("app.profiles").joinpath(f"{one.profile}.toml").read_text("utf-8")
+            text = resources.files("app.profiles.shipped").joinpath(f"{one.profile}.toml").read_text("utf-8")
             for old, new in one.own.items():
                 text = text.replace(old, new)
             (folder / f"{one.profile}.toml").write_text(text, encoding="utf-8")

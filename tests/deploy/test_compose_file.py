@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cli.server import GRACE_SECONDS
 from app.main import bootstrap_key
-from app.services import STOP_SECONDS
+from app.runtime.services import STOP_SECONDS
+from app.server.run import GRACE_SECONDS
 from app.settings import load_settings, variables
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -14,11 +14,11 @@ import yaml
 from dotenv import dotenv_values
 
 from app import __version__, metrics
-from app.cli.server import GRACE_SECONDS
 from app.core.addresses import EventsKind, events_kind, split_address
 from app.main import Homing, bootstrap_key, open_adapters
 from app.profiles.loader import load_profiles
-from app.services import STOP_SECONDS
+from app.runtime.services import STOP_SECONDS
+from app.server.run import GRACE_SECONDS
 from app.settings import Settings, load_settings, variables
 from tests.deploy.rendering import KUBERNETES, Manifest, render
 

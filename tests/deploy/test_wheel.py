@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.output import Exit
+from app.runtime.exits import Exit
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, ServiceProcess, without_program
 from tests.waiting import PATIENCE
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from app.core.callback import Answer
-from app.core.command import CommandState
-from app.core.correlation import Correlation
+from app.core.commands.callback import Answer
+from app.core.commands.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
-from app.core.reading import ResponseReader
-from app.core.templating import CommandFacts
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.reading import ResponseReader
+from app.core.profiles.templating import CommandFacts
 from app.profiles.loader import load_profiles
 from homing_simulator.behaviour import GARBAGE, Behaviour, Kind, Reaction
 from homing_simulator.options import FLEET_PROFILES, FleetOptions, Range

@@ -15,23 +15,23 @@ from typing import Any
 from app.api.representation import command_json
 from app.callbacks.observer import Observer
 from app.cluster.local import LocalCluster
-from app.commands.registrar import CommandRequest
-from app.core.callback import Registration
+from app.commands.send.registrar import CommandRequest
+from app.core.cluster.wakekey import WakeKey
+from app.core.commands.callback import Registration
+from app.core.commands.routing import Outcome
 from app.core.messages import Publication
-from app.core.reading import ResponseReader
-from app.core.routing import Outcome
+from app.core.profiles.reading import ResponseReader
 from app.core.topics import share
-from app.core.wakekey import WakeKey
 from app.mqtt import base as mqtt
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
-from app.observability import Counters
 from app.parts import Adapters, Parts, compose
 from app.profiles.loader import load_profiles
+from app.runtime.system import new_charter
+from app.runtime.telemetry import Counters
 from app.settings import load_settings
 from app.store.commands import Joined, Registered
-from app.store.memory.store import MemoryStateStore
-from app.system import new_charter
+from app.store.memory.commands.store import MemoryStateStore
 from tests.waiting import PATIENCE
 
 PROFILES = load_profiles()

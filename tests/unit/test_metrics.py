@@ -10,14 +10,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.callbacks.pending import Pending
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.errors import BrokerUnavailableError
-from app.measures import SECONDS, Histogram
 from app.metrics import FAMILIES, Exposition, NodeMetrics
 from app.node import Health, NodeState
-from app.observability import Counters
 from app.observers.measures import OTHER_PROFILE, CommandMeasures
-from app.services import Services
+from app.runtime.histograms import SECONDS, Histogram
+from app.runtime.services import Services
+from app.runtime.telemetry import Counters
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Assembly, Lamp, assemble, at_once, never, request, slow_to_register
 from tests.waiting import PATIENCE
 

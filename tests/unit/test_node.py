@@ -19,10 +19,10 @@ from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node, NodeState
 from app.parts import Adapters, compose
-from app.services import Services
+from app.runtime.services import Services
+from app.runtime.system import SystemClock, new_charter, new_ulid
 from app.settings import load_settings
-from app.store.memory.store import MemoryStateStore
-from app.system import SystemClock, new_charter, new_ulid
+from app.store.memory.commands.store import MemoryStateStore
 from tests.waiting import PATIENCE, eventually
 
 
@@ -192,7 +192,7 @@ async def test_F53_a_node_id_that_is_taken_meanwhile_ends_the_node() -> None:
 
 
 async def test_a_node_stops_in_time_though_the_cluster_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.services.STOP_SECONDS", 0.2)
+    monkeypatch.setattr("app.runtime.services.STOP_SECONDS", 0.2)
     rig = Rig()
     await rig.node.start()
     await eventually(rig.ready)

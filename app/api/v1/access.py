@@ -17,7 +17,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
-from app.api.schemas_of_access import Check, Decision, Differences
+from app.api.v1.access_models import Check, Decision, Differences
 from app.core import errors
 from app.core.access.questions import Question
 from app.core.access.rules import Action

@@ -20,7 +20,7 @@ from app.api.openapi import acts, problems_of
 from app.api.parameters import Limit, check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
-from app.api.schemas_of_access import AuditPage, AuditVerified
+from app.api.v1.access_models import AuditPage, AuditVerified
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError

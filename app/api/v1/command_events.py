@@ -9,16 +9,17 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api import problems, schemas, sse
+from app.api import problems, sse
 from app.api.dependencies import Asker, NodePorts, OpenStreams, WhoAsks
 from app.api.openapi import acts, problems_of
 from app.api.parameters import CommandId, check_names
 from app.api.problems import BY_ERROR
-from app.api.schemas import said
 from app.api.story import feed_of, has_ended
+from app.api.v1 import command_models as schemas
+from app.api.v1.command_models import said
 from app.core import errors
 from app.core.access.rules import Action
-from app.core.command import Command
+from app.core.commands.command import Command
 from app.core.errors import CommandNotFoundError, InvalidInputError
 from app.core.identifiers import COMMAND_ID
 

@@ -11,7 +11,7 @@ from fastapi import Response as Reply
 from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api import problems, schemas
+from app.api import problems
 from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Asker, Hot, Lists, NodePorts, WhoAsks
 from app.api.http import BytesResponse
@@ -22,14 +22,15 @@ from app.api.ports import Ports
 from app.api.present import present
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, explanation_json, page_json
-from app.api.schemas import said
-from app.api.schemas_of_explanations import Explanation
+from app.api.v1 import command_models as schemas
+from app.api.v1.command_models import said
+from app.api.v1.explanation_models import Explanation
 from app.core import errors, identifiers
 from app.core.access.patterns import validate_pattern
 from app.core.access.rules import Action
-from app.core.command import Command, CommandState
+from app.core.commands.command import Command, CommandState
 from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidInputError
-from app.core.eventlog.instants import PATTERN, parse_position
+from app.core.events.instants import PATTERN, parse_position
 from app.core.identifiers import validate_device_id, validate_idempotency_key
 from app.store.commands import Page
 from app.store.commands import Query as Asked

@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.access.conditions import ANY, tag_of
 from app.access.devices import Filter, Wanted, shown
-from app.api import problems, schemas
+from app.api import problems
 from app.api.conditions import Conditional, etag
 from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import NodePorts, Records, WhoAsks
@@ -21,6 +21,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, Limit, check_names
 from app.api.problems import BY_ERROR
+from app.api.v1 import command_models as schemas
 from app.core import errors
 from app.core.access.model import Device
 from app.core.access.patterns import validate_pattern

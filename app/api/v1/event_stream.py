@@ -34,8 +34,8 @@ from app.api.v1.events import (
 )
 from app.core import errors
 from app.core.access.rules import Action
-from app.core.eventlog.cursors import Scope
-from app.core.eventlog.reading import Cursor
+from app.core.events.cursors import Scope
+from app.core.events.reading import Cursor
 from app.events.plane import EventPlane
 from app.events.tail import Batch
 

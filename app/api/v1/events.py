@@ -12,7 +12,7 @@ from fastapi import Response as Reply
 from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api import event_schemas, problems
+from app.api import problems
 from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Asker, Events, NodePorts, WhoAsks
 from app.api.event_json import about, entry_of, events_json
@@ -22,12 +22,13 @@ from app.api.parameters import check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
+from app.api.v1 import event_models as event_schemas
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.durations import format_duration
 from app.core.errors import InvalidInputError
-from app.core.eventlog.cursors import Scope
-from app.core.eventlog.event import (
+from app.core.events.cursors import Scope
+from app.core.events.event import (
     END,
     MAX_TOPIC_BYTES,
     Event,
@@ -35,10 +36,10 @@ from app.core.eventlog.event import (
     validate_database,
     validate_reading_filter,
 )
-from app.core.eventlog.generation import Generation
-from app.core.eventlog.instants import PATTERN, position_of
-from app.core.eventlog.plan import Kept
-from app.core.eventlog.reading import Cursor
+from app.core.events.generation import Generation
+from app.core.events.instants import PATTERN, position_of
+from app.core.events.plan import Kept
+from app.core.events.reading import Cursor
 from app.events.merging import EventPage
 from app.events.plane import EventPlane
 from app.events.reader import MAX_PAGE

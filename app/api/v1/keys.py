@@ -18,7 +18,7 @@ from app.api.pages import Listing
 from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
-from app.api.schemas_of_access import KeyBody, KeyMade, KeyPage, Rotation
+from app.api.v1.access_models import KeyBody, KeyMade, KeyPage, Rotation
 from app.core import errors
 from app.core.access.keys import Key
 from app.core.access.model import Credential

@@ -9,18 +9,19 @@ import orjson
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 
-from app.access.logins import Login, Logins
-from app.api import problems, schemas
+from app.access.login.logins import Login, Logins
+from app.api import problems
 from app.api.dependencies import NodePorts, WhoAsks
-from app.api.door import network_of
 from app.api.http import BytesResponse, headers_of, read_body
 from app.api.media_types import media_type_refusal
 from app.api.openapi import json_of, knows, problems_of
 from app.api.problems import BY_ERROR, problem
 from app.api.representation import instant
+from app.api.v1 import command_models as schemas
 from app.core import errors
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue, decode_json
+from app.core.peers import network_of
 
 MAX_NAME: Final = 256
 _AWAY: Final = BY_ERROR[errors.DirectoryUnavailableError]

@@ -9,11 +9,11 @@ from fastapi import APIRouter
 from fastapi import Response as Reply
 
 from app.access.ports import LimitState
-from app.api import schemas_of_access as schemas
 from app.api.dependencies import WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import knows, problems_of
 from app.api.representation import instant
+from app.api.v1 import access_models as schemas
 from app.core.access.rules import Concurrency, Limit
 
 router = APIRouter(prefix="/v1", tags=["access"])

@@ -8,12 +8,12 @@ import orjson
 from fastapi import APIRouter
 from fastapi import Response as Reply
 
-from app.api import schemas
 from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
+from app.api.v1 import command_models as schemas
 from app.cluster.directory import NodeInfo
 from app.core import errors
 from app.core.access.rules import Action

@@ -29,7 +29,7 @@ from app.api.openapi import acts, header, problems_of
 from app.api.pages import Listing
 from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
-from app.api.schemas_of_access import Bindings, BindingsBody, Principals, Roles, Tenants
+from app.api.v1.access_models import Bindings, BindingsBody, Principals, Roles, Tenants
 from app.core import errors
 from app.core.access.rules import BUILT_IN, Action
 from app.core.errors import InvalidInputError

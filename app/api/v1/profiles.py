@@ -14,9 +14,9 @@ from app.api.dependencies import NodePorts
 from app.api.http import BytesResponse
 from app.api.openapi import knows, problems_of
 from app.api.parameters import ProfileName
-from app.core.catalogue import Danger, Method, Openness
 from app.core.durations import format_duration
-from app.core.profile import DeviceProfile
+from app.core.profiles.catalogue import Danger, Method, Openness
+from app.core.profiles.profile import DeviceProfile
 
 
 class _Model(BaseModel):

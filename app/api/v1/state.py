@@ -11,7 +11,7 @@ from fastapi import Response as Reply
 from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from app.api import event_schemas, problems
+from app.api import problems
 from app.api.dependencies import Asker, Events, WhoAsks
 from app.api.event_json import entry_of, event_json, events_json
 from app.api.http import BytesResponse, headers_of, read_body
@@ -20,12 +20,13 @@ from app.api.parameters import DeviceId, check_names
 from app.api.present import present
 from app.api.problems import BY_ERROR, problem
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
+from app.api.v1 import event_models as event_schemas
 from app.api.v1.events import AWAY, GONE, DatabaseName
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError, ValueChangedError, ValueNotFoundError
-from app.core.eventlog.event import Entry, Shard, validate_writable
-from app.core.eventlog.transaction import Condition, Transaction
+from app.core.events.event import Entry, Shard, validate_writable
+from app.core.events.transaction import Condition, Transaction
 from app.core.payload import decode_json
 from app.core.topics import validate_topic
 from app.events.plane import EventPlane

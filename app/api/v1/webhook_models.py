@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
 
 from app.api.representation import instant
-from app.api.schemas import Instant
+from app.api.v1.command_models import Instant
 from app.core.webhooks.deliveries import Delivery, Progress
 from app.core.webhooks.endpoints import SUBSCRIBABLE, Endpoint
 

@@ -18,9 +18,10 @@ from app.api.openapi import acts, header, problems_of
 from app.api.pages import MOST_PLACE, Listing
 from app.api.parameters import DEFAULT_LIMIT, MOST_LISTED, Limit, ListCursor, ListLimit, check_names
 from app.api.problems import BY_ERROR
-from app.api.schemas import said
 from app.api.v1 import webhook_models as models
+from app.api.v1.command_models import said
 from app.api.v1.webhook_models import EVENT_ID, WEBHOOK_ID, delivery_json, webhook_json
+from app.audit.recorder import Audit
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.access.snapshot import DEFAULT_TENANT
@@ -28,7 +29,6 @@ from app.core.errors import InvalidInputError, WebhooksOffError
 from app.core.webhooks.deliveries import EVENT
 from app.core.webhooks.endpoints import ENDPOINT_ID, Endpoint
 from app.core.webhooks.places import FIRST, place_of
-from app.observers.audit import Audit
 from app.webhooks.administration import Administration, Wanted
 
 _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.WebhooksOffError])

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from app.core.access.patterns import fits, validate_pattern
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.errors import InvalidInputError
 
 OVERLAP_US: Final = 24 * 3_600_000_000

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
-from app.core.eventlog.cold import folder_of, hour_named, hour_of, parse_name, path_of
-from app.core.eventlog.event import Event, Position, Shard, size_of
-from app.core.eventlog.generation import HOUR_US, ColdFile
-from app.core.eventlog.reading import MOST_SCANNED, Reading, Slice
-from app.observability import Fill
+from app.core.events.cold import folder_of, hour_named, hour_of, parse_name, path_of
+from app.core.events.event import Event, Position, Shard, size_of
+from app.core.events.generation import HOUR_US, ColdFile
+from app.core.events.reading import MOST_SCANNED, Reading, Slice
+from app.runtime.telemetry import Fill
 from app.store.parquet.files import FileWriter, checksum_of, open_file, read_slice, slices, within
 from app.store.parquet.place import Place
 from app.store.parquet.rows import SLICE_BYTES, SLICE_EVENTS

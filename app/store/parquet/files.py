@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.core.eventlog.cold import VERSION
-from app.core.eventlog.event import Event, Position
-from app.core.eventlog.reading import Reading
+from app.core.events.cold import VERSION
+from app.core.events.event import Event, Position
+from app.core.events.reading import Reading
 from app.store.parquet.rows import GROUP_EVENTS, SCHEMA, Checksum, by_position, by_topic, events_of, fitting, table_of
 
 METADATA: Final = {"homing.events": str(VERSION)}

@@ -9,9 +9,9 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.errors import HomingError, StoreUnavailableError
-from app.core.eventlog.cold import hour_named
-from app.core.eventlog.event import Position
-from app.core.eventlog.generation import HOUR_US
+from app.core.events.cold import hour_named
+from app.core.events.event import Position
+from app.core.events.generation import HOUR_US
 from app.store.archive import PlaceFacts
 from app.store.parquet.place import Place
 

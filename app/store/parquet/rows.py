@@ -13,8 +13,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.core.eventlog.cold import COLUMNS
-from app.core.eventlog.event import Entry, Event
+from app.core.events.cold import COLUMNS
+from app.core.events.event import Entry, Event
 
 SLICE_EVENTS: Final = 16_384
 SLICE_BYTES: Final = 16 * 1024 * 1024

@@ -28,8 +28,8 @@ from app.core.webhooks.deliveries import (
 )
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.places import FIRST, DeliveryPage, Place, part
-from app.store.redis.lanes import Lanes
-from app.store.redis.scripts import HOOK_AGAIN, HOOK_CLAIM, HOOK_ENQUEUE, HOOK_PUT, HOOK_SETTLE
+from app.store.redis.driver.lanes import Lanes
+from app.store.redis.driver.scripts import HOOK_AGAIN, HOOK_CLAIM, HOOK_ENQUEUE, HOOK_PUT, HOOK_SETTLE
 from app.store.rules import micros
 
 IDLE_MS: Final = 7 * 24 * 3_600_000

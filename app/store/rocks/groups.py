@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, TypeVar
 
 from app.core.errors import StoreUnavailableError
-from app.observability import Fill
+from app.runtime.telemetry import Fill
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

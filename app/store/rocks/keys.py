@@ -14,7 +14,7 @@ r"""Every key in the RocksDB of the event log. Numbers are big-endian, so that k
 | | `o` number of shard, position of the last event of an append | the stream of each of its events |
 | | `s` structure | empty: those of this generation |
 
-A shard is written `database \0 number`. A record is that of app/core/eventlog/record.py.
+A shard is written `database \0 number`. A record is that of app/core/events/record.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hashlib import blake2b
 from struct import Struct, unpack
 from typing import Final
 
-from app.core.eventlog.event import Position, Shard
+from app.core.events.event import Position, Shard
 
 VALUES: Final = "values"
 HEAD: Final = Struct(">QQ")

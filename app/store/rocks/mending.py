@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import ConfigurationError, StoreUnavailableError
-from app.tasks import end
+from app.runtime.tasks import end
 
 AGAIN_SECONDS: Final = 1.0
 PROBE: Final = "homing-probe"

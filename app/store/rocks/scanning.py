@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from rocksdict import Rdict
 
 from app.core.errors import DamagedEventsError
-from app.core.eventlog.event import Event, Position, Shard
-from app.core.eventlog.reading import EVERYTHING, MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
-from app.core.eventlog.record import unpack_entry
-from app.core.eventlog.structures import OTHERS, Structures
+from app.core.events.event import Event, Position, Shard
+from app.core.events.reading import EVERYTHING, MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
+from app.core.events.record import unpack_entry
+from app.core.events.structures import OTHERS, Structures
 from app.core.topics import matches
 from app.store.rocks import keys
 from app.store.rocks.rows import keys_from, rows_from

@@ -12,12 +12,12 @@ import structlog
 from rocksdict import ColumnFamily, DBCompressionType, Options, Rdict
 
 from app.core.errors import ConfigurationError, DamagedEventsError, DatabaseNotFoundError
-from app.core.eventlog.batches import Batch, LastBatches
-from app.core.eventlog.event import BEGINNING, Database, Position, Shard
-from app.core.eventlog.generation import ColdFile, Generation, GenerationState
-from app.core.eventlog.record import unpack_entry
-from app.core.eventlog.structures import Structures
-from app.core.eventlog.values import Held, Size
+from app.core.events.batches import Batch, LastBatches
+from app.core.events.event import BEGINNING, Database, Position, Shard
+from app.core.events.generation import ColdFile, Generation, GenerationState
+from app.core.events.record import unpack_entry
+from app.core.events.structures import Structures
+from app.core.events.values import Held, Size
 from app.store.rocks import keys
 from app.store.rocks.rows import keys_from, rows_from
 

@@ -12,15 +12,15 @@ from rocksdict import Rdict, WriteBatch
 
 from app.core.clock import Clock
 from app.core.errors import FencedError, HomingError, StoreUnavailableError, ValueChangedError
-from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import Entry, Position, Shard, size_of
-from app.core.eventlog.generation import ColdFile, GenerationState
-from app.core.eventlog.quota import check_room
-from app.core.eventlog.record import pack_entry, value_size
-from app.core.eventlog.structures import OTHERS, Structures
-from app.core.eventlog.transaction import Condition
-from app.core.eventlog.values import Size
-from app.observability import BurstLog
+from app.core.events.batches import Batch
+from app.core.events.event import Entry, Position, Shard, size_of
+from app.core.events.generation import ColdFile, GenerationState
+from app.core.events.quota import check_room
+from app.core.events.record import pack_entry, value_size
+from app.core.events.structures import OTHERS, Structures
+from app.core.events.transaction import Condition
+from app.core.events.values import Size
+from app.runtime.telemetry import BurstLog
 from app.store.rocks import keys
 from app.store.rocks.state import Book, Cut, Head, Shelf, written
 

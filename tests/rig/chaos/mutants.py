@@ -36,7 +36,7 @@ def no_adoption() -> None:
     async def look(_self: Any) -> None:
         pass
 
-    _class("app.callbacks.adopter.Adopter").look = look
+    _class("app.cluster.adopter.Adopter").look = look
 
 
 def adoption_throws_away() -> None:
@@ -65,7 +65,7 @@ def sweep_off() -> None:
     async def sweep(self: Any) -> None:
         await asyncio.sleep(self._interval)
 
-    _class("app.commands.sweeper.Sweeper").sweep = sweep
+    _class("app.commands.deadlines.sweeper.Sweeper").sweep = sweep
 
 
 def no_fencing() -> None:
@@ -117,7 +117,10 @@ def wake_ups_lost_and_no_resync() -> None:
 
 def publish_before_register() -> None:
     """The command leaves before it is on record (F1)."""
-    invoker, store = _class("app.commands.invoker.Invoker"), _class("app.store.redis.store.RedisStateStore")
+    invoker, store = (
+        _class("app.commands.send.invoker.Invoker"),
+        _class("app.store.redis.commands.store.RedisStateStore"),
+    )
     opened, publish, register = invoker._open, invoker._publish, store.register
     begun: list[Any] = []
 
@@ -127,7 +130,7 @@ def publish_before_register() -> None:
 
     async def send_first(self: Any, registration: Any) -> Any:
         sender = begun.pop()
-        now = round(_class("app.system.SystemClock")().wall() * 1_000_000)
+        now = round(_class("app.runtime.system.SystemClock")().wall() * 1_000_000)
         command = registration.command(now, now + registration.timeout // timedelta(microseconds=1))
         pending = sender._open_commands.get(command.id)
         pending.about(command)
@@ -142,7 +145,7 @@ def publish_before_register() -> None:
 
 def idempotency_ignored() -> None:
     """A retry is a new command (F14)."""
-    registrar = _class("app.commands.registrar.Registrar")
+    registrar = _class("app.commands.send.registrar.Registrar")
     registration_of = registrar.registration
     registrar.registration = lambda self, request, *asked: registration_of(
         self, replace(request, idempotency_key=None), *asked
@@ -165,20 +168,20 @@ def drops_when_full() -> None:
 
 def outcome_overwritten() -> None:
     """A response that comes after the outcome replaces it: no compare-and-set (F8)."""
-    _change("respond", "if not finished then\n  local outcome", "if state ~= 'running' then\n  local outcome")
+    _change("commands/respond", "if not finished then\n  local outcome", "if state ~= 'running' then\n  local outcome")
 
 
 def oldest_waiter_wins() -> None:
     """A response answers the command that has waited longest on its topic, whatever id it carries (F10)."""
     oldest = "redis.call('ZRANGE', key('topic', topic_digest), 0, 0)[1] or ARGV[2]"
-    _change("respond", "  id = ARGV[2]\n", f"  id = {oldest}\n")
+    _change("commands/respond", "  id = ARGV[2]\n", f"  id = {oldest}\n")
 
 
 def index_never_ends() -> None:
     """The topic index has no end of its own, and an outcome takes nothing out of it (F36)."""
-    _change("common", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
+    _change("commands/common", "redis.call('ZREM', key('topic', topic.digest), id)", "redis.call('EXISTS', record)")
     _change(
-        "common",
+        "commands/common",
         "redis.call('PEXPIREAT', name, at_ms)\n  end\nend\n\n-- The field",
         "redis.call('TIME')\n  end\nend\n\n-- The field",
     )
@@ -189,7 +192,7 @@ def _change(script: str, old: str, new: str) -> None:
     source = (resources.files("app.store.redis") / "lua" / f"{script}.lua").read_text()
     if source.count(old) != 1:
         raise LookupError(f"{script}.lua has {source.count(old)} times what the mutant is to change; needed is once")
-    kind = _class("app.store.redis.combiner.Script")
+    kind = _class("app.store.redis.driver.combiner.Script")
     of = kind.of
     kind.of = lambda text: of(text.replace(old, new))
 
@@ -230,17 +233,17 @@ def only_leases_tell() -> None:
 
 def wills_unheard() -> None:
     """Nobody acts on what the broker says of dead sessions."""
-    _class("app.callbacks.adopter.Adopter").heard = lambda _self, _notice: None
+    _class("app.cluster.adopter.Adopter").heard = lambda _self, _notice: None
 
 
 def canary_always_well() -> None:
     """Canaries die and nobody says so."""
-    _class("app.callbacks.canary.Canary").health = "ok"
+    _class("app.cluster.canary.Canary").health = "ok"
 
 
 def canary_never_forgives() -> None:
     """A node that has missed canaries once is unready for ever."""
-    import_module("app.callbacks.canary").MEMORY_SECONDS = 1e9  # type: ignore[attr-defined]
+    import_module("app.cluster.canary").MEMORY_SECONDS = 1e9  # type: ignore[attr-defined]
 
 
 def waits_when_taken_over() -> None:
@@ -289,7 +292,7 @@ class _Settled:
 
 def events_without_a_fence() -> None:
     """Who was the intake goes on appending when another one is."""
-    _change("events_append", "tonumber(ARGV[2]) < epoch then", "false then")
+    _change("events/append", "tonumber(ARGV[2]) < epoch then", "false then")
 
 
 def events_given_up() -> None:

@@ -11,7 +11,7 @@ from joserfc import jws
 from joserfc.jwa import JWSAlgModel
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from app.access.key_set import KeySet, parse_key_set
+from app.access.login.key_set import KeySet, parse_key_set
 
 ISSUER: Final = "https://issuer.example"
 AUDIENCE: Final = "homing"

@@ -13,9 +13,9 @@ from app.core.access.admins import admins
 from app.core.access.changes import Put, Revoke
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Binding, Kind, Principal, Tenant
+from app.runtime.system import new_secret
 from app.store.directory import AccessDirectory
 from app.store.engine import open_directory
-from app.system import new_secret
 
 pytest.importorskip("sqlalchemy")
 

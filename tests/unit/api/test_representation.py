@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.representation import command_json, instant
-from app.core.command import Command, CommandState
+from app.core.commands.command import Command, CommandState
 from app.store.rules import late_annex
 
 COMMAND = Command(

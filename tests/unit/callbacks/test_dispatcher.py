@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from app.core.callback import Answer
-from app.core.command import CommandState
+from app.core.commands.callback import Answer
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome, Recorded
 from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.core.messages import ReceivedMessage
-from app.core.routing import Outcome, Recorded
 from app.mqtt.inbox import MOST_REFUSED
-from app.store.memory.store import MemoryStateStore
+from app.store.memory.commands.store import MemoryStateStore
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Assembly, Lamp, ManualClock, assemble, at_once, never, request
 
 

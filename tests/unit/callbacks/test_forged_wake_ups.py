@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from app.callbacks.waker import HINTS_PER_SECOND
-from app.core.command import CommandState
-from app.core.routing import Outcome
-from app.store.memory.store import MemoryStateStore
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome
+from app.store.memory.commands.store import MemoryStateStore
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, WAKE_KEY, Assembly, Lamp, ManualClock, assemble, never, request
 
 

@@ -13,11 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.callbacks.observer import Observer, Observers
-from app.core.command import Command, CommandState
+from app.core.commands.command import Command, CommandState
+from app.core.commands.routing import Outcome
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import ReceivedMessage
-from app.core.routing import Outcome
-from app.observability import Counters
+from app.runtime.telemetry import Counters
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Assembly, Lamp, assemble, request, slow_to_register
 from tests.waiting import turns
 

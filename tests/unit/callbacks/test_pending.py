@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.callbacks.pending import Pending
-from app.core.command import Command, CommandState
+from app.core.commands.command import Command, CommandState
+from app.core.commands.routing import Outcome
 from app.core.messages import Receipt
-from app.core.routing import Outcome
 from app.mqtt.base import Puback
 from app.observers.notes import hops_of
 

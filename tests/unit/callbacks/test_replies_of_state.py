@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.callbacks import finding
 from app.core.errors import StoreUnavailableError
-from app.core.eventlog.event import Entry
+from app.core.events.event import Entry
 from app.events.plane import EventPlane
-from tests.unit.callbacks.test_replier import ECHO, Dock, dock_with
+from app.replies import finding
+from tests.unit.replies.test_replier import ECHO, Dock, dock_with
 from tests.waiting import eventually
 
 PROFILE = (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Lamp, assemble, at_once, never, request, slow_to_register
 from tests.waiting import PATIENCE
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from app.access.passwords import Passwords
+from app.access.login.passwords import Passwords
 from app.core.access.callers import Caller
 from app.core.access.changes import Put
 from app.core.access.identify import identify_key
 from app.core.access.keys import Key, parse_key
 from app.core.access.model import Credential, Document, Principal
 from app.core.access.snapshot import Snapshot
+from app.runtime.system import SystemClock
 from app.store.engine import open_directory
-from app.system import SystemClock
 from tests.unit.cli.conftest import Homing
 
 Read = Callable[[], Document]

@@ -11,12 +11,12 @@ import pytest
 
 from app.cli.diagnosis import Level
 from app.cli.event_diagnosis import about_cold, about_events
+from app.runtime.system import SystemClock, new_secret
 from app.settings import EventsSettings
 from app.store.archive import PlaceFacts
 from app.store.parquet.place import Place
 from app.store.parquet.place_facts import inspect_place
-from app.store.redis.event_facts import EventFacts
-from app.system import SystemClock, new_secret
+from app.store.redis.events.facts import EventFacts
 from tests.waiting import PATIENCE
 
 NOW = 1_790_000_000_000_000

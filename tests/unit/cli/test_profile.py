@@ -241,7 +241,7 @@ def test_the_schema_for_editors_takes_every_shipped_profile_and_refuses_what_is_
     code, out, err = homing("profile", "schema")
     assert (code, err) == (0, "")
     validator = Draft202012Validator(json.loads(out))
-    files = [one for one in resources.files("app.profiles").iterdir() if one.name.endswith(".toml")]
+    files = [one for one in resources.files("app.profiles.shipped").iterdir() if one.name.endswith(".toml")]
     assert len(files) > 15
     for file in files:
         assert list(validator.iter_errors(tomllib.loads(file.read_text("utf-8")))) == [], file.name
@@ -260,7 +260,7 @@ def test_a_message_may_have_any_id_of_the_command(homing: Homing, tmp_path: Path
 
 
 def test_try_takes_topics_with_blanks(homing: Homing) -> None:
-    file = str(resources.files("app.profiles").joinpath("zigbee2mqtt.toml"))
+    file = str(resources.files("app.profiles.shipped").joinpath("zigbee2mqtt.toml"))
     said = ["--method", "set", "--params", '{"state":"ON"}', "--device", "living room/lamp 1"]
     code, out, _ = homing("profile", "try", file, *said, "--answer", 'zigbee2mqtt/living room/lamp 1 {"state":"ON"}')
     assert (code, "zigbee2mqtt/living room/lamp 1/set" in out) == (0, True), out

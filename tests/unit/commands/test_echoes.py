@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.commands.invoker import Invocation
-from app.core.command import CommandState
-from app.core.correlation import Correlation
+from app.commands.send.invoker import Invocation
+from app.core.commands.command import CommandState
 from app.core.errors import InvalidInputError
 from app.core.messages import Publication
+from app.core.profiles.correlation import Correlation
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackMqttClient
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Assembly, assemble, request
@@ -131,7 +131,7 @@ async def test_else_it_waits_for_the_device(tmp_path: Path, why: str) -> None:
 async def test_what_no_state_could_show_is_refused_with_a_whole_sentence(
     tmp_path: Path, method: str, params: dict[str, Any], sentence: str
 ) -> None:
-    shipped = resources.files("app.profiles").joinpath("zigbee2mqtt.toml").read_text("utf-8")
+    shipped = resources.files("app.profiles.shipped").joinpath("zigbee2mqtt.toml").read_text("utf-8")
     (tmp_path / "zigbee2mqtt.toml").write_text(shipped)
     assembly = await assemble(profiles_dir=tmp_path)
     with pytest.raises(InvalidInputError, match=sentence):

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from app.commands.absence import Absence
-from app.commands.invoker import Invocation, may_be_sent_again, unsent_code
-from app.core.callback import Answer
-from app.core.command import Command, CommandState, IfOffline
-from app.core.correlation import Correlation
+from app.commands.send.absence import Absence
+from app.commands.send.invoker import Invocation, may_be_sent_again, unsent_code
+from app.core.commands.callback import Answer
+from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.identifiers import CANARY
 from app.core.messages import ReceivedMessage
+from app.core.profiles.correlation import Correlation
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, PROFILES, Assembly, Lamp, assemble, at_once, never, request
@@ -128,7 +128,9 @@ async def test_an_answer_after_it_is_kept_as_late() -> None:
 
 async def test_a_repeated_publish_to_nobody_says_nothing_about_the_first(tmp_path: Path) -> None:
     """The dead node may have sent it while the device was there; so only the deadline ends it."""
-    homing = (Path("app/profiles") / "homing.toml").read_text().replace("repeatable = []", 'repeatable = ["blink"]')
+    homing = (
+        (Path("app/profiles/shipped") / "homing.toml").read_text().replace("repeatable = []", 'repeatable = ["blink"]')
+    )
     (tmp_path / "homing2.toml").write_text(homing.replace('name = "homing"', 'name = "homing2"'))
     assembly = await assemble(2, profiles_dir=tmp_path)
     home, survivor = assembly.members

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core.command import CommandState, IfOffline
+from app.core.commands.command import CommandState, IfOffline
 from app.core.identifiers import PARTITIONS
 from app.core.messages import Publication
 from app.mqtt.base import Puback

@@ -11,14 +11,14 @@ from typing import Literal
 import pytest
 
 from app.core.errors import FencedError, QuotaError, StoreUnavailableError
-from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import Entry, Position, Shard
-from app.core.eventlog.plan import Kept, Plan
-from app.core.eventlog.quota import parse_quotas
-from app.core.eventlog.reading import Reading
+from app.core.events.batches import Batch
+from app.core.events.event import Entry, Position, Shard
+from app.core.events.plan import Kept, Plan
+from app.core.events.quota import parse_quotas
+from app.core.events.reading import Reading
 from app.events.keeper import Keeper
 from app.events.writer import EventWriter, Waiting
-from app.store.memory.eventlog import MemoryEventLog
+from app.store.memory.events import MemoryEventLog
 from tests.unit.assembly import ManualClock
 from tests.waiting import PATIENCE
 

@@ -11,13 +11,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.core.errors import DamagedEventsError, QuotaError, StoreUnavailableError
-from app.core.eventlog.event import Database, Entry, Event, Shard
-from app.core.eventlog.generation import ColdFile, Generation, GenerationState
-from app.core.eventlog.plan import Kept
-from app.core.eventlog.reading import Reading, Slice
+from app.core.events.event import Database, Entry, Event, Shard
+from app.core.events.generation import ColdFile, Generation, GenerationState
+from app.core.events.plan import Kept
+from app.core.events.reading import Reading, Slice
 from app.events.cooler import Cooler
 from app.events.keeper import Keeper
-from app.store.memory.eventlog import MemoryEventLog
+from app.store.memory.events import MemoryEventLog
 from app.store.parquet.archive import ParquetArchive
 from app.store.parquet.files import FileWriter
 from app.store.parquet.place import Place

@@ -14,10 +14,10 @@ from app.events.plane import EventPlane, open_plane
 from app.mqtt.base import MessageHandler, Subscription, Will
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from app.profiles.loader import load_profiles
+from app.runtime.tasks import end
 from app.settings import EventsSettings
-from app.store.memory.eventlog import MemoryEventLog
+from app.store.memory.events import MemoryEventLog
 from app.store.roles import OnlyOne, Role
-from app.tasks import end
 from tests.unit.assembly import ManualClock
 from tests.waiting import PATIENCE, eventually, turns
 

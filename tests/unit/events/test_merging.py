@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.eventlog.event import END, Entry, Event, Shard
-from app.core.eventlog.reading import Cursor, Reading, Slice
+from app.core.events.event import END, Entry, Event, Shard
+from app.core.events.reading import Cursor, Reading, Slice
 from app.events import merging
 from app.events.merging import EventPage, Merge
-from app.store.eventlog import EventStore
+from app.store.events import EventStore
 
 POSITIONS = st.sets(st.integers(1, 60), max_size=20)
 DATABASES = ("a", "a", "b", "b")

@@ -8,7 +8,7 @@ from collections import Counter
 
 from app.events.pace import MOST_LAG_SECONDS, give_way
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
-from app.tasks import end
+from app.runtime.tasks import end
 from tests.waiting import eventually
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from app.core.device_events import Presence
-from app.core.eventlog.event import Entry, Shard
-from app.core.eventlog.plan import Kept, Plan
-from app.core.eventlog.presence import change_of
+from app.core.events.event import Entry, Shard
+from app.core.events.plan import Kept, Plan
+from app.core.events.presence import change_of
+from app.core.profiles.device_events import Presence
 from app.events.presence import PresenceKeeper
-from app.store.memory.eventlog import MemoryEventLog
+from app.store.memory.events import MemoryEventLog
 from tests.unit.assembly import ManualClock
 
 

@@ -11,15 +11,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.core.errors import CapacityError, StoreUnavailableError
-from app.core.eventlog.event import Entry, Event, Position, Shard
-from app.core.eventlog.plan import Kept, Plan
-from app.core.eventlog.reading import EVERYTHING, Cursor, Reading, Slice
+from app.core.events.event import Entry, Event, Position, Shard
+from app.core.events.plan import Kept, Plan
+from app.core.events.reading import EVERYTHING, Cursor, Reading, Slice
 from app.events import tail
 from app.events.reader import EventsReader
 from app.events.tail import Batch, Tails
-from app.observability import Counters
-from app.store.memory.eventlog import MemoryEventLog
-from app.system import SystemClock
+from app.runtime.system import SystemClock
+from app.runtime.telemetry import Counters
+from app.store.memory.events import MemoryEventLog
 from tests.waiting import PATIENCE, turns
 
 

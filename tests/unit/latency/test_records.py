@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from app.core.callback import Answer, Registration
-from app.core.command import CommandState
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome, Recorded
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
-from app.core.routing import Outcome, Recorded
 from app.latency.schema import COLUMNS
 from app.observers.journal import MOST_WAITING, Journal
 from app.store.commands import Joined, Registered
-from app.store.memory.store import MemoryStateStore
+from app.store.memory.commands.store import MemoryStateStore
 from tests.unit.assembly import (
     AS_LONG_AS_IT_TAKES,
     Assembly,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.core.callback import Answer
-from app.core.command import CommandState
-from app.core.correlation import Correlation
-from app.core.misses import Target
+from app.core.commands.callback import Answer
+from app.core.commands.command import CommandState
+from app.core.commands.misses import Target
+from app.core.profiles.correlation import Correlation
 from app.observers.notes import Notes
 from tests.contract.store_backends import ManualClock
 

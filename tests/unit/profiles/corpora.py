@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from app.core.messages import ReceivedMessage
-from app.core.profile import DeviceProfile
-from app.core.templating import FACTS, IDS, CommandFacts
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.templating import FACTS, IDS, CommandFacts
 from app.profiles.loader import load_profiles
 
 FOLDER = Path(__file__).parent / "corpus"

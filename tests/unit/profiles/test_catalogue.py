@@ -8,12 +8,12 @@ from itertools import combinations
 
 import pytest
 
-from app.core.catalogue import MISSPELT
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profile import DeviceProfile
-from app.core.reading import ResponseReader
+from app.core.profiles.catalogue import MISSPELT
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.reading import ResponseReader
 from app.profiles.loader import load_profiles, parse_profile
 
 PROFILES = load_profiles(shipped=["all"])

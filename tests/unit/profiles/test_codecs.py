@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.payload import MAX_BYTES, MAX_DEPTH, JsonValue, decode_json
-from app.core.profile import to_json
+from app.core.profiles.profile import to_json
 from app.profiles.codecs import CODECS
 
 SCALARS = (

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.core.callback import Expectation
-from app.core.command import CommandState
-from app.core.correlation import Correlation
+from app.core.commands.callback import Expectation
+from app.core.commands.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
-from app.core.reading import ResponseReader
-from app.core.templating import CommandFacts
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.reading import ResponseReader
+from app.core.profiles.templating import CommandFacts
 from app.profiles.loader import load_profiles
 
 PROFILES = load_profiles()

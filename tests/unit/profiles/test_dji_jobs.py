@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from app.core.command import CommandState
-from app.core.listening import ReplyReader
+from app.core.commands.command import CommandState
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.reading import ResponseReader, names
-from app.core.templating import CommandFacts
+from app.core.profiles.listening import ReplyReader
+from app.core.profiles.reading import ResponseReader, names
+from app.core.profiles.templating import CommandFacts
 from tests.unit.profiles.corpora import CREATED, ID, PROFILES
 
 DJI = PROFILES["dji"]

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from app.core.callback import Answer, Expectation
-from app.core.command import CommandState
-from app.core.correlation import Correlation
+from app.core.commands.callback import Answer, Expectation
+from app.core.commands.command import CommandState
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profile import DeviceProfile
-from app.core.reading import ResponseReader
-from app.core.templating import CommandFacts
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.reading import ResponseReader
+from app.core.profiles.templating import CommandFacts
 from app.profiles.loader import parse_profile
 
 ID = "042-01JCZX0000000000000000000A"

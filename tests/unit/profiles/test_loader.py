@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.correlation import Correlation
 from app.core.errors import ConfigurationError
-from app.core.templating import CommandFacts
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.templating import CommandFacts
 from app.profiles.loader import load_profiles, load_what_can_be, parse_profile
 
 GOOD = """

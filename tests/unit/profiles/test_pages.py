@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import pytest
 
-from app.profiles.editors import schema_of_files
+from app.profiles.tools.editors import schema_of_files
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 KEYS: Final = (DOCS / "profiles" / "keys.md").read_text("utf-8")
 FAMILIES: Final = DOCS / "profiles" / "families"
-SHIPPED: Final = sorted(one.name for one in resources.files("app.profiles").iterdir() if one.name.endswith(".toml"))
+SHIPPED: Final = sorted(
+    one.name for one in resources.files("app.profiles.shipped").iterdir() if one.name.endswith(".toml")
+)
 SCHEMA: Final[dict[str, Any]] = schema_of_files()
 TABLES: Final = {
     "": "The file",
@@ -65,7 +67,7 @@ def test_every_key_of_the_schema_is_on_the_page(table: str, heading: str) -> Non
 
 
 def topics_of(file: str) -> set[str]:
-    raw = tomllib.loads(resources.files("app.profiles").joinpath(file).read_text("utf-8"))
+    raw = tomllib.loads(resources.files("app.profiles.shipped").joinpath(file).read_text("utf-8"))
     requests = raw["request"] if isinstance(raw["request"], list) else [raw["request"]]
     heard = [one for kind in ("response", "event", "presence", "reply") for one in raw.get(kind, [])]
     return {one["topic"] for one in [*requests, *heard]} | {one["to"] for one in raw.get("reply", [])}

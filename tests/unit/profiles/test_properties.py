@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from app.core.callback import Expectation
-from app.core.correlation import Correlation
-from app.core.device_events import DeviceEvent, Presence
+from app.core.commands.callback import Expectation
 from app.core.errors import ConfigurationError, UndecodableMessageError
-from app.core.listening import EventReader, ReplyReader
 from app.core.messages import ReceivedMessage, UserProperties
-from app.core.reading import ResponseReader, names
-from app.core.templating import CommandFacts
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.device_events import DeviceEvent, Presence
+from app.core.profiles.listening import EventReader, ReplyReader
+from app.core.profiles.reading import ResponseReader, names
+from app.core.profiles.templating import CommandFacts
 from app.profiles.loader import parse_profile
 
 ID = "042-01JCZX0000000000000000000A"

@@ -14,7 +14,7 @@ from app.core.payload import MAX_BYTES, JsonValue
 from app.profiles.loader import parse_profile
 from app.profiles.protobufs import protobuf
 
-TAHU = (resources.files("app.profiles") / "sparkplug_b.desc").read_bytes()
+TAHU = (resources.files("app.profiles.shipped") / "sparkplug_b.desc").read_bytes()
 PAYLOAD = "org.eclipse.tahu.protobuf.Payload"
 ENCODE, DECODE = protobuf(TAHU, PAYLOAD)
 PROFILE = """

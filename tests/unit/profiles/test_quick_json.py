@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.api.event_json import event_json
 from app.core.errors import UndecodableMessageError
-from app.core.eventlog.event import Entry, Event
+from app.core.events.event import Entry, Event
 from app.core.payload import MISSING, decode_json
 from app.profiles.quick_json import plain
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.callback import Answer
-from app.core.correlation import Correlation
+from app.core.commands.callback import Answer
 from app.core.errors import UndecodableMessageError
 from app.core.identifiers import name_of
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profile import DeviceProfile
-from app.core.reading import ResponseReader
-from app.core.sources import BETWEEN
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.reading import ResponseReader
+from app.core.profiles.sources import BETWEEN
 from app.core.topics import TopicTemplate
 from tests.unit.profiles.corpora import CORPORA, Corpus, bytes_of, filled
 

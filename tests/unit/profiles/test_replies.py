@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.command import Command, CommandState
+from app.core.commands.command import Command, CommandState
 from app.core.errors import ConfigurationError, InvalidInputError
-from app.core.listening import ReplyReader
 from app.core.messages import Publication, ReceivedMessage
+from app.core.profiles.listening import ReplyReader
 from app.profiles.loader import load_profiles, parse_profile
 
 NOW = 1_732_000_000_000

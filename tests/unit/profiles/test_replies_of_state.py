@@ -7,11 +7,11 @@ import json
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.core.eventlog.event import Entry
+from app.core.events.event import Entry
 from app.core.payload import MISSING
-from app.core.replies import LastValue
+from app.core.replies.reply import LastValue
 from app.profiles.loader import parse_profile
-from app.profiles.trial import replies_of
+from app.profiles.tools.trial import replies_of
 from tests.unit.profiles.test_replies import PLAIN
 
 ASKS = '[[reply]]\nname = "a"\ntopic = "a/{device_id}"\nto = "b/{device_id}"\n'

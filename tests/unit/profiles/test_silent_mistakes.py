@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profile import DeviceProfile
-from app.core.reading import ResponseReader
-from app.core.templating import CommandFacts
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.reading import ResponseReader
+from app.core.profiles.templating import CommandFacts
 from app.profiles.loader import load_profiles, parse_profile
 from tests.unit.profiles.corpora import CREATED, ID, PROFILES
 

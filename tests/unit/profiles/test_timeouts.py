@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.deadlines import LearnedTimeouts
+from app.core.commands.deadlines import LearnedTimeouts
 from app.core.errors import ConfigurationError
 from app.profiles.timeouts import load_timeouts
 

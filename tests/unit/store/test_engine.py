@@ -12,10 +12,10 @@ from app.cluster.local import LocalCluster
 from app.cluster.redis import RedisCluster
 from app.cluster.wakeups import Hearing
 from app.core.errors import ConfigurationError
+from app.runtime.system import SystemClock, new_charter, new_secret, new_wake_key
 from app.store.engine import Engine, inspect_server, kind_of, open_engine
-from app.store.memory.store import MemoryStateStore
-from app.store.redis.store import RedisStateStore
-from app.system import SystemClock, new_charter, new_secret, new_wake_key
+from app.store.memory.commands.store import MemoryStateStore
+from app.store.redis.commands.store import RedisStateStore
 
 
 def opened(url: str) -> Engine:

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiosqlite
 import pytest
 
-from app.store.sql.connect import _connect_sqlite, open_sql
+from app.store.sql.driver.connect import _connect_sqlite, open_sql
 from tests.waiting import PATIENCE
 
 

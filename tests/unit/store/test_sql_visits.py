@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import Connection
 
 from app.core.errors import DirectoryUnavailableError
-from app.store.sql.calls import Calls
-from app.store.sql.connect import open_blocking, open_sql
-from app.store.sql.visits import Visits
+from app.store.sql.driver.calls import Calls
+from app.store.sql.driver.connect import open_blocking, open_sql
+from app.store.sql.driver.visits import Visits
 from tests.waiting import PATIENCE
 
 PATIENT = timedelta(seconds=PATIENCE)

@@ -9,8 +9,8 @@ from typing import Final
 from app.core.access.changes import Put
 from app.core.access.keys import make_key
 from app.core.access.model import Binding, Credential, Kind, Principal, Role, Scheme, Tenant
+from app.runtime.system import new_secret, random_bytes
 from app.store.engine import open_directory
-from app.system import new_secret, random_bytes
 
 OTHER_KEYS: Final = 1_000
 RULES: Final = 200

@@ -9,18 +9,18 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Final
 
-from app.core.command import CommandState
-from app.core.conditions import Condition, all_hold
-from app.core.correlation import Correlation
-from app.core.echoes import Echo, Kind
+from app.core.commands.command import CommandState
 from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import EVERY, Path, first
 from app.core.payload import MISSING, JsonValue, Missing
-from app.core.profile import DeviceProfile, ResponseSpec
-from app.core.reading import ResponseReader
-from app.core.sources import BETWEEN, CorrelationSource
+from app.core.profiles.conditions import Condition, all_hold
+from app.core.profiles.correlation import Correlation
+from app.core.profiles.echoes import Echo, Kind
+from app.core.profiles.profile import DeviceProfile, ResponseSpec
+from app.core.profiles.reading import ResponseReader
+from app.core.profiles.sources import BETWEEN, CorrelationSource
 from homing_simulator.asked import Known
 
 HALF: Final = 50

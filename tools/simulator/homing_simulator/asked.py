@@ -10,8 +10,8 @@ from app.core.errors import UndecodableMessageError
 from app.core.identifiers import id_of_name
 from app.core.messages import ReceivedMessage
 from app.core.payload import MISSING, JsonValue, Missing, lookup
-from app.core.profile import DeviceProfile, RequestSpec
-from app.core.templating import UUID_BYTES, names_in, scalar_text, uuid_text
+from app.core.profiles.profile import DeviceProfile, RequestSpec
+from app.core.profiles.templating import UUID_BYTES, names_in, scalar_text, uuid_text
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from app.core.catalogue import Catalogue
 from app.core.errors import InvalidInputError
 from app.core.messages import Publication, ReceivedMessage
+from app.core.profiles.catalogue import Catalogue
 from homing_simulator.families import FAMILIES, Request
 from homing_simulator.options import FleetOptions, Range
 from homing_simulator.played import played

@@ -62,7 +62,7 @@ def _text(value: object) -> str:
     return value
 
 
-# --- homing: Homing's own plain protocol, app/profiles/homing.toml ---
+# --- homing: Homing's own plain protocol, app/profiles/shipped/homing.toml ---
 
 
 def _homing_topics(device_id: str) -> tuple[str, ...]:

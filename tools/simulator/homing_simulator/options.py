@@ -10,7 +10,7 @@ from typing import Final
 from app.core.durations import ALLOWED, parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import name_of, validate_device_id
-from app.core.profile import DeviceProfile
+from app.core.profiles.profile import DeviceProfile
 from homing_simulator.families import FAMILIES
 
 FLEET_PROFILES: Final = tuple(sorted(FAMILIES))

@@ -6,12 +6,12 @@ import re
 from datetime import datetime
 from typing import Final
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.errors import ConfigurationError
 from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue, Missing
-from app.core.profile import DeviceProfile, RequestSpec
+from app.core.profiles.profile import DeviceProfile, RequestSpec
 from app.core.topics import TopicTemplate
 from homing_simulator.answering import Answering, correlation_of, echoed
 from homing_simulator.asked import INSTANTS, Known, asked, device_of

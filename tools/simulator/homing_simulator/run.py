@@ -9,7 +9,7 @@ from dataclasses import replace
 from app.mqtt.base import MqttClient
 from app.mqtt.options import MAX_SEND_WINDOW, MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
-from app.system import SystemClock
+from app.runtime.system import SystemClock
 from homing_simulator.fleet import Fleet, FleetStats
 from homing_simulator.options import FleetOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.errors import InvalidInputError
 from app.core.webhooks.deliveries import (
     Delivery,

@@ -10,12 +10,12 @@ from datetime import timedelta
 import pytest
 from redis.asyncio import Redis
 
-from app.core.callback import Registration
-from app.core.command import CommandState
+from app.core.commands.callback import Registration
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome
 from app.core.errors import DeviceBusyError
-from app.core.routing import Outcome
 from app.store.commands import Joined, Query, Registered
-from app.store.redis.store import RedisStateStore
+from app.store.redis.commands.store import RedisStateStore
 from tests.contract.store_backends import by_order, registration
 from tests.contract.store_reading import ALL_PARTITIONS, NO_GRACE
 from tests.stepped_redis import SteppedRedis

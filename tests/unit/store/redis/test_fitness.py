@@ -10,9 +10,9 @@ import pytest
 from redis.asyncio import Redis
 
 from app.core.errors import StoreUnavailableError
-from app.store.redis import server
-from app.store.redis.combiner import CombinerOptions
-from app.store.redis.store import RedisStateStore
+from app.store.redis.commands.store import RedisStateStore
+from app.store.redis.driver import server
+from app.store.redis.driver.combiner import CombinerOptions
 from tests.services import RedisProcess
 from tests.stores import redis_store
 from tests.waiting import eventually

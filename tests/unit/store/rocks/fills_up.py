@@ -9,9 +9,9 @@ from itertools import count
 from pathlib import Path
 
 from app.core.errors import StoreUnavailableError
-from app.core.eventlog.event import Database, Entry, Shard
-from app.store.rocks.eventlog import RocksEventLog
-from app.system import SystemClock
+from app.core.events.event import Database, Entry, Shard
+from app.runtime.system import SystemClock
+from app.store.rocks.events import RocksEventLog
 
 MOST_BYTES = 2 * 1024 * 1024
 """Of a file: then the kernel refuses to write, as on a full disk."""

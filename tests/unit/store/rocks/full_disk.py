@@ -12,13 +12,13 @@ from os import urandom
 from pathlib import Path
 
 from app.core.errors import HomingError, StoreUnavailableError
-from app.core.eventlog.event import Database, Entry, Shard
-from app.core.eventlog.generation import GenerationState
-from app.core.eventlog.plan import Kept
-from app.core.eventlog.reading import EVERYTHING, Reading
+from app.core.events.event import Database, Entry, Shard
+from app.core.events.generation import GenerationState
+from app.core.events.plan import Kept
+from app.core.events.reading import EVERYTHING, Reading
 from app.events.keeper import Keeper
-from app.store.rocks.eventlog import RocksEventLog
-from app.system import SystemClock
+from app.runtime.system import SystemClock
+from app.store.rocks.events import RocksEventLog
 
 SHARD = Shard("events", 0)
 BALLAST_BYTES = 8 * 1024 * 1024

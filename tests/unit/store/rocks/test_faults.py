@@ -18,13 +18,13 @@ from rocksdict import Rdict
 from structlog.testing import capture_logs
 
 from app.core.errors import ConfigurationError, StoreUnavailableError, ValueChangedError
-from app.core.eventlog.batches import Batch
-from app.core.eventlog.event import Database, Entry, Shard
-from app.core.eventlog.generation import GenerationState
-from app.core.eventlog.reading import Reading
-from app.core.eventlog.transaction import Condition, Transaction
-from app.store.rocks.eventlog import RocksEventLog
-from app.system import SystemClock
+from app.core.events.batches import Batch
+from app.core.events.event import Database, Entry, Shard
+from app.core.events.generation import GenerationState
+from app.core.events.reading import Reading
+from app.core.events.transaction import Condition, Transaction
+from app.runtime.system import SystemClock
+from app.store.rocks.events import RocksEventLog
 from tests.waiting import PATIENCE
 
 KILLS = 4

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from app.core.eventlog import structures
-from app.core.eventlog.event import Database, Entry, Shard
-from app.core.eventlog.reading import Reading
+from app.core.events import structures
+from app.core.events.event import Database, Entry, Shard
+from app.core.events.reading import Reading
 from app.core.topics import matches
+from app.runtime.system import SystemClock
 from app.store.rocks import keys, scanning
-from app.store.rocks.eventlog import RocksEventLog
+from app.store.rocks.events import RocksEventLog
 from app.store.rocks.rows import keys_from
-from app.system import SystemClock
 
 DATABASE = Database("events", 1, ("taught/+/x",))
 SHARD = Shard("events", 0)

@@ -7,9 +7,9 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from app.core.eventlog.event import Database, Entry, Shard
-from app.store.rocks.eventlog import RocksEventLog
-from app.system import SystemClock
+from app.core.events.event import Database, Entry, Shard
+from app.runtime.system import SystemClock
+from app.store.rocks.events import RocksEventLog
 
 
 async def _write(log: RocksEventLog, shard: int, begin: int, batch: int) -> None:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from app.core.errors import ConfigurationError
-from app.core.eventlog.event import Event, Shard, size_of
-from app.core.eventlog.generation import ColdFile
-from app.core.eventlog.reading import EVERYTHING, Reading
+from app.core.events.event import Event, Shard, size_of
+from app.core.events.generation import ColdFile
+from app.core.events.reading import EVERYTHING, Reading
+from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
-from app.store.eventlog import EventStore
-from app.system import SystemClock, new_secret
+from app.store.events import EventStore
 from homing_rig.bench.events import DATABASE, TURNS, append, batches, entry, read, timed
 from homing_rig.bench.statistics import median
 

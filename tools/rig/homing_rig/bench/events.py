@@ -18,11 +18,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from app.core.eventlog.event import Database, Entry, Position, Shard, size_of
-from app.core.eventlog.reading import Reading
+from app.core.events.event import Database, Entry, Position, Shard, size_of
+from app.core.events.reading import Reading
+from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
-from app.store.eventlog import EventStore
-from app.system import SystemClock, new_secret
+from app.store.events import EventStore
 from homing_rig.bench.statistics import median
 
 DEVICES: Final = 2500

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
-from app.core.profile import DeviceProfile
-from app.core.templating import CommandFacts
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.templating import CommandFacts
 from app.mqtt.options import MqttOptions
-from app.system import SystemClock
+from app.runtime.system import SystemClock
 
 ANSWER_TIMEOUT = 10.0
 """Seconds."""

@@ -16,9 +16,9 @@ import orjson
 import uvloop
 
 from app.mqtt.options import MqttOptions
-from app.observability import configure_logging
 from app.profiles.loader import load_profiles
-from app.system import SystemClock
+from app.runtime.system import SystemClock
+from app.runtime.telemetry import configure_logging
 from homing_rig.bench.generator import LoadJob, run_load
 from homing_rig.bench.publisher import Publisher
 from homing_rig.bench.reference import PahoRoundTrip, serve_no_op

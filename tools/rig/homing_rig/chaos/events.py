@@ -17,7 +17,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 
 VERSION: Final = 1
 """Of the format; a reader refuses any other."""

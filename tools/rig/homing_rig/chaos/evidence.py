@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.core.command import FINAL_STATES, CommandState
+from app.core.commands.command import FINAL_STATES, CommandState
 
 ANSWERED_STATES = frozenset({CommandState.SUCCEEDED, CommandState.FAILED})
 """Outcomes that a device's answer makes; after the others an answer is annexed."""

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final, Self, get_type_hints
 
 import orjson
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.errors import HomingError
 from homing_rig.chaos.events import (
     BROKER_DROPPED,

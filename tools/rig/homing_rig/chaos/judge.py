@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from homing_rig.chaos.evidence import Evidence, Seen, Wish, answer_bit, is_final
 from homing_rig.chaos.findings import Findings
 from homing_rig.chaos.history import (

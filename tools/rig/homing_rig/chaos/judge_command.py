@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from homing_rig.chaos.evidence import ANSWERED_STATES, Evidence, Wish, answer_bit
 from homing_rig.chaos.findings import Findings
 from homing_rig.chaos.history import REDIS_KEYS_AFTER_TTL, REDIS_KEYS_BASELINE

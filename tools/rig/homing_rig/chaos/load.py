@@ -14,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from homing_rig.chaos.balancers import Choose
 from homing_rig.chaos.history import GONE, Fail, FinalRead, Invoke, Mode, Ok, OperationKind, Unknown
 from homing_rig.chaos.recorder import Recorder

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from app.core import keys
-from app.core.eventlog.keys import role
+from app.core.events.keys import role
 from homing_rig.chaos import broker_log
 from homing_rig.chaos.options import SHARE_GROUP, ChaosError
 from homing_rig.chaos.proxy import FaultProxy

@@ -12,7 +12,7 @@ from typing import Any, Final
 import aiohttp
 from redis.asyncio import Redis
 
-from app.system import SystemClock
+from app.runtime.system import SystemClock
 from homing_rig.chaos.balancers import Choose, RoundRobin
 from homing_rig.chaos.fleet import Fleet, Plan, Witness, between
 from homing_rig.chaos.history import BROKER_DROPPED, FaultPhase

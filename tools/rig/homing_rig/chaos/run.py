@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.core.errors import ConfigurationError
-from app.system import SystemClock
+from app.runtime.system import SystemClock
 from homing_rig.chaos import checker
 from homing_rig.chaos.history import End, Header, HistoryWriter, read_history
 from homing_rig.chaos.options import ChaosOptions

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from homing_rig.chaos.history import Mode
 from homing_rig.chaos.load import Call
 from homing_rig.chaos.rig import GRACE, Rig

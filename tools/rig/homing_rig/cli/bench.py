@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from app.cli.output import Exit, Stop, err, out
+from app.cli.output import Stop, err, out
+from app.runtime.exits import Exit
 
 
 def bench(  # noqa: PLR0913 - one per option
@@ -40,7 +41,7 @@ def bench(  # noqa: PLR0913 - one per option
 
     Starts two nodes, a Redis, a Mosquitto and a fleet of its own; needs redis-server and mosquitto on this machine.
     """
-    from app.observability import configure_logging
+    from app.runtime.telemetry import configure_logging
     from homing_rig.bench import BenchOptions, render, run_bench
     from homing_rig.bench.event_plane import render as render_events
     from homing_rig.bench.event_plane import run_events_bench

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.output import Exit, Stop, err, out
+from app.cli.output import Stop, err, out
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,7 +50,7 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
     Starts Redis, Mosquitto, nodes, devices and callers of its own; needs redis-server and mosquitto on this machine.
     Exit code: 0 all figures reached, 1 not, 2 it cannot be run as asked.
     """
-    from app.observability import configure_logging
+    from app.runtime.telemetry import configure_logging
 
     configure_logging("error", "console")
     if list_all:

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.cli.output import Exit, Stop, err, out
+from app.cli.output import Stop, err, out
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
     import socket
 
     from rich.table import Table
 
-    from app.cli.server import NodeServer
     from app.core.payload import JsonValue
+    from app.server.run import NodeServer
     from app.settings import Settings
     from homing_client import AsyncHoming
 
@@ -73,8 +74,8 @@ def demo(
 
     Exit code: 0 all commands of the first round succeeded (and later Ctrl-C), 1 one did not.
     """
-    from app.cli.server import bridge_logging
-    from app.observability import configure_logging
+    from app.runtime.telemetry import configure_logging
+    from app.server.run import bridge_logging
 
     configure_logging("error", "console")
     bridge_logging()
@@ -103,8 +104,8 @@ async def _until_signal(work: Coroutine[Any, Any, bool]) -> bool | None:
 
 
 def _listener(port: int) -> socket.socket:
-    from app.cli.listening import listen, url_of
     from app.core.errors import ConfigurationError
+    from app.server.listening import listen, url_of
 
     try:
         return listen("127.0.0.1", port)
@@ -124,8 +125,8 @@ def _log_folder(given: Path | None) -> str:
 
 
 async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bool) -> bool:
-    from app.cli.listening import url_of
-    from app.cli.server import NodeServer
+    from app.server.listening import url_of
+    from app.server.run import NodeServer
     from homing_client import NO_RETRY, AsyncHoming
     from homing_simulator.embedded import EmbeddedBroker
 
@@ -236,7 +237,7 @@ async def _until_ready(homing: AsyncHoming, server: NodeServer) -> None:
 
 async def _send(homing: AsyncHoming, row: Row, places: asyncio.Semaphore) -> None:
     """One command with its outcome."""
-    from app.system import SystemClock
+    from app.runtime.system import SystemClock
     from homing_client import HomingError
 
     clock = SystemClock()

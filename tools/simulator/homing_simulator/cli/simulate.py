@@ -9,10 +9,11 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
-from app.cli.output import Exit, Stop, err
+from app.cli.output import Stop, err
+from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
-    from app.core.profile import DeviceProfile
+    from app.core.profiles.profile import DeviceProfile
     from app.settings import MqttSettings, Settings
     from homing_simulator.fleet import FleetStats
     from homing_simulator.options import FleetOptions
@@ -41,7 +42,7 @@ def simulate(  # noqa: PLR0913 - the options that people type
     RANGE is like 50ms..2s or 1s, SHARE like 1% or 0.5%. Devices of any profile answer as it reads answers: with what
     its rules take for progress, success or refusal, and the id or value that it knows a command by.
     """
-    from app.observability import configure_logging
+    from app.runtime.telemetry import configure_logging
     from app.settings import load_settings
     from homing_simulator.options import FleetOptions, parse_range, parse_share
 

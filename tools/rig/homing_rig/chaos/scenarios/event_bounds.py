@@ -12,8 +12,8 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-from app.core.eventlog import keys
-from app.core.eventlog.event import Shard
+from app.core.events import keys
+from app.core.events.event import Shard
 from homing_rig.chaos.kept_events import EVENTS_JUMPED, EVENTS_LOST, KEPT, Kept
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario

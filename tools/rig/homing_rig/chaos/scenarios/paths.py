@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from datetime import datetime
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from homing_rig.chaos.history import Mode
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario

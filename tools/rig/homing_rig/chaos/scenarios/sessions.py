@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Iterable
 
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from homing_rig.chaos import broker_log
 from homing_rig.chaos.load import Call
 from homing_rig.chaos.rig import Rig

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from app.core import keys
-from app.core.command import CommandState
+from app.core.commands.command import CommandState
 from app.core.identifiers import PARTITIONS, partition_of
 from homing_rig.chaos.fleet import Fleet, at_once, hold
 from homing_rig.chaos.history import Mode

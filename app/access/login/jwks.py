@@ -1,0 +1,113 @@
+"""Fetches the keys of an OIDC issuer, and keeps the last good ones while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+import structlog
+
+from app.access.login.key_set import MAX_BYTES, KeySet, SigningKey, parse_key_set
+from app.core.clock import Clock
+from app.core.errors import InvalidInputError
+from app.runtime.telemetry import Counters
+
+REFRESH_SECONDS: Final = 3_600.0
+RETRY_SECONDS: Final = 60.0
+EXTRA_SECONDS: Final = 10.0
+"""Between two fetches that tokens with unknown keys cause."""
+KEPT_SECONDS: Final = 24 * 3_600.0
+_DISCOVERY: Final = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, section 4
+
+
+class IssuerKeys:
+    """The keys of `issuer`, refreshed by `run`. Nobody waits for them."""
+
+    def __init__(self, issuer: str, clock: Clock, counters: Counters, *, fetch_seconds: float = 5.0) -> None:
+        self._issuer = issuer
+        self._clock = clock
+        self._counters = counters
+        self._fetch_seconds = fetch_seconds
+        self._keys: KeySet = {}
+        self._good_at = -KEPT_SECONDS
+        self._begun_at = -EXTRA_SECONDS
+        self._fetching: asyncio.Task[bool] | None = None
+        self._log = structlog.get_logger()
+
+    async def run(self) -> None:
+        """Fetch now and every hour, and every minute after a failure, until it is cancelled."""
+        while True:
+            good = await asyncio.shield(self._fetch())
+            await asyncio.sleep(REFRESH_SECONDS if good else RETRY_SECONDS)
+
+    async def close(self) -> None:
+        """End a fetch that is on its way."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.wait({self._fetching})
+
+    def find(self, kid: str) -> SigningKey | None:
+        """The key of this id, of the last good set. An unknown one begins a fetch, at most every 10 s."""
+        key = self._keys.get(kid) if self._is_fresh() else None
+        if key is None and self._clock.monotonic() - self._begun_at >= EXTRA_SECONDS:
+            _ = self._fetch()
+        return key
+
+    def __len__(self) -> int:
+        return len(self._keys) if self._is_fresh() else 0
+
+    def _is_fresh(self) -> bool:
+        return self._clock.monotonic() - self._good_at < KEPT_SECONDS
+
+    def _fetch(self) -> asyncio.Task[bool]:
+        """The fetch that is under way, or a new one."""
+        if self._fetching is None or self._fetching.done():
+            self._begun_at = self._clock.monotonic()
+            self._fetching = asyncio.create_task(self._refresh(), name="issuer keys")
+        return self._fetching
+
+    async def _refresh(self) -> bool:
+        try:
+            async with asyncio.timeout(self._fetch_seconds):
+                keys = await self._load()
+        except (aiohttp.ClientError, TimeoutError, InvalidInputError, ValueError) as error:
+            self._counters["oidc.failed"] += 1
+            self._log.warning("issuer_keys_not_fetched", issuer=self._issuer, reason=str(error) or type(error).__name__)
+            return False
+        self._keys, self._good_at = keys, self._clock.monotonic()
+        self._counters["oidc.fetched"] += 1
+        return True
+
+    async def _load(self) -> KeySet:
+        async with aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"}) as session:
+            described = orjson.loads(await _get(session, self._issuer.rstrip("/") + _DISCOVERY))
+            return parse_key_set(await _get(session, _keys_url(described, self._issuer)))
+
+
+def _keys_url(described: object, issuer: str) -> str:
+    """Where the keys are, by what the issuer says of itself; raises InvalidInputError."""
+    found = described if isinstance(described, Mapping) else {}
+    if found.get("issuer") != issuer:
+        raise InvalidInputError("issuer", "says that it is another one")
+    url = found.get("jwks_uri")
+    allowed = {"https", urlsplit(issuer).scheme}
+    if not isinstance(url, str) or urlsplit(url).scheme not in allowed:
+        raise InvalidInputError("jwks_uri", f"is no URL of {' or '.join(sorted(allowed))}")
+    return url
+
+
+async def _get(session: aiohttp.ClientSession, url: str) -> bytes:
+    """The body of a resource, up to MAX_BYTES; raises InvalidInputError when it is longer, or is not there."""
+    async with session.get(url, allow_redirects=False) as response:
+        if response.status != 200:  # noqa: PLR2004 - what the word OK stands for
+            raise InvalidInputError("issuer", f"answers {response.status}")
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > MAX_BYTES:
+                raise InvalidInputError("issuer", f"answers with more than {MAX_BYTES} bytes")
+        return bytes(body)

@@ -1,0 +1,107 @@
+"""The MQTT session of each incarnation of this node, and what the broker tells of those of other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.cluster.directory import NodeInfo
+from app.core.clock import Clock, IdFactory
+from app.core.cluster.charter import Charter
+from app.core.cluster.notices import Notice, Word, decode_notice, encode_notice, notice_topic
+from app.core.topics import share
+from app.mqtt.base import Subscription, Will
+from app.runtime.telemetry import Counters
+
+OwnTopics = MutableMapping[str, Callable[[bytes], None]]
+"""Topics on which nodes speak to nodes, each with who takes the payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What an incarnation of this node asks of the broker."""
+
+    info: NodeInfo
+    subscriptions: Sequence[Subscription]
+    will: Will | None
+
+
+class Sessions:
+    """Makes them. `group` is what the name of the share group begins with; None for a node alone, which shares nothing.
+
+    Some small brokers know no shared subscriptions, and a node alone has nobody to tell that it is gone. `heard` is
+    told what happened to other sessions; `answer` publishes a payload on a topic, or not when there is no connection.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: str | None,
+        prefix: str,
+        filters: Sequence[str],
+        own_topics: OwnTopics,
+        heard: Callable[[Notice], None],
+        answer: Callable[[str, bytes], None],
+        new_ulid: IdFactory,
+        new_secret: Callable[[], str],
+        clock: Clock,
+        counters: Counters,
+    ) -> None:
+        self._group: Final = group
+        self._prefix: Final = prefix
+        self._filters: Final = tuple(filters)
+        self._own_topics = own_topics
+        self._heard = heard
+        self._answer = answer
+        self._new_ulid = new_ulid
+        self._new_secret = new_secret
+        self._clock = clock
+        self._counters = counters
+        self._noticed = ""
+
+    def incarnation(self, node_id: str) -> NodeInfo:
+        """The next incarnation of this node; its client id cannot be guessed."""
+        client_id = f"{self._prefix}-{node_id}-{self._new_secret()}"
+        return NodeInfo(node_id, self._new_ulid(), client_id, self._clock.wall())
+
+    def of(self, info: NodeInfo, charter: Charter) -> Session:
+        """The session of an incarnation under a charter; from now on notices under this charter are heard."""
+        self._own_topics.pop(self._noticed, None)
+        if self._group is None:
+            subscriptions = [Subscription(one) for one in self._filters]
+            return Session(_with_filters(info, subscriptions), subscriptions, None)
+        topic = self._noticed = notice_topic(charter)
+        group = f"{self._group}-{charter.group}"
+        # With QoS 0, as a notice is of no use to a session whose node is away.
+        subscriptions = [
+            *(Subscription(share(group, one)) for one in self._filters),
+            Subscription(topic, qos=0, needed=False),
+        ]
+
+        def say(word: Word, asker: str = "") -> bytes:
+            return encode_notice(Notice(word, info.node_id, info.incarnation, asker), charter)
+
+        def hear(payload: bytes) -> None:
+            notice = self._read(payload, charter)
+            if notice is None or notice.incarnation == info.incarnation:
+                return
+            if notice.word is Word.WHO:
+                self._answer(topic, say(Word.HERE, notice.incarnation))
+            elif notice.word is not Word.HERE:  # an answer is for the node that asked
+                self._heard(notice)
+
+        self._own_topics[topic] = hear
+        lost, back = say(Word.LOST), say(Word.BACK)
+        return Session(_with_filters(info, subscriptions), subscriptions, Will(topic, lost, back))
+
+    def _read(self, payload: bytes, charter: Charter) -> Notice | None:
+        try:
+            return decode_notice(payload, charter)
+        except ValueError:
+            self._counters["drop.bad_notice"] += 1
+            return None
+
+
+def _with_filters(info: NodeInfo, subscriptions: Sequence[Subscription]) -> NodeInfo:
+    return replace(info, filters=tuple(one.topic_filter for one in subscriptions))

@@ -1,0 +1,1 @@
+"""Ends commands whose deadline has passed, and those that a dead node left."""

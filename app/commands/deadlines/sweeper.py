@@ -1,0 +1,79 @@
+"""Times out the commands of nodes that cannot do it themselves any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from app.callbacks.open_commands import OpenCommands
+from app.cluster.directory import Directory
+from app.cluster.shares import share_of
+from app.core.errors import CapacityError, UnavailableError
+from app.core.identifiers import PARTITIONS
+from app.runtime.telemetry import Counters
+from app.store.commands import CommandWriter
+
+GRACE = timedelta(milliseconds=500)
+"""A live home node ends its own commands; others wait this long for it."""
+COVER = timedelta(milliseconds=750)
+"""Whoever a partition falls to may be dead, with a lease that outlives it by seconds: the others wait this long."""
+SLICE: Final = 16
+"""Partitions of one call: commands wait behind it, at this node and in the store."""
+
+
+class Sweeper:
+    """Visits all partitions once per interval, a slice at a time; those of this node's share before the others do."""
+
+    def __init__(
+        self,
+        *,
+        store: CommandWriter,
+        cluster: Directory,
+        open_commands: OpenCommands,
+        node_id: str,
+        interval: float,
+        counters: Counters,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._open_commands = open_commands
+        self._node_id = node_id
+        self._interval = interval
+        self._counters = counters
+        self._sleep = sleep
+        self._live: tuple[str, ...] = ()
+        self._share = share_of(node_id, ())
+        self._rest: list[int] = []
+        self._log = structlog.get_logger()
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except (UnavailableError, CapacityError) as failure:
+                self._log.debug("sweep_skipped", reason=str(failure))
+                await self._sleep(self._interval)
+
+    async def sweep(self) -> None:
+        """One round, with equal pauses, over the interval."""
+        live = tuple(node.node_id for node in await self._cluster.nodes())
+        if live != self._live:
+            self._live = live
+            self._share = share_of(self._node_id, live)
+            self._rest = sorted(set(range(PARTITIONS)) - set(self._share))
+        slices = [
+            (partitions[first : first + SLICE], grace)
+            for partitions, grace in ((self._share, GRACE), (self._rest, COVER))
+            for first in range(0, len(partitions), SLICE)
+        ]
+        for partitions, grace in slices:
+            await self._sleep(self._interval / len(slices))
+            for outcome in await self._store.sweep(partitions, self._node_id, grace):
+                self._counters["sweep.timed_out"] += 1
+                self._open_commands.ended(outcome)

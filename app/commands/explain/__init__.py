@@ -1,0 +1,1 @@
+"""Explains what became of a command."""

@@ -1,0 +1,157 @@
+"""Explains what became of a command: what is on record of it, and what the nodes know besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from app.cluster.cluster import Cluster
+from app.commands.explain.asking import Asking
+from app.core.commands.command import Command
+from app.core.commands.diagnosis import Case, Heard, Hop, Judgement, Told, judge
+from app.core.commands.misses import Miss, Near, Target, compare, plain
+from app.core.commands.reach import Reach
+from app.core.errors import InvalidInputError
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.templating import facts_of
+
+ROOM_US: Final = 60_000_000
+"""How much after a command was open a message may have come that has to do with it."""
+CLOCKS_US: Final = 2_000_000
+"""By how much clocks of nodes and store may differ: what came longer before a command is not about it."""
+MOST_REPORT: Final = 200
+"""How much of a report of progress is told, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happened to a command. `at` is in microseconds since the epoch, None where not known."""
+
+    at: int | None
+    node: str
+    what: str
+    topic: str | None = None
+    reason: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What became of a command."""
+
+    command: Command
+    timeline: Sequence[Step]
+    near: Sequence[Near]
+    """The nearest first."""
+    heard: Sequence[Heard]
+    """The latest first."""
+    judgement: Judgement
+    gaps: Sequence[str]
+
+
+class Explainer:
+    """Any node can explain any command."""
+
+    def __init__(
+        self,
+        *,
+        asking: Asking,
+        cluster: Cluster,
+        profiles: Mapping[str, DeviceProfile],
+        elsewhere: Callable[[str, str], str | None],
+        last_heard: Callable[[str], Heard | None],
+    ) -> None:
+        self.elsewhere: Final = elsewhere
+        """On topics of which other profile than this one this node heard a device last, if on none of this one."""
+        self.last_heard: Final = last_heard
+        """Where this node heard a device last."""
+        self._asking = asking
+        self._cluster = cluster
+        self._profiles = profiles
+
+    def noted(self, what: bytes) -> None:
+        """Take what another node asks, or answers."""
+        self._asking.noted(what)
+
+    async def explain(self, command: Command) -> Explanation:
+        """StoreUnavailableError when nobody can say which nodes there are."""
+        request_topic, target = self._target(command)
+        told, silent = await self._asking.ask(command.id, target)
+        near = sorted(
+            (
+                near
+                for one in told
+                for miss in one.misses
+                if (near := compare(miss, target)).concerns(command.id)  # nodes of 0.2.0 tell of more
+            ),
+            key=lambda one: (one.same_id or one.like_id, one.score, one.miss.at),
+            reverse=True,
+        )
+        heard = sorted((one for each in told for one in each.heard), key=lambda one: one.at, reverse=True)
+        gaps = [*(f"{node} did not answer in time" for node in silent), *await self._gaps(command)]
+        code, reach = _error_of(command)
+        case = Case(command, code, reach, near[0] if near else None, heard, gaps)
+        missed = [one.miss for one in near]
+        return Explanation(command, _timeline(command, told, missed, request_topic), near, heard, judge(case), gaps)
+
+    def _target(self, command: Command) -> tuple[str | None, Target]:
+        """The topic that it goes to, and what its answer would look like."""
+        until = (command.finished_at or command.deadline) + ROOM_US
+        names, topics, request = [command.id], list[str](), None
+        profile = self._profiles.get(command.profile)
+        if profile is not None:
+            facts = facts_of(command)
+            try:
+                request = profile.compose(facts).topic
+                expected = () if command.one_way else profile.expectations(facts)
+            except InvalidInputError:
+                expected = ()
+            names += [one.value for one in expected if one.value]
+            topics = [plain(one.topic) for one in expected]
+        return request, Target(command.device_id, names, topics, command.created_at - CLOCKS_US, until)
+
+    async def _gaps(self, command: Command) -> Sequence[str]:
+        """What is not known as nodes have come and gone since."""
+        nodes = await self._cluster.nodes()
+        gaps = [
+            f"{node.node_id} was started after it: what it knew before is lost"
+            for node in nodes
+            if node.started_at * 1_000_000 > command.created_at
+        ]
+        leased = self._cluster.leased
+        if leased is not None and command.home_node not in leased:
+            gaps.append(f"its home node {command.home_node} is gone, and its notes with it")
+        return gaps
+
+
+def _error_of(command: Command) -> tuple[str, Reach]:
+    """The code of an error that Homing made, and how far the command is said to have come."""
+    try:
+        error = orjson.loads(command.error or b"{}")
+    except ValueError:
+        return "", Reach()
+    known: Mapping[str, Any] = error.get("known") or {} if isinstance(error, dict) else {}
+    code = str(error.get("code", "")) if isinstance(error, dict) else ""
+    subscribed = {"some": True, "none": False}.get(str(known.get("subscribers")))
+    return code, Reach(known.get("published"), known.get("acknowledged"), subscribed)
+
+
+def _timeline(command: Command, told: Sequence[Told], missed: Sequence[Miss], topic: str | None) -> Sequence[Step]:
+    home = command.home_node
+    steps = [Step(command.created_at, home, "registered", reason=f"profile {command.profile}")]
+    hops: Sequence[Hop] = next((one.hops for one in told if one.hops), ())
+    for one in hops:
+        where = topic if one.what in ("published", "acknowledged") else None
+        report = command.progress if one.what == "progressed" else None
+        reason = one.reason if report is None else f"latest report: {report.decode(errors='replace')[:MOST_REPORT]}"
+        steps.append(Step(one.at, home, one.what, where, reason or None, one.size))
+    steps += [Step(one.at, one.node, "missed", one.topic, one.reason) for one in missed]
+    if command.finished_at is not None:
+        steps.append(Step(command.finished_at, command.received_by or home, str(command.state)))
+    if command.late is not None:
+        at = orjson.loads(command.late).get("received_at")
+        steps.append(Step(at if isinstance(at, int) else None, "", "late"))
+    return sorted(steps, key=lambda step: step.at or command.created_at)

@@ -1,0 +1,1 @@
+"""Follows commands, one or all of them, as they happen."""

@@ -1,0 +1,264 @@
+"""Follows all commands of the cluster, for those on this node who want to be told of some.
+
+One reader asks the store for all of them, ten times a second while anybody follows and never else. What nobody follows
+is not even written: so whoever begins first has it written from then on, and for a while after the last one has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+import structlog
+
+from app.core.commands.stream import Happening, Marks, Page, Position
+from app.core.errors import StoreRefusedError, UnavailableError
+from app.runtime.telemetry import Counters
+from app.store.command_stream import Happenings
+from app.store.commands import CommandReader
+
+INTERVAL_SECONDS: Final = 0.1
+"""How often all of them are read."""
+KEPT: Final = timedelta(minutes=10)
+"""For how long they are written after the last one who followed has gone: as long as one may be away."""
+RENEW_SECONDS: Final = 60.0
+KNOWN_SECONDS: Final = 1.0
+"""For how long it is believed since when none is missing, so that many who come back ask the store once."""
+MOST_WAITING_BYTES: Final = 1_000_000
+"""What may wait for one follower who does not take it."""
+
+_READ: Final = Marks(())
+"""Of those for whom no page is read any more: a thousand of them need not keep a thousand times 256 marks."""
+_ABOUT_BYTES: Final = 300
+"""As what an event counts that waits, but is not written out yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where one begins: behind `marks`.
+
+    None is missing since the millisecond `whole`; if `gap`, some from before may be.
+    """
+
+    marks: Marks
+    whole: int
+    gap: bool
+
+
+class Teller(Protocol):
+    """How one who follows is told."""
+
+    def event(self, one: Happening, /) -> bytes:
+        """Nothing when it is none of theirs."""
+
+    def gap(self, since: int, /) -> bytes:
+        """Some may be missing, and none is since this millisecond."""
+
+    def cut_off(self) -> None:
+        """They leave too much, and are told no more."""
+
+
+class Follower:
+    """One who follows. First pages are read for them alone (`took`); what is told to all meanwhile waits until then."""
+
+    def __init__(self, begun: Begun, teller: Teller, counters: Counters) -> None:
+        self.changed: Final = asyncio.Event()
+        """Set when there may be something to take."""
+        self.marks = begun.marks
+        """How far was read for them alone."""
+        self.whole = begun.whole
+        """Since which millisecond none is missing, as they were told."""
+        self.until = begun.whole
+        """All from before this millisecond was taken, so that they may come back with it."""
+        self._teller = teller
+        self._counters = counters
+        self._latest = begun.whole
+        self._early: list[Page] | None = []
+        """What all were told while pages were read for them alone."""
+        self._waiting: list[bytes] = []
+        self._bytes = 0
+
+    def took(self, page: Page) -> bytes:
+        """What they are told of a page that was read for them."""
+        told = b"".join(self._told(page, page.happenings))
+        self.marks, self.until = page.marks, max(page.until, self.whole)
+        return told
+
+    def caught_up(self) -> None:
+        """All that was there was read for them: from now on they are told with all others."""
+        early, self._early, self._bytes = self._early or (), None, 0
+        self._latest = self.until
+        for page in early:
+            happenings = [one for one in page.happenings if self.marks.read(one.position.partition, one.position.mark)]
+            self._put(page, happenings)
+        self.marks = _READ
+
+    def take(self) -> bytes:
+        """What has come meanwhile."""
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        self.until = self._latest
+        return b"".join(waiting)
+
+    def tell(self, page: Page) -> None:
+        """Put by what is theirs, unless they have left too much of what came before."""
+        if self._bytes > MOST_WAITING_BYTES:
+            self._waiting.clear()
+            self._early = None
+            self._teller.cut_off()
+        elif self._early is None:
+            self._put(page, page.happenings)
+        else:
+            self._early.append(page)
+            self._bytes += _ABOUT_BYTES * len(page.happenings)
+
+    def _put(self, page: Page, happenings: Iterable[Happening]) -> None:
+        data = b"".join(self._told(page, happenings))  # many small ones would keep much more memory from being freed
+        if data:
+            self._waiting.append(data)
+            self._bytes += len(data)
+        self._latest = max(page.until, self._latest, self.whole)
+        if self._waiting:
+            self.changed.set()
+        else:
+            self.until = self._latest
+
+    def _told(self, page: Page, happenings: Iterable[Happening]) -> Iterator[bytes]:
+        if page.whole > self.whole:
+            self.whole = page.whole
+            self._counters["happening.gaps"] += 1
+            yield self._teller.gap(page.whole)
+        for one in happenings:
+            if data := self._teller.event(one):
+                yield data
+
+
+class Feed:
+    """`always` has them written whether or not anybody follows."""
+
+    def __init__(self, store: Happenings, commands: CommandReader, counters: Counters, *, always: bool) -> None:
+        self._store = store
+        self._commands = commands
+        self._counters = counters
+        self._always = always
+        self._followers: set[Follower] = set()
+        self._wanted = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self._since = 0
+        self._asked_at = float("-inf")
+        self._kept_on = True
+        self._marks = Marks.since(1)
+        self._whole = 0
+        self._told = 0
+        """The latest millisecond that anybody here knows of."""
+        self._log = structlog.get_logger()
+
+    def __len__(self) -> int:
+        return len(self._followers)
+
+    async def begin(self, after: Position | None) -> Begun:
+        """Where to read on after a position, or from now on. From now on they are written. StoreUnavailableError."""
+        since = await self._kept(KNOWN_SECONDS)
+        now = max(await self._commands.now() // 1000, since)
+        if now < self._told:
+            since = await self._begin_anew()
+            now = max(since, self._told)
+        self._told = max(self._told, now)
+        if after is None:
+            return Begun(Marks.since(now), now, gap=False)
+        if after.ms > now:  # the store's clock was set back meanwhile, and nobody knows what they have seen
+            return Begun(Marks.since(now), now, gap=self._missing())
+        if after.ms < since:
+            return Begun(Marks.after(after), since, gap=self._missing())
+        return Begun(Marks.after(after), after.ms, gap=False)
+
+    def follower(self, begun: Begun, teller: Teller) -> Follower:
+        """One who begins there."""
+        return Follower(begun, teller, self._counters)
+
+    async def page(self, marks: Marks) -> Page:
+        """What comes after these marks. Waits for an absent store, as those do who are told."""
+        while True:
+            try:
+                return await self._store.after(marks)
+            except UnavailableError as error:
+                self._log.debug("happenings_not_read", reason=str(error))
+                await asyncio.sleep(INTERVAL_SECONDS)
+
+    @contextmanager
+    def follow(self, follower: Follower) -> Iterator[None]:
+        """Tell them from now on. What they read until then is read once more: they know it by its position."""
+        if not self._followers:
+            self._marks, self._whole = follower.marks.copy(), follower.whole
+        self._followers.add(follower)
+        self._wanted.set()
+        try:
+            yield
+        finally:
+            self._followers.discard(follower)
+            if not self._followers:
+                self._wanted.clear()
+
+    async def run(self) -> None:
+        """Read, and have it be written, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            complete = True
+            try:
+                if self._followers or self._always:
+                    await self._kept(RENEW_SECONDS if self._kept_on else KNOWN_SECONDS)
+                if self._followers:
+                    complete = await self.read()
+            except (UnavailableError, StoreRefusedError) as error:
+                self._log.debug("happenings_not_read", reason=str(error))
+            if not self._followers:
+                await self._rest()
+            elif complete:
+                await asyncio.sleep(max(0.0, INTERVAL_SECONDS - (loop.time() - began)))
+
+    async def read(self) -> bool:
+        """Tell all who follow what has happened; whether that was all. UnavailableError, StoreRefusedError."""
+        page = await self._store.after(self._marks)
+        if self._kept_on and not page.kept:
+            self._kept_on = False
+            await self._kept(0.0)  # first, or each partition that begins anew is a gap of its own
+            page = await self._store.after(self._marks)
+        self._whole = max(self._whole, page.whole)
+        if max(page.until, self._whole) < self._told:
+            await self._begin_anew()  # before anybody is told: who comes back with what stands before it has a gap
+        self._marks, self._kept_on = page.marks, page.kept
+        self._told = max(self._told, page.until, self._whole, *(one.position.ms for one in page.happenings[-1:]))
+        self._counters["happening.read"] += len(page.happenings)
+        for follower in self._followers:
+            follower.tell(page)
+        return page.complete
+
+    async def _rest(self) -> None:
+        """Until somebody follows; where it is always written, until that must be said again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RENEW_SECONDS / 2 if self._always else None):
+                await self._wanted.wait()
+
+    async def _begin_anew(self) -> int:
+        """The store's clock was set back: what happens now must not stand before what was told. Where it does stand."""
+        async with self._asking:
+            self._since = await self._store.keep(KEPT, self._told)
+        self._log.warning("happenings_begun_anew", told_ms=self._told, since_ms=self._since)
+        return self._since
+
+    def _missing(self) -> bool:
+        self._counters["happening.gaps"] += 1
+        return True
+
+    async def _kept(self, known_seconds: float) -> int:
+        loop = asyncio.get_running_loop()
+        async with self._asking:
+            if loop.time() - self._asked_at >= known_seconds:
+                at = loop.time()
+                self._since = await self._store.keep(KEPT)
+                self._asked_at = at
+            return self._since

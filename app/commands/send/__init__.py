@@ -1,0 +1,1 @@
+"""Sends commands: registers, publishes, waits."""

@@ -1,0 +1,111 @@
+"""Turns what a caller asks for into all that the store needs in order to recognise the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+
+from app.commands.send.publisher import Publisher
+from app.core.clock import IdFactory
+from app.core.commands.callback import Expectation, Registration
+from app.core.commands.command import IfOffline
+from app.core.errors import InvalidInputError
+from app.core.identifiers import command_id
+from app.core.payload import JsonValue
+from app.core.profiles.profile import DeviceProfile, to_json
+from app.core.profiles.templating import CommandFacts
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRequest:
+    """What a caller asks for, validated."""
+
+    device_id: str
+    method: str
+    params: JsonValue
+    timeout: timedelta
+    profile: str
+    one_way: bool = False
+    idempotency_key: str | None = None
+    timeout_given: bool = True
+    """Whether the caller gave it. The node's own choice is no part of the body: another node may choose otherwise."""
+    if_offline: IfOffline | None = None
+    """None leaves it to the node."""
+    notify: tuple[str, ...] = ()
+    """Webhook endpoints that are told of its outcome, besides those whose filter fits."""
+
+
+ToldOf = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
+"""Who is told of a command to this device by this profile and method, with those that its caller names."""
+
+
+class Registrar:
+    """Of one node: commands that it registers are at home here."""
+
+    def __init__(
+        self, *, publisher: Publisher, new_ulid: IdFactory, node_id: str, retention: timedelta, told_of: ToldOf
+    ) -> None:
+        self._publisher = publisher
+        self._new_ulid = new_ulid
+        self._node_id = node_id
+        self._retention = retention
+        self._told_of = told_of
+
+    def registration(self, request: CommandRequest, profile: DeviceProfile, timeout: timedelta) -> Registration:
+        """A new command; `timeout` is what is left of the request's. InvalidInputError."""
+        identity = command_id(request.device_id, self._new_ulid())
+        carrier = self._publisher.carrier
+        facts = CommandFacts(identity, request.device_id, request.method, request.params, 0, 0)
+        return Registration(
+            command_id=identity,
+            device_id=request.device_id,
+            method=request.method,
+            params=to_json(request.params),
+            profile=profile.name,
+            home_node=self._node_id,
+            expectations=() if request.one_way else _expectations(profile, facts),
+            timeout=timeout,
+            retention=self._retention,
+            quarantine=profile.quarantine,
+            idempotency_key=request.idempotency_key,
+            fingerprint=_fingerprint(request) if request.idempotency_key is not None else "",
+            trace=None if carrier is None else carrier.context(),
+            if_offline=request.if_offline or self._publisher.absence.default(profile.name),
+            notify=self._told_of(request.device_id, profile.name, request.method, request.notify),
+        )
+
+
+def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectation, ...]:
+    """Where the command may be answered; InvalidInputError when no answer could be told to be its own."""
+    found = profile.expectations(facts)
+    if not found:
+        raise InvalidInputError("params", _lacking(profile, facts.method))
+    return found
+
+
+def _lacking(profile: DeviceProfile, method: str) -> str:
+    """Why no answer to the command could be told to be its own."""
+    specs = [spec for spec in profile.responses if spec.answers(method)]
+    values = [" with ".join(spec.value) for spec in specs if spec.value]
+    wishes = [one.equals for spec in specs if spec.echo is not None for one in spec.echo.wishes]
+    states = [one for one in wishes if isinstance(one, str)]
+    if named := " or ".join(dict.fromkeys([*values, *states])):
+        kind = "text, a number, true or false" if values else "a value"
+        return (
+            f"profile {profile.name!r} knows the answer to {method} by {named}, which this command lacks; "
+            f"needed: {kind} for one of them, or one_way: true"
+        )
+    return f"profile {profile.name!r} has no kind of response that answers {method}; needed: one_way: true"
+
+
+def _fingerprint(request: CommandRequest) -> str:
+    timeout = request.timeout.total_seconds() if request.timeout_given else None
+    told = [request.method, request.params, request.profile, request.one_way, timeout]
+    if request.if_offline is not None:  # else as 0.1.0 has it: a key stands for one command on nodes of both
+        told.append(request.if_offline)
+    if request.notify:
+        told.append(list(request.notify))
+    body = to_json(told)
+    return blake2b(body, digest_size=16).hexdigest()

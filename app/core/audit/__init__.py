@@ -1,0 +1,1 @@
+"""The audit: chains of lines, and the facts in them."""

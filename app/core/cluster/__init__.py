@@ -1,0 +1,1 @@
+"""What nodes of one cluster share, and how they speak to each other."""

@@ -1,0 +1,60 @@
+"""Nodes of a cluster tell each other over the broker that a session has lost its connection, or is back.
+
+`<word> <node id> <incarnation> <signature>`, with blanks between. The broker sends the first as the will of a session
+(MQTT 5, section 3.1.2.5); a node sends the second itself. It is a hint: a node asks the store before it acts on it.
+
+A node also asks who is there (`who`), and each node answers (`here`); an answer names the incarnation that asked in
+front of its signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from app.core.cluster.charter import Charter
+
+NOTICES: Final = "homing-cluster"
+"""The first level of the topics of all clusters."""
+
+_PURPOSE: Final = "notice"
+
+
+class Word(StrEnum):
+    """What is told of a session."""
+
+    LOST = "lost"
+    BACK = "back"
+    WHO = "who"
+    HERE = "here"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A word of an incarnation. `asker` is the incarnation to which it answers."""
+
+    word: Word
+    node_id: str
+    incarnation: str
+    asker: str = ""
+
+
+def notice_topic(charter: Charter) -> str:
+    """Where the nodes of this cluster tell each other. It says nothing of the group or the key."""
+    return f"{NOTICES}/{charter.sign('topic', '')}"
+
+
+def encode_notice(notice: Notice, charter: Charter) -> bytes:
+    """The payload."""
+    text = f"{notice.word} {notice.node_id} {notice.incarnation} {notice.asker}".rstrip()
+    return f"{text} {charter.sign(_PURPOSE, text)}".encode()
+
+
+def decode_notice(payload: bytes, charter: Charter) -> Notice:
+    """Read a payload; ValueError when it is none, or not of a node of this cluster."""
+    text, _, signature = payload.decode("ascii").rpartition(" ")
+    if not charter.signed(_PURPOSE, text, signature):
+        raise ValueError("not signed by this cluster")
+    word, node_id, incarnation, *asker = text.split(" ")
+    return Notice(Word(word), node_id, incarnation, *asker[:1])

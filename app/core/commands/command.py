@@ -1,0 +1,131 @@
+"""What a command is and the only place that knows which state may follow which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from app.core.errors import IllegalTransitionError
+from app.core.profiles.correlation import Correlation
+
+
+class CommandState(StrEnum):
+    """Where a command is in its life."""
+
+    PENDING = "pending"
+    SENT = "sent"
+    ACKNOWLEDGED = "acknowledged"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    UNSENT = "unsent"
+
+    @property
+    def final(self) -> bool:
+        """Whether this state is an outcome: nothing follows it, a late response is only annexed."""
+        return self in FINAL_STATES
+
+
+class CommandEvent(StrEnum):
+    """What can happen to a command."""
+
+    PUBLISH = "publish"
+    PUBACK = "puback"
+    PROGRESS = "progress"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    EXPIRE = "expire"
+    CANCEL = "cancel"
+    REFUSE = "refuse"
+
+
+class IfOffline(StrEnum):
+    """What becomes of a command to a topic that nobody is subscribed to, where the broker tells (PUBACK 0x10)."""
+
+    FAIL = "fail"
+    """It is unsent, at once."""
+    SEND = "send"
+    """It waits for an answer until its deadline, as somebody may have it whom the broker does not count."""
+
+
+_S, _E = CommandState, CommandEvent
+_ENDINGS = {
+    _E.SUCCEED: _S.SUCCEEDED,
+    _E.FAIL: _S.FAILED,
+    _E.EXPIRE: _S.TIMED_OUT,
+    _E.CANCEL: _S.CANCELLED,
+}
+
+# A device may answer before its broker's PUBACK reaches us, so every open state can end, and an acknowledgement that
+# comes after progress changes nothing.
+TRANSITIONS: Mapping[CommandState, Mapping[CommandEvent, CommandState]] = MappingProxyType(
+    {
+        _S.PENDING: _ENDINGS
+        | {
+            _E.PUBLISH: _S.SENT,
+            _E.PUBACK: _S.ACKNOWLEDGED,
+            _E.PROGRESS: _S.RUNNING,
+            _E.REFUSE: _S.UNSENT,
+        },
+        _S.SENT: _ENDINGS | {_E.PUBACK: _S.ACKNOWLEDGED, _E.PROGRESS: _S.RUNNING, _E.REFUSE: _S.UNSENT},
+        _S.ACKNOWLEDGED: _ENDINGS | {_E.PROGRESS: _S.RUNNING},
+        _S.RUNNING: _ENDINGS | {_E.PROGRESS: _S.RUNNING, _E.PUBACK: _S.RUNNING, _E.PUBLISH: _S.RUNNING},
+        _S.SUCCEEDED: {},
+        _S.FAILED: {},
+        _S.TIMED_OUT: {},
+        _S.CANCELLED: {},
+        _S.UNSENT: {},
+    }
+)
+
+FINAL_STATES = frozenset(state for state, events in TRANSITIONS.items() if not events)
+OPEN_STATES = frozenset(TRANSITIONS) - FINAL_STATES
+
+
+def after(state: CommandState, event: CommandEvent, command_id: str = "") -> CommandState:
+    """The state that follows `state` on `event`; IllegalTransitionError where the table has none."""
+    try:
+        return TRANSITIONS[state][event]
+    except KeyError:
+        raise IllegalTransitionError(command_id, f"{event} is not possible in state {state}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command as the store knows it. Instants are microseconds since the Unix epoch on the store's clock.
+
+    `params`, `result`, `error`, `progress` and `late` are JSON texts, or None where there is none. `error` is an object
+    with `code` and `message`; `late` is an object with `state`, `result`, `error` and `received_at`.
+    """
+
+    id: str
+    device_id: str
+    method: str
+    params: bytes
+    profile: str
+    state: CommandState
+    home_node: str
+    created_at: int
+    deadline: int
+    finished_at: int | None = None
+    received_by: str | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    progress: bytes | None = None
+    late: bytes | None = None
+    one_way: bool = False
+    """Whether it waits for no response: it has succeeded when the broker has it, and somebody was subscribed."""
+    if_offline: IfOffline = IfOffline.SEND
+    notify: tuple[str, ...] = ()
+    """The webhook endpoints that are told of its outcome and late answer."""
+    matched_by: Correlation | None = None
+    """How the response that made the outcome named it; None without one, and where a node of 0.1.0 did not note it."""
+
+    @property
+    def forwarded(self) -> bool:
+        """Whether the response came in on another node than the home node."""
+        return self.received_by is not None and self.received_by != self.home_node

@@ -1,0 +1,290 @@
+"""What probably became of a command: a table from what is known to a sentence, which may be that nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from app.core.commands.command import Command, CommandState
+from app.core.commands.misses import NEAR, Miss, Near
+from app.core.commands.reach import Reach
+
+RECENT_US: Final = 600_000_000
+"""What was heard longer ago than that before the end of a command says nothing about it."""
+
+
+class Verdict(StrEnum):
+    """What it was, in a word."""
+
+    ANSWERED = "answered"
+    DEVICE_REFUSED = "device_refused"
+    CANCELLED = "cancelled"
+    WAITING = "waiting"
+    NOT_HANDED_OVER = "not_handed_over"
+    NOT_ACKNOWLEDGED = "not_acknowledged"
+    NO_SUBSCRIBER = "no_subscriber"
+    WRONG_PROFILE = "wrong_profile"
+    SILENT = "silent"
+    ANSWERED_LATE = "answered_late"
+    ANSWERED_ELSEWHERE = "answered_elsewhere"
+    ID_CHANGED = "id_changed"
+    UNDECODABLE = "undecodable"
+    NODE_DIED = "node_died"
+    NO_IDEA = "no_idea"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Where a device was heard last, on the topics of a profile. `at` is in microseconds since the epoch."""
+
+    at: int
+    node: str
+    profile: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A step of a command on its home node. `at` is in microseconds on the store's clock, None where not known."""
+
+    at: int | None
+    what: str
+    reason: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a node knows of a command and its device."""
+
+    node: str
+    hops: Sequence[Hop] = ()
+    misses: Sequence[Miss] = ()
+    heard: Sequence[Heard] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that is known of a command.
+
+    `code` is that of its error, `reach` how far it came, `nearest` the message that came nearest to being its answer;
+    `gaps` are sentences about what nobody can know any more.
+    """
+
+    command: Command
+    code: str = ""
+    reach: Reach = Reach()  # noqa: RUF009 - it is frozen
+    nearest: Near | None = None
+    heard: Sequence[Heard] = ()
+    gaps: Sequence[str] = ()
+
+    @property
+    def elsewhere(self) -> Heard | None:
+        """The latest that was heard on topics of another profile, where nothing was on those of its own."""
+        end = self.command.finished_at or self.command.deadline
+        recent = [one for one in self.heard if one.at >= end - RECENT_US]
+        if any(one.profile == self.command.profile for one in recent):
+            return None
+        return max(recent, key=lambda one: one.at, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict, as a sentence, and by what it was reached."""
+
+    code: Verdict
+    text: str
+    evidence: Sequence[str] = ()
+
+
+def judge(case: Case) -> Judgement:
+    """The first row of the table that holds."""
+    for holds, verdict, say in _TABLE:
+        if holds(case):
+            return Judgement(verdict, say(case), _evidence(case, verdict))
+    return Judgement(Verdict.NO_IDEA, _no_idea(case), tuple(case.gaps))
+
+
+def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
+    if verdict is Verdict.WRONG_PROFILE and (heard := case.elsewhere) is not None:
+        return (f"{case.command.device_id} was heard on {heard.topic} (profile {heard.profile}, {heard.node})",)
+    if verdict in _FROM_MISSES and (near := case.nearest) is not None:
+        named = f", naming {near.miss.got!a}" if near.miss.got else ""
+        return (f"a message on {near.miss.topic}{named} ({near.miss.reason}, {near.miss.node})",)
+    return ()
+
+
+def _state(*states: CommandState) -> Callable[[Case], bool]:
+    return lambda case: case.command.state in states
+
+
+def _code(code: str) -> Callable[[Case], bool]:
+    return lambda case: case.command.state is CommandState.UNSENT and case.code == code
+
+
+def _nobody(case: Case) -> bool:
+    return _code("no_subscriber")(case) or (_timed_out(case) and case.reach.subscribed is False)
+
+
+def _timed_out(case: Case) -> bool:
+    return case.command.state is CommandState.TIMED_OUT
+
+
+def _unanswered(case: Case) -> bool:
+    return _timed_out(case) or not case.command.state.final
+
+
+def _nearby(fits: Callable[[Near], bool]) -> Callable[[Case], bool]:
+    def holds(case: Case) -> bool:
+        near = case.nearest
+        return _unanswered(case) and near is not None and near.score >= NEAR and fits(near)
+
+    return holds
+
+
+def _miss(case: Case) -> Near:
+    if case.nearest is None:
+        raise ValueError("this row holds only where there is a miss")
+    return case.nearest
+
+
+def _wrong_profile(case: Case) -> str:
+    heard = case.elsewhere
+    other = "another one" if heard is None else heard.profile
+    return (
+        f"probably the wrong profile: it was sent as {case.command.profile}, and {case.command.device_id} was last "
+        f"heard on topics of profile {other}; try that"
+    )
+
+
+def _not_handed_over(case: Case) -> str:
+    why = f": {case.command.device_id} had said that it is offline" if case.code == "device_offline" else ""
+    return f"it was not handed over to the MQTT broker, so nobody has it{why}"
+
+
+def _told_late(case: Case) -> bool:
+    """A state after the deadline, or another answer without an id, is no command's any more."""
+    end = case.command.finished_at or case.command.deadline
+    return _timed_out(case) and _nearby(
+        lambda near: near.same_topic and near.miss.reason == "unknown" and not near.miss.got and near.miss.at >= end
+    )(case)
+
+
+def _elsewhere(case: Case) -> str:
+    where = _miss(case).miss
+    return (
+        f"the device answered on {where.topic}, where profile {case.command.profile} expects no answer to this command"
+    )
+
+
+def _changed(case: Case) -> str:
+    return f"the device answered on the right topic, but named {_miss(case).miss.got!a} instead of the command's id"
+
+
+def _undecodable(case: Case) -> str:
+    return f"a message on the right topic could not be read as an answer: {_miss(case).miss.reason}"
+
+
+def _silent(case: Case) -> str:
+    last = "it was not heard since the nodes started"
+    if case.heard:
+        latest = max(case.heard, key=lambda one: one.at)
+        at = datetime.fromtimestamp(latest.at / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        last = f"it was last heard at {at} on {latest.topic}"
+    return f"the MQTT broker took the command, and {case.command.device_id} did not answer; {last}"
+
+
+def _no_idea(case: Case) -> str:
+    return "no idea: " + ("; ".join(case.gaps) or "what is known fits no verdict")
+
+
+def _died(case: Case) -> str:
+    return (
+        f"its home node {case.command.home_node} died or was restarted while the command was open: it may or may not "
+        "have been sent"
+    )
+
+
+def _is_silence(case: Case) -> bool:
+    """Claimed only where every node was asked and has been there all the time."""
+    told = case.reach.published and case.reach.acknowledged and case.reach.subscribed is not False
+    return _timed_out(case) and bool(told) and not case.gaps and not _is_near(case)
+
+
+def _is_near(case: Case) -> bool:
+    return case.nearest is not None and case.nearest.score >= NEAR
+
+
+_FROM_MISSES: Final = (Verdict.ANSWERED_ELSEWHERE, Verdict.ID_CHANGED, Verdict.UNDECODABLE)
+
+_BROKEN: Final = frozenset(
+    (
+        *("not_json", "not_utf8", "not_cbor", "not_msgpack", "not_protobuf", "not_empty", "no_json_value", "empty"),
+        *("too_deep", "too_large", "duplicate_key", "lone_surrogate", "not_a_number", "number_out_of_range"),
+        *("no_correlation", "no_rule_holds", "correlation_contradicts", "no_device"),
+    )
+)
+"""Reasons for which what looks like an answer is none. Others are about messages that never meant to be one."""
+
+_TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], str]]]] = (
+    (_state(CommandState.SUCCEEDED), Verdict.ANSWERED, lambda _: "it has succeeded"),
+    (_state(CommandState.FAILED), Verdict.DEVICE_REFUSED, lambda _: "the device answered that it will not or cannot"),
+    (_state(CommandState.CANCELLED), Verdict.CANCELLED, lambda _: "a caller cancelled it; the device was not told"),
+    (
+        lambda case: _timed_out(case) and case.command.late is not None,
+        Verdict.ANSWERED_LATE,
+        lambda _: "the device answered after the deadline: give it a longer timeout",
+    ),
+    (
+        _told_late,
+        Verdict.ANSWERED_LATE,
+        lambda case: (
+            f"probably answered after the deadline: {case.command.device_id} said something on "
+            f"{_miss(case).miss.topic} then, where its answer was expected; give it a longer timeout"
+        ),
+    ),
+    (_nearby(lambda near: near.same_id and not near.same_topic), Verdict.ANSWERED_ELSEWHERE, _elsewhere),
+    (_nearby(lambda near: near.same_topic and near.like_id), Verdict.ID_CHANGED, _changed),
+    (
+        _nearby(lambda near: near.same_topic and near.miss.reason in _BROKEN),
+        Verdict.UNDECODABLE,
+        _undecodable,
+    ),
+    (lambda case: _nobody(case) and case.elsewhere is not None, Verdict.WRONG_PROFILE, _wrong_profile),
+    (
+        _nobody,
+        Verdict.NO_SUBSCRIBER,
+        lambda case: (
+            f"nobody was subscribed to its topic: {case.command.device_id} is not connected, or has another id"
+        ),
+    ),
+    (
+        lambda case: case.command.state is CommandState.UNSENT or (_timed_out(case) and case.reach.published is False),
+        Verdict.NOT_HANDED_OVER,
+        _not_handed_over,
+    ),
+    (
+        lambda case: _timed_out(case) and case.reach.published is None,
+        Verdict.NODE_DIED,
+        _died,
+    ),
+    (
+        lambda case: _timed_out(case) and case.reach.acknowledged is False,
+        Verdict.NOT_ACKNOWLEDGED,
+        lambda _: "the MQTT broker did not acknowledge it: it may or may not have been delivered",
+    ),
+    (
+        lambda case: _is_silence(case) and case.elsewhere is not None and case.reach.subscribed is None,
+        Verdict.WRONG_PROFILE,
+        _wrong_profile,
+    ),
+    (_is_silence, Verdict.SILENT, _silent),
+    (
+        lambda case: not case.command.state.final,
+        Verdict.WAITING,
+        lambda _: "it is open: there is no answer yet, and its deadline has not passed",
+    ),
+)

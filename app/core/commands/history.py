@@ -1,0 +1,62 @@
+"""What has happened to a command, in order: the reports of its progress, its outcome, a late response.
+
+Each has a number. The reports are counted from 1 as the store takes them, the outcome is the next one, and a late
+response the one after that; 0 is the command as a reader first saw it. So an outcome costs nothing to keep: the record
+has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from app.core.commands.command import Command, CommandState
+
+MOST_REPORTS: Final = 200
+"""How many reports of a command are kept; lua/common.lua has it, too."""
+EDGE: Final = 50
+"""So many of the first and of the latest ones are kept as they are: what lies between is thinned."""
+MOST_REPORT_BYTES: Final = 8192
+"""A longer report is counted, and is kept only as long as it is the latest."""
+LATE_STATES: Final = frozenset({CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.UNSENT})
+"""After these a response is still news, and is annexed."""
+
+_One = TypeVar("_One")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Progress, as the device reported it. `at` is in microseconds since the epoch on the store's clock.
+
+    `progress` is a JSON text, or None where there is none or where it was too long to be kept.
+    """
+
+    number: int
+    at: int
+    progress: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A command as it stands, and the reports that a reader had not seen. `count` is how many there were in all."""
+
+    command: Command
+    count: int
+    reports: Sequence[Report]
+
+    @property
+    def last(self) -> int:
+        """The number of the latest thing that has happened; 0 when nothing has."""
+        return self.count + (self.command.finished_at is not None) + (self.command.late is not None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing can happen to it any more."""
+        command = self.command
+        return command.state.final and (command.late is not None or command.state not in LATE_STATES)
+
+
+def thinned(reports: Sequence[_One]) -> list[_One]:
+    """Every other one of those between the edges."""
+    return [*reports[:EDGE], *reports[EDGE:-EDGE:2], *reports[-EDGE:]]

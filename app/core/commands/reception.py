@@ -1,0 +1,62 @@
+"""Where and when a response came in: what the receiving node knows, and its home node does not.
+
+It travels behind the name of the receiving node, in wake-ups and on record, with blanks between, as node ids have none:
+`<node id> <received µs> <correlation, one letter> <bytes of the payload>`. The instant is 0 where nobody wants to know
+it (the latency log is off on the receiving node). 0.1.0 reads just these words, and knows three letters (i, v, o): so
+an echo is written as `v`, with `+` in front of the number of bytes, which is the same number to it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from app.core.commands.callback import Answer
+from app.core.profiles.correlation import Correlation
+
+_LETTERS: Final = {one: one.value[0] for one in Correlation} | {Correlation.ECHO: "v"}
+_UNKNOWN: Final = 0
+_ECHO: Final = "+"
+_CORRELATIONS: Final = {one.value[0].encode(): one for one in Correlation if one is not Correlation.ECHO}
+
+
+class Reception(NamedTuple):
+    """How a response came in. `received_at` is in microseconds since the epoch on the store's clock, where noted."""
+
+    received_at: int | None
+    correlation: Correlation
+    size: int
+    """Of the payload, in bytes."""
+
+
+def reception_of(answer: Answer) -> Reception:
+    """How this response came in."""
+    return Reception(answer.received_at, answer.correlation, answer.size)
+
+
+def encode_reception(reception: Reception | None) -> str:
+    """What follows the name of the receiving node: nothing, or a blank and the rest."""
+    if reception is None:
+        return ""
+    sign = _ECHO if reception.correlation is Correlation.ECHO else ""
+    return f" {reception.received_at or _UNKNOWN} {_LETTERS[reception.correlation]} {sign}{reception.size}"
+
+
+def decode_receiver(field: bytes) -> tuple[str | None, Reception | None]:
+    """Name of the receiving node, None where there is none, and what follows it; ValueError when the name is none.
+
+    Further words are of a later version, and a reception that cannot be read is as good as none: no outcome depends
+    on it.
+    """
+    if not field:
+        return None, None
+    name, *rest = field.split(b" ")
+    return name.decode("ascii"), _reception(rest) if rest else None
+
+
+def _reception(words: list[bytes]) -> Reception | None:
+    try:
+        received_at, letter, size, *_ = words
+        is_echo = size.startswith(_ECHO.encode())
+        return Reception(int(received_at) or None, Correlation.ECHO if is_echo else _CORRELATIONS[letter], int(size))
+    except (ValueError, KeyError):
+        return None

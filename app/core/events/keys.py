@@ -1,0 +1,93 @@
+"""Every key of the event log in Redis. `{t}` is `{<database>.<shard>}`, so that all keys of an append share a slot.
+
+| key | type | content | ends |
+|---|---|---|---|
+| `mqtt:slab:{t}:<generation>` | stream | blocks; the id is the position of the last event | with its generation |
+| `mqtt:shard:{t}` | hash | head, generation, epoch; up to where it is cold, and a version of that | never |
+| `mqtt:cuts:{t}` | hash | generation → first, last, count and size of what is in it | never |
+| `mqtt:cold:{t}` | hash | generation → the same, and its files in the cold tier | with its generation |
+| `mqtt:latest:{t}` | hash | topic → position and record of its last value | never |
+| `mqtt:topics:{t}` | sorted set | topics that have a last value, by their bytes | never |
+| `mqtt:latest:{t}:owners` | sorted set | topic, NUL, bytes of its last value, and the tenant whose it is | never |
+| `mqtt:latest:{t}:shares` | hash | tenant → number and bytes of the last values that count to it | never |
+| `mqtt:done:{t}:<call>` | string | the position that a call was given, so that it happens once | a minute |
+| `mqtt:done:{t}:writers` | hash | writer → number of his last batch, and the position that it was given | never |
+| `mqtt:structures:<database>` | hash | structures of topics | with the oldest generation |
+| `mqtt:database:<database>` | string | its number of shards | never |
+| `mqtt:role:{<name>}` | string | who holds a role | lease time |
+| `mqtt:epoch:{<name>}` | string | how often it was taken | never |
+"""
+
+from __future__ import annotations
+
+from app.core.events.event import Shard
+
+
+def slabs(shard: Shard) -> str:
+    """What the keys of all slabs of a shard begin with; the generation follows."""
+    return f"mqtt:slab:{{{shard}}}:"
+
+
+def state(shard: Shard) -> str:
+    """Where a shard ends."""
+    return f"mqtt:shard:{{{shard}}}"
+
+
+def cuts(shard: Shard) -> str:
+    """Its generations."""
+    return f"mqtt:cuts:{{{shard}}}"
+
+
+def cold(shard: Shard) -> str:
+    """Those in the cold tier."""
+    return f"mqtt:cold:{{{shard}}}"
+
+
+def latest(shard: Shard) -> str:
+    """Its last values."""
+    return f"mqtt:latest:{{{shard}}}"
+
+
+def topics(shard: Shard) -> str:
+    """Topics that have one."""
+    return f"mqtt:topics:{{{shard}}}"
+
+
+def owners(shard: Shard) -> str:
+    """To whom they count. 0.2.0 does not know of it: what it adds is nobody's, what it deletes is still here."""
+    return f"{latest(shard)}:owners"
+
+
+def shares(shard: Shard) -> str:
+    """What counts to each tenant: the sums of `owners`."""
+    return f"{latest(shard)}:shares"
+
+
+def done(shard: Shard, call: str) -> str:
+    """What a call was given."""
+    return f"mqtt:done:{{{shard}}}:{call}"
+
+
+def writers(shard: Shard) -> str:
+    """The last batch of each writer. Secrets, by which calls go, are longer."""
+    return done(shard, "writers")
+
+
+def structures(database: str) -> str:
+    """The structures of its topics."""
+    return f"mqtt:structures:{database}"
+
+
+def shards(database: str) -> str:
+    """How many shards a database has."""
+    return f"mqtt:database:{database}"
+
+
+def role(name: str) -> str:
+    """Who holds a role."""
+    return f"mqtt:role:{{{name}}}"
+
+
+def epoch(name: str) -> str:
+    """How often it was taken."""
+    return f"mqtt:epoch:{{{name}}}"

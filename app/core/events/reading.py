@@ -1,0 +1,97 @@
+"""Reading a log: what is asked of one shard, and what it gives.
+
+A cursor is a value: the position up to which each shard was read. It works on any node, and outlives all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from app.core.errors import InvalidInputError
+from app.core.events.event import BEGINNING, END, Event, Position
+from app.core.topics import matches
+
+EVERYTHING: Final = ""
+"""In the place of a filter: also topics that begin with `$`, which `#` does not mean."""
+MOST_SCANNED: Final = 20_000
+"""Events that one reading looks at, whether they fit or not: it bounds how long it takes."""
+MOST_READ_BYTES: Final = 16 * 1024 * 1024
+"""A reading ends with the event, or the block of events, with which it has values of so many bytes."""
+
+CURSOR: Final = "1(?:-[0-9a-z]{1,13}){1,256}"
+"""What one looks like, for documentation."""
+_CURSOR: Final = re.compile(CURSOR)
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read of one shard: events that fit the filter, after one position and up to another one, both known.
+
+    With `generation`, only those of this one are.
+    """
+
+    topic_filter: str = "#"
+    after: Position = BEGINNING
+    until: Position = END
+    generation: int | None = None
+
+    def matcher(self) -> Callable[[str], bool]:
+        """Says whether events of a topic are read."""
+        if not self.topic_filter:
+            return lambda _topic: True
+        if self.topic_filter == "#":
+            return lambda topic: not topic.startswith("$")
+        if "+" not in self.topic_filter and "#" not in self.topic_filter:
+            return self.topic_filter.__eq__
+        return partial(matches, self.topic_filter)
+
+
+class Slice(NamedTuple):
+    """Events of one shard in their order, and up to where the shard has been looked at; `more` when not to its end.
+
+    Up to `lost` something was left out that cannot be read any more; 0: nothing was.
+    """
+
+    events: Sequence[Event]
+    position: Position
+    more: bool
+    lost: Position = BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Up to where each shard of what is read was read: by database, and in it by number."""
+
+    positions: tuple[Position, ...]
+
+    def __str__(self) -> str:
+        return "-".join(["1", *map(_base36, self.positions)])
+
+
+def parse_cursor(text: str, shards: int) -> Cursor:
+    """The cursor that was given out as this text; raises InvalidInputError when it is none of a database like this."""
+    if not _CURSOR.fullmatch(text):
+        raise InvalidInputError("cursor", f"{text[:64]!a} is none; allowed: what an answer of this API gave as one")
+    positions = tuple(int(part, 36) for part in text.split("-")[1:])
+    if len(positions) != shards:
+        raise InvalidInputError(
+            "cursor",
+            f"is of a database with {len(positions)} shards; allowed: one of this one, with {shards}",
+        )
+    if max(positions) > END:
+        raise InvalidInputError("cursor", f"{text[:64]!a} is none; allowed: what an answer of this API gave as one")
+    return Cursor(positions)
+
+
+def _base36(number: int) -> str:
+    text = ""
+    while True:
+        number, digit = divmod(number, 36)
+        text = _DIGITS[digit] + text
+        if not number:
+            return text

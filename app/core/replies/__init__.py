@@ -1,0 +1,1 @@
+"""What Homing says to devices that ask."""

@@ -1,0 +1,1 @@
+"""The language of profile files: its tables, and what may stand in them."""

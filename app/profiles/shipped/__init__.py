@@ -1,0 +1,1 @@
+"""The device profiles that come with Homing."""

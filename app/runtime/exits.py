@@ -1,0 +1,21 @@
+"""Exit codes of the `homing` command: docs/cli.md."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What the exit code of a command means."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    TIMED_OUT = 3
+    CANCELLED = 4
+    UNSENT = 5
+    UNREACHABLE = 6
+    UNEXPECTED = 7
+    NOT_ALLOWED = 8
+    EMPTY = 9
+    INTERRUPTED = 130

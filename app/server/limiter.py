@@ -1,0 +1,221 @@
+"""The door of a node: how many connections it has, how long each may take for what, and whose turn it is to go.
+
+A connection stands in at most one line, and each line has one patience: so whoever stands first has waited longest,
+and looking for those whose time is up costs nothing while there are none. What writes stands in a line of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from itertools import chain
+from typing import Final, Protocol
+
+import structlog
+
+from app.core.clock import Clock
+from app.runtime.telemetry import Bursts, Counters, Fill
+
+TICK_SECONDS: Final = 1.0
+"""How often somebody should call `tick`."""
+SUSPICIOUS_SECONDS: Final = 1.0
+"""A head that takes longer is the first to go when there is no room."""
+
+
+class Why(StrEnum):
+    """Why the door closed a connection: the reasons of `homing_http_connections_closed_total`."""
+
+    IDLE = "idle"
+    SLOW_HEAD = "slow_head"
+    SLOW_BODY = "slow_body"
+    SLOW_READER = "slow_reader"
+    MADE_ROOM = "made_room"
+    TOO_MANY = "too_many"
+    TOO_MANY_OF_PEER = "too_many_of_peer"
+    UNREADABLE = "unreadable"
+    HEAD_TOO_LARGE = "head_too_large"
+    TARGET_TOO_LONG = "target_too_long"
+    BODY_TOO_LARGE = "body_too_large"
+    TOO_MUCH_HELD = "too_much_held"
+
+
+class Standing(Enum):
+    """What a connection may do."""
+
+    GUEST = auto()
+    PROBE = auto()
+    """There was no room, but for a question after the node's health."""
+    STRANGER = auto()
+    """There was no room at all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What the door keeps to; times in seconds, sizes in bytes."""
+
+    connections: int = 10_000
+    per_peer: int = 6_000
+    probes: int = 32
+    """Connections beyond the others, for questions after the node's health."""
+    idle: float = 75.0
+    """How long a connection may be without a request, also before its first one."""
+    head: float = 10.0
+    body: float = 15.0
+    stall: float = 30.0
+    """How long a peer may take to read 16 KiB of what was written."""
+    held: int = 64 * 1024 * 1024
+    """What may be held of requests that are not complete, over all connections."""
+
+
+class Guest(Protocol):
+    """A connection, as the door sees it."""
+
+    peer: str
+
+    def dismiss(self, why: Why) -> None:
+        """Close."""
+
+    def unread(self) -> int:
+        """Bytes that were written and that the peer has not taken."""
+
+
+class Line:
+    """Connections that wait for one thing, in the order in which they began to."""
+
+    def __init__(self, patience: float, why: Why) -> None:
+        self.since: Final[dict[Guest, float]] = {}
+        self.why: Final = why
+        self._patience = patience
+
+    def overdue(self, now: float) -> Iterator[Guest]:
+        """Take out those whose time is up."""
+        while self.since:
+            guest = next(iter(self.since))
+            if now - self.since[guest] < self._patience:
+                return
+            del self.since[guest]
+            yield guest
+
+
+class Door:
+    """Admits connections, and closes those that take too long or stand in the way. Counts each under its reason."""
+
+    def __init__(self, limits: Limits, clock: Clock, counters: Counters) -> None:
+        self.limits: Final = limits
+        self.now: Final = clock.monotonic
+        self.idle: Final = Line(limits.idle, Why.IDLE)
+        self.head: Final = Line(limits.head, Why.SLOW_HEAD)
+        self.body: Final = Line(limits.body, Why.SLOW_BODY)
+        self.held = 0
+        """Bytes of requests that are not complete."""
+        self._stalled: Final[dict[Guest, tuple[float, int]]] = {}
+        self._probes: Final[dict[Guest, Why]] = {}
+        self._peers: Final[Counter[str]] = Counter()
+        self._count = 0
+        self.counters: Final = counters
+        self._bursts = Bursts(clock)
+        self._log = structlog.get_logger()
+
+    def fill(self) -> Fill:
+        """How many connections there are, of how many."""
+        return Fill(self._count, self.limits.connections)
+
+    def admit(self, guest: Guest) -> Standing:
+        """Where a new connection stands. Room is made by closing one that nobody is being answered on."""
+        self.counters["http.opened"] += 1
+        full = self._full(guest.peer)
+        if full is not None and self._make_room(None if full is Why.TOO_MANY else guest.peer):
+            full = self._full(guest.peer)
+        if full is None:
+            self._count += 1
+            self._peers[guest.peer] += 1
+            return Standing.GUEST
+        if len(self._probes) >= self.limits.probes and not self._dismiss_first(self._waiting_probes()):
+            self.note(full, guest.peer)
+            return Standing.STRANGER
+        self._probes[guest] = full
+        return Standing.PROBE
+
+    def gone(self, guest: Guest, standing: Standing) -> None:
+        """The connection is closed."""
+        self._stalled.pop(guest, None)
+        self._probes.pop(guest, None)
+        if standing is Standing.GUEST:
+            self._count -= 1
+            self._peers[guest.peer] -= 1
+            if not self._peers[guest.peer]:
+                del self._peers[guest.peer]
+
+    def turn_away(self, probe: Guest) -> None:
+        """Count a connection that asked for more than there was room for."""
+        self.note(self._probes[probe], probe.peer)
+
+    def stalls(self, guest: Guest) -> None:
+        """The peer does not read what was written; its patience begins."""
+        self._stalled.setdefault(guest, (self.now(), guest.unread()))
+
+    def reads(self, guest: Guest) -> None:
+        """The peer has read."""
+        self._stalled.pop(guest, None)
+
+    def tick(self) -> None:
+        """Close the connections whose time is up."""
+        now = self.now()
+        for line in (self.idle, self.head, self.body):
+            for guest in line.overdue(now):
+                self.note(line.why, guest.peer)
+                guest.dismiss(line.why)
+        for guest in self._overdue_readers(now):
+            self.note(Why.SLOW_READER, guest.peer)
+            guest.dismiss(Why.SLOW_READER)
+
+    def note(self, why: Why, peer: str) -> None:
+        """Count a connection that is closed, and log it unless that happens all the time."""
+        self.counters[f"http.closed.{why}"] += 1
+        if why is not Why.IDLE:
+            count = self._bursts.count(why)
+            if count:
+                self._log.warning("http_connection_closed", reason=str(why), count=count, peer=peer)
+
+    def _full(self, peer: str) -> Why | None:
+        if self._peers[peer] >= self.limits.per_peer:
+            return Why.TOO_MANY_OF_PEER
+        return Why.TOO_MANY if self._count >= self.limits.connections else None
+
+    def _make_room(self, peer: str | None) -> bool:
+        """Close the connection that is missed least: of this peer, or of anybody."""
+        slow_since = self.now() - SUSPICIOUS_SECONDS
+        slow = (guest for guest, since in self.head.since.items() if since < slow_since)
+        return self._dismiss_first(
+            guest
+            for guest in chain(slow, self.idle.since, self.head.since)
+            if guest not in self._probes and (peer is None or guest.peer == peer)
+        )
+
+    def _waiting_probes(self) -> Iterator[Guest]:
+        return (guest for guest in self._probes if guest in self.head.since)
+
+    def _dismiss_first(self, guests: Iterable[Guest]) -> bool:
+        guest = next(iter(guests), None)
+        if guest is None:
+            return False
+        self.note(Why.MADE_ROOM, guest.peer)
+        guest.dismiss(Why.MADE_ROOM)
+        return True
+
+    def _overdue_readers(self, now: float) -> list[Guest]:
+        """Those that read next to nothing in their time; the others get as much again."""
+        overdue = [guest for guest, (since, _) in self._stalled.items() if now - since >= self.limits.stall]
+        slow = []
+        for guest in overdue:
+            unread, (_, before) = guest.unread(), self._stalled.pop(guest)
+            if before - unread >= _LEAST_READ:
+                self._stalled[guest] = (now, unread)
+            else:
+                slow.append(guest)
+        return slow
+
+
+_LEAST_READ: Final = 16 * 1024

@@ -1,0 +1,422 @@
+"""uvicorn's HTTP protocol with bounds: uvicorn itself limits neither sizes nor times nor the number of connections.
+
+Besides, an upgrade that we do not take is ignored (RFC 9110, 7.8), and a response takes one system call instead of two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, cast
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from app.api.problems import ProblemType, problem
+from app.core.peers import peer_of
+from app.server.hosts import Hosts
+from app.server.limiter import Door, Line, Standing, Why
+from app.server.refusals import MAX_HEAD, MAX_HEADERS, MAX_MESSAGE, MAX_TARGET, REFUSALS
+from app.server.transport import GatheringTransport
+
+SLICE: Final = 4 * 1024
+"""Bytes that are parsed at a time: what a peer sends in one go may be thousands of requests."""
+LINGER_SECONDS: Final = 1.0
+"""How long a peer that still sends is listened to, so that it gets to read our last words."""
+PROBES: Final = frozenset((b"/healthz", b"/readyz", b"/metrics"))
+
+_BETWEEN, _HEAD, _BODY = range(3)
+"""Which part of a request is coming in."""
+_UPGRADING: Final = (b"upgrade", b"http2-settings")
+
+
+class _RefusedError(Exception):
+    """Raised inside the parser, to make it stop."""
+
+
+class Besides(NamedTuple):
+    """What answers in the API's place on another port."""
+
+    port: int
+    application: Any
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        door: Door,
+        hosts: Hosts,
+        besides: Besides | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.peer = ""
+        self._application = self.app
+        self._besides: Final = besides
+        self._door: Final = door
+        self._hosts = hosts
+        self._standing: Standing | None = None
+        self._line: Line | None = None
+        self._part = _BETWEEN
+        self._size = 0
+        """Bytes of the part that is coming in."""
+        self._held = 0
+        self._backlog = b""
+        """What came behind requests that are still to be served."""
+        self._why: Why | None = None
+        """Why the connection ends, once the requests before have been answered."""
+        self._deaf = False
+        """Whether nothing more is taken from the peer, as the connection is about to end."""
+
+    # --- asyncio calls these ---
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn itself
+        """Find out whether there is room."""
+        super().connection_made(cast("asyncio.Transport", GatheringTransport(self, transport, self.loop)))
+        if self.client:
+            self.peer = peer_of(self.client[0])
+            self._hosts = self._hosts.facing(self.client[0])
+        if self._besides is not None and self.server is not None and self.server[1] == self._besides.port:
+            self._application = self._besides.application
+        self._standing = self._door.admit(self)
+        if self._standing is Standing.STRANGER:
+            self._say_last(Why.TOO_MANY)
+        else:
+            self._stand_in(self._door.idle if self._standing is Standing.GUEST else self._door.head)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free the place."""
+        self._leave()
+        self._deaf = True
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, and time what is not complete."""
+        if self._deaf:
+            self._overhear(len(data))
+            return
+        if len(data) > SLICE or self._backlog:
+            self._backlog += data
+            self._parse_backlog()
+        else:
+            self._parse(data)
+            if self._part == _BETWEEN and not self.pipeline and not self._held and self._is_serving():
+                if self._line is not None:  # by far most requests come in one piece
+                    self._line.since.pop(self, None)
+                    self._line = None
+                return
+        self._stand_where_due(len(data))
+
+    def pause_writing(self) -> None:
+        """The peer does not read as fast as we write."""
+        self._door.stalls(self)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The peer has read."""
+        self._door.reads(self)
+        super().resume_writing()
+
+    # --- the parser calls these ---
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._part = _HEAD
+        self._size = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header. Trailers are dropped: nothing that we read may come after the body (RFC 9110, 6.5.1)."""
+        if self._part == _HEAD:
+            self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Have the request served, or answered with the reason why not."""
+        if len(self.headers) > MAX_HEADERS or len(self.url) > MAX_TARGET:
+            self._stop_at_head()
+        if self.parser.should_upgrade():
+            return  # the parser stops behind this head, and says so
+        by_name = dict(self.headers)
+        version = self.parser.get_http_version()
+        if b"transfer-encoding" in by_name and version == "1.0":
+            raise _RefusedError  # whoever stands between us may have read it differently (RFC 9112, 6.1)
+        if b"expect" in by_name:
+            self.expect_100_continue = by_name[b"expect"].lower() == b"100-continue"
+        if self._standing is Standing.GUEST and self._hosts.is_plain(self.url, self.headers, by_name, version):
+            self.app = self._application
+        else:
+            self.app = self._choose(by_name)
+        super().on_headers_complete()
+        self._part = _BODY
+        self._size = 0
+        if self._standing is Standing.PROBE:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Keep what somebody may read."""
+        if self.cycle.response_complete:
+            return
+        self.cycle.body += body
+        if len(self.cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        self.cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """A request is complete."""
+        if self._part != _BODY:
+            return  # a head that asks for an upgrade
+        self._part = _BETWEEN
+        if not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
+
+    # --- a response calls this ---
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        if self._why is not None:
+            self._say_last(self._why)
+            return
+        if self._backlog:
+            self._parse_backlog()
+        if self.flow.read_paused and not self._backlog:
+            self.flow.resume_reading()
+        if self._part == _BETWEEN and self._line is None and not self._held and self._standing is Standing.GUEST:
+            self._line = self._door.idle
+            self._door.idle.since[self] = self._door.now()
+        else:
+            self._stand_where_due(0)
+
+    # --- the door calls these ---
+
+    def dismiss(self, why: Why) -> None:
+        """Close: with a word where a request is half there, and at once where somebody else needs the room."""
+        if why is Why.IDLE:
+            self.transport.close()
+        elif why in REFUSALS:
+            self._line = None
+            self._turn_down(why)
+        else:
+            self._leave()
+            self.transport.abort()
+
+    def unread(self) -> int:
+        """Bytes that the peer has not taken."""
+        return self.transport.get_write_buffer_size()
+
+    # --- the transport calls these ---
+
+    def must_linger(self) -> bool:
+        """Whether the peer may still send, so that closing at once would cost it our last words (RFC 9112, 9.6)."""
+        return self._standing in (Standing.GUEST, Standing.PROBE) and (self._part != _BETWEEN or self._deaf)
+
+    def linger(self) -> None:
+        """Nothing more will be written. Take what comes, for a moment, and forget it."""
+        self._stand_in(None)
+        self._deaf = True
+        self._size = 0
+        self.flow.resume_reading()
+        self.loop.call_later(LINGER_SECONDS, self._end)
+
+    def watch_flushing(self) -> None:
+        """The transport closes as soon as the peer has read everything, for which it has as long as always."""
+        if self.unread():
+            self._door.stalls(self)
+
+    def _end(self) -> None:
+        if self.unread():
+            self._door.stalls(self)
+        else:
+            self.transport.abort()
+
+    # --- parsing ---
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stopped:
+            self._ignore_upgrade(data[stopped.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(self._why or Why.UNREADABLE)
+        else:
+            if self._part != _BETWEEN:
+                self._check_size(len(data))
+
+    def _parse_backlog(self) -> None:
+        """In slices, and only as far as there is a request to be served next: the rest waits as it is."""
+        data, at = self._backlog, 0
+        self._backlog = b""
+        while at < len(data) and not self.pipeline and not self._deaf:
+            self._parse(data[at : at + SLICE])
+            at += SLICE
+        if at < len(data) and not self._deaf:
+            self._backlog = data[at:]
+            self.flow.pause_reading()
+
+    def _stop_at_head(self) -> NoReturn:
+        self._why = Why.TARGET_TOO_LONG if len(self.url) > MAX_TARGET else Why.HEAD_TOO_LARGE
+        raise _RefusedError
+
+    def _check_size(self, size: int) -> None:
+        """Of what is not complete."""
+        self._size += size
+        if self._part == _BODY:
+            if self._size > MAX_MESSAGE:
+                self._refuse(Why.BODY_TOO_LARGE)
+        elif len(self.url) > MAX_TARGET:
+            self._refuse(Why.TARGET_TOO_LONG)
+        elif self._size > MAX_HEAD or len(self.headers) > MAX_HEADERS:
+            self._refuse(Why.HEAD_TOO_LARGE)
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Read the request once more, without its wish to speak something else.
+
+        The parser takes whatever follows such a head for the other protocol, and leaves out the body.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(Why.UNREADABLE)
+            return
+        head = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
+        head += [b"%b: %b" % header for header in _without_upgrade(self.headers)]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self._part = _BETWEEN
+        self._parse(b"\r\n".join((*head, b"", rest)))
+
+    # --- refusing ---
+
+    def _choose(self, by_name: Mapping[bytes, bytes]) -> Any:  # noqa: ANN401 - an application, as uvicorn types it
+        """Who answers the request that has this head."""
+        refusal = self._hosts.refusal(self.url, self.headers, by_name, self.parser.get_http_version())
+        if refusal is not None:
+            return self._refusing(*refusal)
+        if self._standing is Standing.PROBE and self.url.partition(b"?")[0] not in PROBES:
+            self._door.turn_away(self)
+            return self._refusing(*REFUSALS[Why.TOO_MANY])
+        return self._application
+
+    def _refusing(self, kind: ProblemType, detail: str) -> Any:  # noqa: ANN401 - an application, as uvicorn types it
+        self._door.counters[f"refused.{kind.slug}"] += 1
+        return problem(kind, detail)
+
+    def _refuse(self, why: Why) -> None:
+        self._door.note(why, self.peer)
+        self._turn_down(why)
+
+    def _turn_down(self, why: Why) -> None:
+        """Take nothing more, answer what came before, and then say why."""
+        self._deaf, self._why, self._backlog = True, why, b""
+        earlier = bool(self.pipeline)
+        if self._part == _BODY:
+            self._give_up_request()
+        elif self._is_serving():
+            earlier = True
+        self._stand_in(None)
+        if earlier:
+            self.flow.pause_reading()
+        elif self._part == _BODY and self.cycle.response_started:
+            self.transport.close()
+        else:
+            self._say_last(why)
+
+    def _give_up_request(self) -> None:
+        """The request whose body is broken: nobody has to answer it any more, but for us."""
+        if self.pipeline and self.pipeline[0][0] is self.cycle:
+            self.pipeline.popleft()
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+
+    def _say_last(self, why: Why) -> None:
+        self._deaf = True
+        response = problem(*REFUSALS[why])
+        head = [*self.server_state.default_headers, *response.raw_headers]
+        lines = (b"%b: %b\r\n" % header for header in head)
+        self.transport.write(b"".join((STATUS_LINE[response.status_code], *lines, b"\r\n", response.body)))
+        self.transport.close()
+
+    def _overhear(self, size: int) -> None:
+        self._size += size
+        if self._size > MAX_MESSAGE:
+            self.transport.abort()
+
+    # --- waiting ---
+
+    def _stand_where_due(self, size: int) -> None:
+        """In the line for what the peer owes us, if it does. `size` is what it has just sent."""
+        self._hold(size)
+        if self._deaf:
+            return
+        door = self._door
+        if self._part == _BODY:
+            line = None if self.flow.read_paused else door.body
+        elif self._is_serving():
+            line = None
+        elif self._part == _HEAD or self._standing is Standing.PROBE:
+            line = door.head
+        else:
+            line = door.idle
+        if line is not self._line:
+            self._stand_in(line)
+
+    def _is_serving(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return cycle is not None and not cycle.response_complete
+
+    def _stand_in(self, line: Line | None) -> None:
+        if self._line is not None:
+            self._line.since.pop(self, None)
+        self._line = line
+        if line is not None:
+            line.since[self] = self._door.now()
+
+    def _hold(self, size: int) -> None:
+        """Account for what is kept of requests that nobody can be given yet."""
+        if self._part != _BETWEEN or self.pipeline or self._backlog:
+            self._held += size
+            self._door.held += size
+            if self._door.held > self._door.limits.held:
+                self._refuse(Why.TOO_MUCH_HELD)
+        elif self._held:
+            self._release()
+
+    def _release(self) -> None:
+        self._door.held -= self._held
+        self._held = 0
+
+    def _leave(self) -> None:
+        self._stand_in(None)
+        self._release()
+        if self._standing is not None:
+            self._door.gone(self, self._standing)
+            self._standing = None
+
+
+def _without_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in headers:
+        if name == b"connection":
+            options = [one.strip() for one in value.split(b",")]
+            yield name, b", ".join(one for one in options if one.lower() not in _UPGRADING)
+        elif name not in _UPGRADING:
+            yield name, value
+
+
+def bounded(door: Door, hosts: Hosts, besides: Besides | None = None) -> type[asyncio.Protocol]:
+    """What uvicorn makes its protocols with."""
+    return cast("type[asyncio.Protocol]", partial(BoundedProtocol, door=door, hosts=hosts, besides=besides))

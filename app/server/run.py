@@ -1,0 +1,269 @@
+"""Runs one node in this process: its listening socket, uvicorn, signals, and why it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from types import FrameType
+from typing import Any, Final
+
+import structlog
+import uvicorn
+
+from app import __version__
+from app.api.operations import Operations
+from app.core.addresses import is_loopback, shown_address
+from app.core.errors import HomingError
+from app.main import Homing, open_adapters
+from app.runtime.system import SystemClock
+from app.runtime.telemetry import Counters
+from app.server.hosts import Hosts
+from app.server.limiter import TICK_SECONDS, Door, Limits
+from app.server.listening import BACKLOG, url_of
+from app.server.open_files import allow_open_files
+from app.server.protocol import Besides, bounded
+from app.settings import AccessSettings, ApiSettings, Settings
+
+OTHER_FILES: Final = 64
+"""What a node opens besides its callers' connections: store, broker, sessions of dead nodes, logs."""
+GC_THRESHOLDS: Final = (20_000, 50, 50)
+GRACE_SECONDS: Final = 10
+"""How long open requests may take to end when the node stops."""
+
+
+def _shown_access(access: AccessSettings) -> str:
+    """Who may call, in words."""
+    if access.url:
+        return "by keys"
+    return "open to everybody" if access.open else "open to this machine"
+
+
+def http_config(
+    application: Any,  # noqa: ANN401 - any application
+    door: Door,
+    hosts: Hosts,
+    besides: Besides | None = None,
+) -> uvicorn.Config:
+    """How uvicorn serves a node."""
+    return uvicorn.Config(
+        application,
+        http=bounded(door, hosts, besides),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+
+
+def _limits(api: ApiSettings) -> Limits:
+    """The limits of the settings, as far as the system lets us have so many files open."""
+    limits = Limits(
+        connections=api.max_connections,
+        per_peer=min(api.max_connections_per_peer, api.max_connections),
+        idle=api.keep_alive.total_seconds(),
+    )
+    besides = limits.probes + OTHER_FILES
+    files = allow_open_files(limits.connections + besides)
+    if files >= limits.connections + besides:
+        return limits
+    room = max(1, files - besides)
+    structlog.get_logger().warning("connections_limited", connections=room, open_files=files)
+    return replace(limits, connections=room, per_peer=min(limits.per_peer, room))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says where it listens, once it does, and that stops in the order in which no request fails.
+
+    On SIGTERM the node drains first, while requests are still served, as balancers go on sending for a moment. uvicorn
+    stops the node only when all requests have ended, so those that wait for an outcome are sent away before.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        drain: Callable[[], Coroutine[Any, Any, None]],
+        dismiss_callers: Callable[[], None],
+        door: Door,
+        settings: Settings,
+        besides: Besides | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._besides = besides
+        self._settings = settings
+        self._drain = drain
+        self._door = door
+        self._dismiss_callers = dismiss_callers
+        self._draining: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig != signal.SIGTERM or self._draining is not None or not self.started or self._loop is None:
+            super().handle_exit(sig, frame)
+            return
+        self._loop.call_soon_threadsafe(self._begin_to_drain, sig, frame)
+
+    def _begin_to_drain(self, sig: int, frame: FrameType | None) -> None:
+        async def drain() -> None:
+            try:
+                await self._drain()
+            finally:
+                super(_Server, self).handle_exit(sig, frame)
+
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(drain(), name="drain")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        for listener in sockets or ():
+            if self._besides is not None and listener.getsockname()[1] == self._besides.port:
+                structlog.get_logger().info("ops_listens", url=url_of(listener))
+                continue
+            structlog.get_logger().info(
+                "http_listens",
+                url=url_of(listener),
+                version=__version__,
+                store=shown_address(self._settings.store.url),
+                broker=shown_address(self._settings.mqtt.url),
+                profile=self._settings.profile,
+                access=_shown_access(self._settings.access),
+            )
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS == 0:
+            self._door.tick()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._dismiss_callers()
+        await super().shutdown(sockets)
+
+
+_TICKS: Final = round(TICK_SECONDS / 0.1)
+"""uvicorn ticks ten times a second."""
+
+
+class NodeServer:
+    """A node behind listening sockets. `failure` says afterwards why it could not start or go on."""
+
+    def __init__(self, settings: Settings, *listeners: socket.socket, operations: socket.socket | None = None) -> None:
+        self.failure: BaseException | None = None
+        self._listeners = [*listeners, *([] if operations is None else [operations])]
+        counters: Counters = Counter()
+        self.door = Door(_limits(settings.api), SystemClock(), counters)
+        homing = Homing(
+            settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.door.fill}
+        )
+        loopback = all(is_loopback(listener.getsockname()[0]) for listener in listeners)
+        hosts = Hosts(
+            settings.api.allowed_hosts, loopback=loopback, direct=not (settings.access.open or settings.access.url)
+        )
+        besides = None
+        if operations is not None:
+            besides = Besides(operations.getsockname()[1], Operations(homing.application.ports))
+        self.uvicorn = _Server(
+            http_config(homing.application, self.door, hosts, besides),
+            homing.drain,
+            homing.application.dismiss,
+            self.door,
+            settings,
+            besides,
+        )
+
+    def fail(self, error: BaseException) -> None:
+        """Stop, because a part of the node ended that must run."""
+        self.failure = self.failure or error
+        self.stop()
+
+    def stop(self) -> None:
+        """Begin to stop; `serve` returns when done."""
+        self.uvicorn.should_exit = True
+
+    def parent_ended(self) -> None:
+        """Stop, because standard input ended."""
+        asyncio.get_running_loop().remove_reader(0)
+        self.stop()
+
+    async def serve(self) -> None:
+        """Serve until stopped; raises the HomingError that kept it from starting or going on."""
+        try:
+            await self.uvicorn.serve(sockets=self._listeners)
+        except SystemExit:
+            if self.failure is None:
+                raise
+        if self.failure is not None:
+            raise self.failure
+
+
+def run_node(
+    settings: Settings,
+    *listeners: socket.socket,
+    operations: socket.socket | None = None,
+    until_parent_ends: bool = False,
+) -> None:
+    """Serve on these sockets in this process until SIGTERM or SIGINT; raises the error that ended it otherwise.
+
+    With `until_parent_ends`, standard input is a pipe from the parent, and its end is a reason to stop.
+    """
+    bridge_logging()
+    server = NodeServer(settings, *listeners, operations=operations)
+    # A command leaves few cycles, and walking all that lives for them takes a seventh of a node's time under load.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    # uvicorn takes the signals over while it runs, and afterwards raises those it got again: that must not kill us.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: server.stop())
+
+    async def serve() -> None:
+        if until_parent_ends:
+            asyncio.get_running_loop().add_reader(0, server.parent_ended)
+        await server.serve()
+
+    with asyncio.Runner(loop_factory=server.uvicorn.config.get_loop_factory()) as runner:
+        runner.run(serve())
+
+
+class _ToStructlog(logging.Handler):
+    """What libraries log, in the form of everything else."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(Exception):
+            structlog.get_logger().log(
+                record.levelno,
+                "library_message",
+                library=record.name,
+                message=record.getMessage(),
+                exc_info=record.exc_info or False,
+            )
+
+
+class _Unexplained(logging.Filter):
+    """Without the tracebacks of errors that the user is told in a sentence."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HomingError)
+
+
+def bridge_logging() -> None:
+    """Let the warnings of libraries come out of structlog."""
+    handler = _ToStructlog(logging.WARNING)
+    handler.addFilter(_Unexplained())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    # Its only errors at start and stop are those that NodeServer raises; the others belong to a request.
+    logging.getLogger("uvicorn.error").addFilter(_is_about_a_request)
+
+
+def _is_about_a_request(record: logging.LogRecord) -> bool:
+    return "lifespan" not in record.pathname and "Traceback" not in record.getMessage()

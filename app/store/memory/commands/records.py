@@ -1,0 +1,160 @@
+"""What is known of a command in memory, and the indexes that lead to it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.core.clock import Clock
+from app.core.commands.callback import Answer, Expectation, Registration
+from app.core.commands.command import Command
+from app.core.commands.history import Report
+from app.core.commands.reception import Reception
+from app.core.commands.routing import Outcome
+from app.core.errors import IllegalTransitionError
+from app.core.profiles.correlation import Correlation
+from app.store.rules import micros, retention_of
+
+
+@dataclass(slots=True)
+class Record:
+    """A command and all that is known of it."""
+
+    command: Command
+    registration: Registration
+    waiting: list[str]
+    expires_at: int
+    reception: Reception | None = None
+    sender: str | None = None
+    """The node that took over sending it, as its home had died."""
+    watching: list[str] = field(default_factory=list)
+    """The nodes that are told of progress; they are waiting as well."""
+    reports: list[Report] = field(default_factory=list)
+    report_count: int = 0
+    quarantined_until: int = 0
+    """Until when an ORDER topic stays occupied after the outcome; 0 when it was freed."""
+
+    @property
+    def open(self) -> bool:
+        return not self.command.state.final
+
+    @property
+    def outcome(self) -> Outcome | None:
+        command = self.command
+        if command.finished_at is None:
+            return None
+        return Outcome(
+            command.id,
+            command.state,
+            command.finished_at,
+            command.received_by,
+            command.result,
+            command.error,
+            self.reception,
+        )
+
+    @property
+    def settled(self) -> Outcome:
+        """The outcome of a command that has one; IllegalTransitionError for an open one."""
+        outcome = self.outcome
+        if outcome is None:
+            raise IllegalTransitionError(self.command.id, "an open command has no outcome")
+        return outcome
+
+    def expects(self, answer: Answer) -> bool:
+        return (
+            self.registration.device_id == answer.device_id
+            and answer.profile in ("", self.registration.profile)
+            and any(one.topic == answer.topic for one in self.registration.expectations)
+        )
+
+    def by_order(self, topic: str) -> bool:
+        """Whether a response without any id on this topic may belong to this command."""
+        return any(
+            one.topic == topic and one.correlation is Correlation.ORDER for one in self.registration.expectations
+        )
+
+
+@dataclass(slots=True)
+class Indexes:
+    """Dictionaries keep the order of registration, so the oldest of a topic is the first."""
+
+    topics: dict[str, dict[str, None]] = field(default_factory=dict)
+    values: dict[tuple[str, str], str] = field(default_factory=dict)
+    idempotency: dict[tuple[str, str], str] = field(default_factory=dict)
+    open: dict[str, None] = field(default_factory=dict)
+
+    def enter(self, registration: Registration) -> None:
+        for one in registration.expectations:
+            self.topics.setdefault(one.topic, {})[registration.command_id] = None
+            if one.correlation is Correlation.VALUE:
+                self.values[one.topic, one.value] = registration.command_id
+        if registration.idempotency_key is not None:
+            self.idempotency[registration.device_id, registration.idempotency_key] = registration.command_id
+        self.open[registration.command_id] = None
+
+    def leave(self, registration: Registration, keep: Callable[[Expectation], bool] | None = None) -> None:
+        """No longer wait; topics of expectations that `keep` wants stay occupied."""
+        self.open.pop(registration.command_id, None)
+        for one in registration.expectations:
+            if keep is None or not keep(one):
+                self.free(one.topic, registration.command_id)
+
+    def free(self, topic: str, command_id: str) -> None:
+        members = self.topics.get(topic)
+        if members is not None:
+            members.pop(command_id, None)
+            if not members:
+                del self.topics[topic]
+
+    def forget(self, registration: Registration) -> None:
+        """Remove all that still points to the command."""
+        self.leave(registration)
+        for one in registration.expectations:
+            if self.values.get((one.topic, one.value)) == registration.command_id:
+                del self.values[one.topic, one.value]
+        key = (registration.device_id, registration.idempotency_key or "")
+        if self.idempotency.get(key) == registration.command_id:
+            del self.idempotency[key]
+
+    @property
+    def size(self) -> int:
+        return len(self.topics) + len(self.values) + len(self.idempotency) + len(self.open)
+
+
+class Table:
+    """All commands of the process. Nothing in here waits, so each step is atomic on its event loop."""
+
+    def __init__(self, clock: Clock, max_commands: int) -> None:
+        self.max_commands = max_commands
+        self.records: dict[str, Record] = {}
+        self.indexes = Indexes()
+        self._clock = clock
+        self._started_at = round(clock.wall() * 1_000_000)
+        self._started = clock.monotonic()
+        self._expiries: list[tuple[int, str]] = []
+
+    @property
+    def size(self) -> int:
+        """How many records and index entries there are."""
+        return len(self.records) + self.indexes.size
+
+    def now(self) -> int:
+        """The store's clock, in microseconds since the epoch: wall time once, then the monotonic clock, never jumps."""
+        return self._started_at + round((self._clock.monotonic() - self._started) * 1_000_000)
+
+    def expire(self, record: Record, after: int) -> None:
+        """Keep the record for its retention after an instant."""
+        record.expires_at = after + micros(retention_of(record.registration))
+        heapq.heappush(self._expiries, (record.expires_at, record.command.id))
+
+    def forget_expired(self) -> None:
+        """Two entries a command at most (registration, outcome), each taken out once."""
+        now = self.now()
+        while self._expiries and self._expiries[0][0] <= now:
+            _, command_id = heapq.heappop(self._expiries)
+            record = self.records.get(command_id)
+            if record is not None and record.expires_at <= now:
+                del self.records[command_id]
+                self.indexes.forget(record.registration)

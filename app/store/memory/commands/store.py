@@ -1,0 +1,55 @@
+"""The state store of one node alone: the same semantics as in Redis, in this process's memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.core.clock import Clock
+from app.core.cluster.wakekey import WakeKey
+from app.runtime.telemetry import Fill
+from app.store.memory.commands.echo_states import MemoryStates
+from app.store.memory.commands.history import MemoryCommandHistory
+from app.store.memory.commands.reader import MemoryCommandReader
+from app.store.memory.commands.records import Table
+from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
+
+
+class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory):
+    """Everything in dictionaries of this process. No operation awaits anything, so each is atomic on its event loop.
+
+    It promises nothing across the end of the process. `wake` is for tests that model several nodes on one store:
+    it is called for each waiting node but the receiver or finisher, where Redis would publish; `tell` likewise.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_commands: int = 500_000,
+        wake: Wake | None = None,
+        wake_key: WakeKey | None = None,
+        tell: Tell | None = None,
+    ) -> None:
+        table = Table(clock, max_commands)
+        MemoryCommandReader.__init__(self, table)
+        MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
+        MemoryCommandHistory.__init__(self, table)
+        self.states: Final = MemoryStates(table)
+
+    @property
+    def size(self) -> int:
+        """How many records and index entries there are: 0 when nothing is left."""
+        self._table.forget_expired()
+        return self._table.size
+
+    async def start(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+    def queues(self) -> dict[str, Fill]:
+        return {"records": Fill(len(self._table.records), self._table.max_commands)}
+
+    async def ping(self) -> None:
+        return

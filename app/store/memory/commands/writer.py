@@ -1,0 +1,258 @@
+"""Changes commands in memory: the same steps as the scripts of Redis."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from app.core.cluster.wakekey import WakeKey
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.command import CommandState
+from app.core.commands.history import LATE_STATES
+from app.core.commands.reception import reception_of
+from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.commands.stream import HappeningKind
+from app.core.errors import (
+    CapacityError,
+    CommandNotFoundError,
+    DeviceBusyError,
+    IdempotencyMismatchError,
+    IllegalTransitionError,
+)
+from app.core.identifiers import partition_of_command
+from app.core.profiles.correlation import Correlation
+from app.core.webhooks.deliveries import Notice
+from app.store.commands import Finished, Joined, Registered
+from app.store.memory.commands.history import note_report
+from app.store.memory.commands.records import Record, Table
+from app.store.memory.commands.stream import MemoryHappenings
+from app.store.memory.webhooks import MemoryWebhooks
+from app.store.rules import (
+    MAX_JOINED,
+    NO_RESPONSE,
+    SWEEP_LIMIT,
+    busy,
+    ended_by,
+    late_annex,
+    marked_by,
+    micros,
+)
+
+Wake = Callable[[str, Outcome], None]
+"""Called with a waiting node and the outcome."""
+
+
+Tell = Callable[[str, str], None]
+"""Called with a watching node and the id of the command to which something has happened."""
+
+
+class MemoryCommandWriter:
+    """`wake` and `tell` are called where Redis would publish: for each node but the receiver or finisher."""
+
+    def __init__(self, table: Table, wake: Wake | None, wake_key: WakeKey | None, tell: Tell | None = None) -> None:
+        self._table = table
+        self._tell = tell
+        self.webhooks: Final = MemoryWebhooks(table.now)
+        self.happenings: Final = MemoryHappenings(table.now)
+        self._wake = wake
+        self._wake_key = wake_key
+
+    async def register(self, registration: Registration) -> Registered | Joined:
+        self._table.forget_expired()
+        known = self._table.records.get(registration.command_id)
+        if known is not None:
+            return Registered(known.command.created_at, known.command.deadline)
+        joined = self._join(registration)
+        if joined is not None:
+            return joined
+        self._admit(registration)
+        now = self._table.now()
+        command = registration.command(now, now + micros(registration.timeout))
+        record = Record(command, registration, [registration.home_node], 0)
+        self._table.records[command.id] = record
+        self._table.indexes.enter(registration)
+        self._table.expire(record, command.deadline)
+        return Registered(command.created_at, command.deadline)
+
+    async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
+        self._table.forget_expired()
+        now = self._table.now()
+        command_id = self._named_by(answer, now)
+        record = self._table.records.get(command_id) if command_id is not None else None
+        if record is None:
+            return Recorded(Verdict.UNKNOWN)
+        if not record.expects(answer):
+            by_id = answer.correlation in (Correlation.ID, Correlation.ECHO)
+            return Recorded(Verdict.MISMATCH, command_id) if by_id else Recorded(Verdict.UNKNOWN)
+        if record.open and answer.state is CommandState.RUNNING:
+            news = note_report(record, answer.result, now)
+            record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
+            if news:
+                self.happenings.tell(HappeningKind.PROGRESS, record.command, record.report_count, answer.result)
+                self._tell_watching(record, receiver)
+            return self._recorded(Verdict.PROGRESS, record)
+        if record.open:
+            record.reception = reception_of(answer)
+            self._settle(record, answer.state, answer.result, answer.error, receiver, received_by=receiver)
+            return self._recorded(Verdict.WON, record)
+        if open_only:
+            return self._recorded(Verdict.FINISHED, record)
+        verdict = self._annex(record, answer, now)
+        if verdict is Verdict.LATE:
+            self._tell_watching(record, receiver)
+        return self._recorded(verdict, record)
+
+    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+        allowed = ended_by(state)
+        self._table.forget_expired()
+        record = self._table.records.get(command_id)
+        if record is None:
+            raise CommandNotFoundError(command_id)
+        won = record.open
+        if won:
+            taken_over = state is CommandState.UNSENT and record.sender not in (None, finisher)
+            if taken_over or record.command.state not in allowed:
+                raise IllegalTransitionError(command_id, f"a command that is {record.command.state} cannot be {state}")
+            self._settle(record, state, None, error, finisher)
+        return Finished(won, record.settled)
+
+    async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:
+        allowed = marked_by(state)
+        self._table.forget_expired()
+        record = self._table.records.get(command_id)
+        if record is None:
+            return False
+        if record.command.state is state and sender is not None and record.sender == sender:
+            return True
+        if record.command.state not in allowed:
+            return False
+        record.command = replace(record.command, state=state)
+        record.sender = sender or record.sender
+        return True
+
+    async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
+        self._table.forget_expired()
+        before = self._table.now() - micros(grace)
+        due: dict[int, list[Record]] = {partition: [] for partition in partitions}
+        for one in self._table.indexes.open:
+            record = self._table.records[one]
+            if record.command.deadline < before and (partition := partition_of_command(one)) in due:
+                due[partition].append(record)
+        outcomes = []
+        for records in due.values():
+            for record in heapq.nsmallest(SWEEP_LIMIT, records, key=lambda one: one.command.deadline):
+                self._settle(record, CommandState.TIMED_OUT, None, NO_RESPONSE, finisher)
+                outcomes.append(record.settled)
+        return outcomes
+
+    def _join(self, registration: Registration) -> Joined | None:
+        key = registration.idempotency_key
+        known = self._table.indexes.idempotency.get((registration.device_id, key)) if key is not None else None
+        if known is None:
+            return None
+        record = self._table.records[known]
+        if record.command.state is CommandState.UNSENT:
+            return None
+        if record.registration.fingerprint != registration.fingerprint:
+            raise IdempotencyMismatchError(known)
+        asking = registration.home_node
+        if record.open and asking not in record.waiting and len(record.waiting) <= MAX_JOINED:
+            record.waiting.append(asking)
+        return Joined(record.command)
+
+    def _admit(self, registration: Registration) -> None:
+        now = self._table.now()
+        for one in registration.expectations:
+            if one.correlation is Correlation.ORDER and (occupant := self._occupant(one.topic, now)):
+                record = self._table.records[occupant]
+                raise DeviceBusyError(
+                    busy(registration.device_id, None if record.open else record.quarantined_until - now)
+                )
+            if one.correlation is Correlation.VALUE:
+                holder = self._table.indexes.values.get((one.topic, one.value))
+                if holder is not None and self._table.records[holder].open:
+                    raise DeviceBusyError(busy(registration.device_id, None))
+        if len(self._table.records) >= self._table.max_commands:
+            raise CapacityError(f"the store in memory holds {self._table.max_commands} commands, its limit")
+
+    def _occupant(self, topic: str, now: int) -> str | None:
+        """The oldest that waits on the topic or keeps it in quarantine."""
+        while members := self._table.indexes.topics.get(topic):
+            oldest = next(iter(members))
+            record = self._table.records[oldest]
+            if record.open or now < record.quarantined_until:
+                return oldest
+            self._table.indexes.free(topic, oldest)
+        return None
+
+    def _named_by(self, answer: Answer, now: int) -> str | None:
+        if answer.correlation in (Correlation.ID, Correlation.ECHO):
+            return answer.value
+        if answer.correlation is Correlation.VALUE:
+            return self._table.indexes.values.get((answer.topic, answer.value))
+        # A command by order registers only where nobody waits, so it is always the oldest.
+        oldest = self._occupant(answer.topic, now)
+        return oldest if oldest is not None and self._table.records[oldest].by_order(answer.topic) else None
+
+    def _annex(self, record: Record, answer: Answer, now: int) -> Verdict:
+        if record.command.state not in LATE_STATES or answer.state is CommandState.RUNNING:
+            return Verdict.DUPLICATE
+        self._table.indexes.free(answer.topic, record.command.id)
+        if record.command.late is not None:
+            return Verdict.DUPLICATE
+        record.command = replace(record.command, late=late_annex(answer.state, answer.result, answer.error, now))
+        if record.registration.notify:
+            self.webhooks.tell(Notice(record.command.id, late=True))
+        text = b'{"state":"%b","error":%b}' % (answer.state.value.encode(), answer.error or b"null")
+        self.happenings.tell(HappeningKind.LATE, record.command, record.report_count + 2, text)
+        return Verdict.LATE
+
+    def _settle(
+        self,
+        record: Record,
+        state: CommandState,
+        result: bytes | None,
+        error: bytes | None,
+        settler: str,
+        received_by: str | None = None,
+    ) -> None:
+        now = self._table.now()
+        registration = record.registration
+        record.command = replace(
+            record.command,
+            state=state,
+            finished_at=now,
+            received_by=received_by,
+            result=result,
+            error=error,
+            matched_by=None if record.reception is None else record.reception.correlation,
+        )
+        quarantine = registration.quarantine if state in (CommandState.TIMED_OUT, CommandState.CANCELLED) else None
+        if quarantine:
+            record.quarantined_until = now + micros(quarantine)
+            self._table.indexes.leave(registration, keep=lambda one: one.correlation is Correlation.ORDER)
+        else:
+            self._table.indexes.leave(registration)
+        self._table.expire(record, now)
+        if registration.notify:
+            self.webhooks.tell(Notice(registration.command_id, late=False))
+        self.happenings.tell(HappeningKind.OUTCOME, record.command, record.report_count + 1, error)
+        if self._wake is not None:
+            for node in record.waiting:
+                if node != settler:
+                    trace = registration.trace if received_by is not None else None
+                    token = "" if self._wake_key is None else self._wake_key.token(registration.command_id)
+                    self._wake(node, replace(record.settled, trace=trace, token=token))
+
+    def _tell_watching(self, record: Record, knowing: str) -> None:
+        if self._tell is not None:
+            for node in record.watching:
+                if node != knowing:
+                    self._tell(node, record.command.id)
+
+    def _recorded(self, verdict: Verdict, record: Record) -> Recorded:
+        outcome = record.outcome if verdict is not Verdict.PROGRESS else None
+        return Recorded(verdict, record.command.id, outcome, tuple(record.waiting), record.registration.trace)

@@ -1,0 +1,234 @@
+"""How commands are written into Redis hashes and replies of scripts are read; see lua/common.lua for the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from app.core import keys
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.command import Command, CommandState, IfOffline
+from app.core.commands.reception import decode_receiver, reception_of
+from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.errors import UnreadableRecordError
+from app.core.profiles.correlation import Correlation
+from app.core.versions import RECORD, check_record
+from app.store.rules import micros, retention_of
+
+Fields = Mapping[str, bytes | None]
+
+OUTCOME_FIELDS: Final = ("state", "finished", "by", "result", "error")
+VERSION_FIELD: Final = "v"
+COMMAND_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD, "about", "progress", "late", "notify")
+CHECKED_OUTCOME_FIELDS: Final = (*OUTCOME_FIELDS, VERSION_FIELD)
+
+NO_RECORD: Final[Fields] = MappingProxyType({"state": b"", VERSION_FIELD: b"none"})
+"""What stands for a key that holds something else than a record."""
+
+_LAST_INSTANT: Final = 253_402_300_799_999_999
+"""The end of the year 9999, in µs: the last one that can be written down."""
+
+NO_EXPECTATIONS: Final = b"-"
+
+_KINDS: Final = {Correlation.ID: "i", Correlation.VALUE: "v", Correlation.ECHO: "e", Correlation.ORDER: "o"}
+
+
+def expected_keys(partition: int, registration: Registration) -> tuple[list[str], int, list[str]]:
+    """Keys of the topics, those by order first, how many these are, and keys of the correlations."""
+    by_order = {one.topic: None for one in registration.expectations if one.correlation is Correlation.ORDER}
+    topics = by_order | {one.topic: None for one in registration.expectations}
+    values = {
+        keys.correlation(partition, one.topic, one.value): None
+        for one in registration.expectations
+        if one.correlation is Correlation.VALUE
+    }
+    return [keys.topic(partition, one) for one in topics], len(by_order), list(values)
+
+
+def about(partition: int, registration: Registration) -> bytes:
+    """All that never changes; register.lua puts the two instants in front."""
+    one = registration
+    idempotency = "-"
+    if one.idempotency_key is not None:
+        idempotency = _digest(keys.idempotency(partition, one.device_id, one.idempotency_key))
+    head = f"{retention_ms(one)} {micros(one.quarantine)} {idempotency} {_expectations(partition, one)}"
+    return f"{head} {one.home_node} {one.device_id}\0{one.method}\0{one.profile}\0".encode() + one.params
+
+
+def retention_ms(registration: Registration) -> int:
+    """At least one millisecond, which is the least that Redis takes."""
+    return max(1, -(-micros(retention_of(registration)) // 1000))
+
+
+def topic_digest(topic: str) -> str:
+    """The topic as records name it: the same in every partition."""
+    return _digest(keys.topic(0, topic))
+
+
+def words(states: Collection[CommandState]) -> str:
+    """The states with a blank around each, as the scripts search them."""
+    return f" {' '.join(states)} "
+
+
+def pairs(reply: Sequence[bytes]) -> Fields:
+    """The reply of HGETALL."""
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+FAILS_OFFLINE: Final = "offline=fail"
+"""A word of the field `v`; without it a command is sent also where nobody is subscribed, as 0.1.0 did."""
+
+
+def version(token: str, if_offline: IfOffline) -> str:
+    """What the field `v` of a record says."""
+    return f"{RECORD} {token} {FAILS_OFFLINE}" if if_offline is IfOffline.FAIL else f"{RECORD} {token}"
+
+
+def _if_offline(version_field: bytes | None) -> IfOffline:
+    words_of = (version_field or b"").split(b" ")
+    return IfOffline.FAIL if FAILS_OFFLINE.encode() in words_of else IfOffline.SEND
+
+
+def command(command_id: str, fields: Fields) -> Command:
+    """The command of a record; UnreadableRecordError when it is of a later version, or damaged."""
+    check_record(command_id, fields.get(VERSION_FIELD))
+    try:
+        return _command(command_id, fields)
+    except ValueError as error:
+        raise _damaged(command_id, fields.get("state"), error) from None
+
+
+def _command(command_id: str, fields: Fields) -> Command:
+    head, method, profile, params = (fields["about"] or b"").split(b"\0", 3)
+    created_at, deadline, *_, expectations, home_node, device_id = head.split(b" ")
+    if not device_id:
+        raise ValueError("there is no device")
+    finished_at = fields.get("finished")
+    received_by, reception = decode_receiver(fields.get("by") or b"")
+    return Command(
+        id=command_id,
+        device_id=device_id.decode(),
+        method=method.decode(),
+        params=params,
+        profile=profile.decode(),
+        state=CommandState((fields["state"] or b"").decode()),
+        home_node=home_node.decode(),
+        created_at=_instant(created_at),
+        deadline=_instant(deadline),
+        finished_at=_instant(finished_at) if finished_at else None,
+        received_by=received_by,
+        result=fields.get("result"),
+        error=fields.get("error"),
+        progress=fields.get("progress"),
+        late=fields.get("late"),
+        one_way=expectations == NO_EXPECTATIONS,
+        if_offline=_if_offline(fields.get(VERSION_FIELD)),
+        notify=tuple((fields.get("notify") or b"").decode().split()),
+        matched_by=None if reception is None else reception.correlation,
+    )
+
+
+def outcome_of(command_id: str, fields: Fields) -> Outcome | None:
+    """The outcome of a record, None while it is open; UnreadableRecordError as for `command`."""
+    check_record(command_id, fields.get(VERSION_FIELD))
+    if fields["finished"] is None:
+        return None
+    return outcome(command_id, [fields[name] or b"" for name in OUTCOME_FIELDS])
+
+
+def outcome(command_id: str, values: Sequence[bytes]) -> Outcome:
+    """The outcome of values in the order of OUTCOME_FIELDS, empty where there is none; UnreadableRecordError."""
+    state, finished_at, received_by, result, error = values
+    try:
+        receiver, reception = decode_receiver(received_by)
+        return Outcome(
+            command_id,
+            CommandState(state.decode()),
+            _instant(finished_at),
+            receiver,
+            result or None,
+            error or None,
+            reception,
+        )
+    except ValueError as fault:
+        raise _damaged(command_id, state, fault) from None
+
+
+def _instant(text: bytes) -> int:
+    microseconds = int(text)
+    if not 0 <= microseconds <= _LAST_INSTANT:
+        raise ValueError("an instant is out of range")
+    return microseconds
+
+
+def _damaged(command_id: str, state: bytes | None, error: ValueError) -> UnreadableRecordError:
+    """Says of a state that it is unknown, as a later version may have more of them; else that it is damaged."""
+    known = {one.value.encode() for one in CommandState}
+    if state is not None and state not in known:
+        return UnreadableRecordError(command_id, f"its state {state[:32].decode(errors='replace')!a} is unknown")
+    return UnreadableRecordError(command_id, f"it is damaged ({type(error).__name__})")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A member of a partition's list."""
+
+    created_at: int
+    command_id: str
+    device_id: str
+
+    @property
+    def position(self) -> tuple[int, str]:
+        return self.created_at, self.command_id
+
+    @classmethod
+    def of(cls, member: bytes, score: bytes) -> Entry:
+        """ValueError when this is no member that we write."""
+        command_id, _, device_id = member.decode("ascii").partition(":")
+        instant = float(score)
+        if not 0 <= instant <= _LAST_INSTANT:
+            raise ValueError("an instant is out of range")
+        return cls(int(instant), command_id, device_id)
+
+
+def made(command_id: str, state: CommandState, finished_at: bytes, error: bytes | None, heard: bytes) -> Outcome:
+    """An outcome that finish.lua or sweep.lua has made."""
+    return Outcome(command_id, state, int(finished_at), error=error, home_heard=heard == b"1")
+
+
+def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
+    """What respond.lua made of the answer."""
+    verdict = Verdict(reply[0].decode())
+    if verdict is Verdict.UNKNOWN:
+        return Recorded(verdict)
+    command_id = reply[1].decode()
+    if verdict is Verdict.MISMATCH:
+        return Recorded(verdict, command_id)
+    waiting, trace = tuple(reply[2].decode().split(" ")), reply[3].decode() or None
+    found: Outcome | None = None
+    if verdict is Verdict.WON:
+        found = Outcome(
+            *(command_id, answer.state, int(reply[4]), receiver, answer.result, answer.error, reception_of(answer)),
+            home_heard=reply[5] == b"1",
+        )
+    elif verdict in (Verdict.LATE, Verdict.DUPLICATE, Verdict.FINISHED):
+        with suppress(UnreadableRecordError):  # then nobody here waits for it
+            found = outcome(command_id, reply[4:])
+    return Recorded(verdict, command_id, found, waiting, trace)
+
+
+def _expectations(partition: int, registration: Registration) -> str:
+    kinds: dict[str, list[str]] = {}
+    for one in registration.expectations:
+        kind = _KINDS[one.correlation]
+        if one.correlation is Correlation.VALUE:
+            kind += _digest(keys.correlation(partition, one.topic, one.value))
+        kinds.setdefault(topic_digest(one.topic), []).append(kind)
+    return ",".join(".".join((topic, *of_topic)) for topic, of_topic in kinds.items()) or NO_EXPECTATIONS.decode()
+
+
+def _digest(key: str) -> str:
+    return key.rpartition(":")[2]

@@ -1,0 +1,79 @@
+"""The state store that a cluster shares: what reads and what changes commands, on the same connections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from app.core.clock import Clock
+from app.core.cluster.wakekey import WakeKey
+from app.runtime.histograms import StoreMeasures
+from app.runtime.telemetry import Fill
+from app.store.redis.commands.echo_states import RedisStates
+from app.store.redis.commands.history import RedisCommandHistory
+from app.store.redis.commands.reader import RedisCommandReader
+from app.store.redis.commands.stream import RedisHappenings
+from app.store.redis.commands.writer import RedisCommandWriter
+from app.store.redis.driver.combiner import CombinerOptions
+from app.store.redis.driver.lanes import Lanes
+from app.store.redis.driver.unreadable import Unreadable
+from app.store.redis.webhooks import RedisWebhooks
+
+
+class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistory):
+    """One object for all of the ports, so that a call goes straight to its script."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        counters: Counter[str],
+        wake_key: WakeKey,
+        new_secret: Callable[[], str],
+        budget: timedelta = timedelta(seconds=2),
+        options: CombinerOptions | None = None,
+        measures: StoreMeasures | None = None,
+    ) -> None:
+        """`budget` bounds each call but `respond`. ConfigurationError when the URL cannot be used."""
+        lanes = Lanes(
+            url,
+            counters=counters,
+            budget=budget.total_seconds(),
+            options=options or CombinerOptions(),
+            measures=measures or StoreMeasures(),
+        )
+        unreadable = Unreadable(counters, clock)
+        RedisCommandReader.__init__(self, lanes, unreadable, clock)
+        RedisCommandWriter.__init__(
+            self,
+            lanes,
+            unreadable,
+            clock=clock,
+            counters=counters,
+            wake_key=wake_key,
+            attempts_of=new_secret(),
+        )
+        RedisCommandHistory.__init__(self, lanes, unreadable)
+        self.states: Final = RedisStates(lanes, self)
+        self.webhooks: Final = RedisWebhooks(lanes)
+        self.happenings: Final = RedisHappenings(lanes)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection stands, as far as we know."""
+        return self._lanes.connected
+
+    async def start(self) -> None:
+        await self._lanes.start()
+
+    async def close(self) -> None:
+        await self._lanes.close()
+
+    def queues(self) -> dict[str, Fill]:
+        return self._lanes.queues()
+
+    async def ping(self) -> None:
+        await self._lanes.ping()

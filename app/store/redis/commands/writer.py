@@ -1,0 +1,228 @@
+"""Changes commands in Redis: each call is one script, and so one atomic step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import count
+from typing import Final
+
+import structlog
+
+from app.core import keys
+from app.core.clock import Clock
+from app.core.cluster.wakekey import WakeKey
+from app.core.commands.callback import Answer, Registration
+from app.core.commands.command import CommandState
+from app.core.commands.reception import encode_reception, reception_of
+from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.errors import (
+    CommandNotFoundError,
+    DeviceBusyError,
+    IdempotencyMismatchError,
+    IllegalTransitionError,
+    InvalidInputError,
+    StoreRefusedError,
+    UnreadableRecordError,
+)
+from app.core.identifiers import partition_of, partition_of_command
+from app.core.profiles.correlation import Correlation
+from app.store.commands import Finished, Joined, Registered
+from app.store.redis.commands import records
+from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.lanes import Lanes
+from app.store.redis.driver.scripts import FINISH, MARK, REGISTER, RESPOND, SWEEP
+from app.store.redis.driver.steps import LEAST_STEP_US, StoreSteps
+from app.store.redis.driver.unreadable import Unreadable
+from app.store.rules import MAX_JOINED, NO_RESPONSE, SWEEP_LIMIT, busy, ended_by, marked_by, micros
+
+SWEEP_AHEAD: Final = timedelta(seconds=1)
+"""How much later than its call a sweep may find the store's clock, besides the budget of a call."""
+
+_log = structlog.get_logger(__name__)
+
+
+class RedisCommandWriter:
+    """See `app/core/keys.py` for the keys, and the header of each script for its step."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        unreadable: Unreadable,
+        *,
+        clock: Clock,
+        counters: Counter[str],
+        wake_key: WakeKey,
+        attempts_of: str,
+    ) -> None:
+        """`attempts_of` is a text that no other node and no other start of this one has."""
+        self._lanes = lanes
+        self._unreadable = unreadable
+        self._clock = clock
+        self._counters = counters
+        self._wake_key = wake_key
+        self._steps = StoreSteps()
+        # Attempts to respond must differ between nodes and restarts; nobody reads anything out of them.
+        self._attempts_of = attempts_of
+        self._attempts = count()
+
+    async def register(self, registration: Registration) -> Registered | Joined:
+        partition = partition_of_command(registration.command_id)
+        topics, by_order, values = records.expected_keys(partition, registration)
+        script_keys = [*_fixed_keys(partition, registration.command_id), *topics, *values]
+        if registration.idempotency_key is not None:
+            script_keys.append(keys.idempotency(partition, registration.device_id, registration.idempotency_key))
+        reply = await self._lanes.run(
+            REGISTER,
+            script_keys,
+            registration.command_id,
+            f"{registration.command_id}:{registration.device_id}",
+            micros(registration.timeout),
+            records.retention_ms(registration),
+            registration.home_node,
+            records.about(partition, registration),
+            registration.fingerprint,
+            len(topics),
+            by_order,
+            len(values),
+            MAX_JOINED,
+            registration.trace or "",
+            records.version(self._wake_key.token(registration.command_id), registration.if_offline),
+            " ".join(registration.notify),
+        )
+        match reply:
+            case [b"registered", created_at, deadline]:
+                return Registered(int(created_at), int(deadline))
+            case [b"joined", command_id, fields]:
+                return Joined(self._unreadable.checked(command_id.decode(), records.pairs(fields)))
+            case [b"mismatch", command_id]:
+                raise IdempotencyMismatchError(command_id.decode())
+            case [b"unreadable", command_id, reason]:
+                raise self._unreadable.skipped(
+                    UnreadableRecordError(command_id.decode(errors="replace"), reason.decode())
+                )
+            case [b"busy", quarantine_left]:
+                raise DeviceBusyError(busy(registration.device_id, int(quarantine_left)))
+            case _:
+                raise DeviceBusyError(busy(registration.device_id, None))
+
+    async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
+        try:
+            script_keys = self._named_by(answer)
+            if open_only or answer.correlation is Correlation.ORDER:
+                script_keys.append(self._new_attempt(answer))
+        except InvalidInputError:
+            return Recorded(Verdict.UNKNOWN)
+        reply = await self._lanes.run(
+            RESPOND,
+            script_keys,
+            Correlation.ID.value if _has_id(answer) else answer.correlation.value,
+            answer.value if _has_id(answer) else "",
+            records.topic_digest(answer.topic),
+            answer.device_id,
+            answer.state.value,
+            answer.result or b"",
+            answer.error or b"",
+            receiver,
+            encode_reception(reception_of(answer)),
+            answer.profile,
+            *(("open",) if open_only else ()),
+            patient=True,
+        )
+        if reply[0] == b"unreadable":
+            error = self._unreadable.skipped(
+                UnreadableRecordError(reply[1].decode(errors="replace"), reply[2].decode())
+            )
+            # Another node may be able to: unacknowledged it stays with the broker.
+            raise StoreRefusedError(str(error))
+        return records.recorded(reply, answer, receiver)
+
+    async def finish(self, command_id: str, state: CommandState, finisher: str, error: bytes | None = None) -> Finished:
+        allowed = records.words(ended_by(state))
+        try:
+            script_keys = _fixed_keys(partition_of_command(command_id), command_id)
+        except InvalidInputError:
+            raise CommandNotFoundError(command_id) from None
+        match await self._lanes.run(FINISH, script_keys, command_id, state.value, allowed, finisher, error or b""):
+            case [b"won", finished_at, heard]:
+                return Finished(won=True, outcome=records.made(command_id, state, finished_at, error, heard))
+            case [b"lost", *fields]:
+                return Finished(won=False, outcome=self._unreadable.told(command_id, fields))
+            case [b"unreadable", reason]:
+                raise self._unreadable.skipped(UnreadableRecordError(command_id, reason.decode()))
+            case [b"illegal", before]:
+                raise IllegalTransitionError(command_id, f"a command that is {before.decode()} cannot be {state}")
+            case _:
+                raise CommandNotFoundError(command_id)
+
+    async def mark(self, command_id: str, state: CommandState, sender: str | None = None) -> bool:
+        allowed = records.words(marked_by(state))
+        try:
+            script_keys = [keys.callback(partition_of_command(command_id), command_id)]
+        except InvalidInputError:
+            return False
+        return bool(await self._lanes.run(MARK, script_keys, state.value, allowed, sender or "") == 1)
+
+    async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
+        judged_by = await self._judged_by()
+        arguments: list[Argument] = [micros(grace), finisher, NO_RESPONSE, SWEEP_LIMIT, *judged_by]
+        replies = await asyncio.gather(
+            *(self._lanes.run(SWEEP, [keys.due(one), keys.listing(one)], *arguments) for one in partitions),
+            return_exceptions=True,
+        )
+        outcomes = []
+        for reply in replies:
+            if isinstance(reply, StoreRefusedError):
+                continue  # the combiner has counted and named it; it is about one partition
+            if isinstance(reply, BaseException):
+                raise reply
+            outcomes += self._swept(reply)
+        return outcomes
+
+    async def _judged_by(self) -> list[int]:
+        """Between which instants the store's clock must be when a sweep looks, and the eras of that clock."""
+        before = self._clock.monotonic()
+        now = await self._lanes.now()
+        step = self._steps.told(now, before, self._clock.monotonic())
+        if step:
+            self._counters["store.clock_steps"] += 1
+            _log.warning("store_clock_stepped", seconds=round(step / 1e6, 3))
+        latest = now + micros(SWEEP_AHEAD) + round(self._lanes.budget * 1e6)
+        eras = [number for one in self._steps.eras for number in (one.first, one.last, one.set_since)]
+        return [now - LEAST_STEP_US, latest, *eras]
+
+    def _swept(self, reply: Sequence[bytes]) -> list[Outcome]:
+        outcomes = []
+        for identity, finished_at, what in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
+            command_id = identity.decode(errors="replace")
+            if finished_at:
+                outcomes.append(records.made(command_id, CommandState.TIMED_OUT, finished_at, NO_RESPONSE, what))
+            else:
+                self._unreadable.skipped(UnreadableRecordError(command_id, what.decode()))
+        return outcomes
+
+    def _named_by(self, answer: Answer) -> list[str]:
+        """The keys that the response names; InvalidInputError when its command id is none."""
+        if _has_id(answer):
+            return _fixed_keys(partition_of_command(answer.value), answer.value)
+        partition = partition_of(answer.device_id)
+        indexes = [keys.due(partition), keys.listing(partition)]
+        if answer.correlation is Correlation.VALUE:
+            return [keys.correlation(partition, answer.topic, answer.value), *indexes]
+        return [keys.topic(partition, answer.topic), *indexes]
+
+    def _new_attempt(self, answer: Answer) -> str:
+        attempt = f"attempt {self._attempts_of} {next(self._attempts)}"
+        partition = partition_of_command(answer.value) if _has_id(answer) else partition_of(answer.device_id)
+        return keys.correlation(partition, answer.topic, attempt)
+
+
+def _has_id(answer: Answer) -> bool:
+    """An echo has it by now: who found that it holds for a command has put it there."""
+    return answer.correlation in (Correlation.ID, Correlation.ECHO)
+
+
+def _fixed_keys(partition: int, command_id: str) -> list[str]:
+    return [keys.callback(partition, command_id), keys.due(partition), keys.listing(partition)]

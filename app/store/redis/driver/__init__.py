@@ -1,0 +1,1 @@
+"""Connections to Redis, and what is sent over them."""

@@ -1,0 +1,122 @@
+"""The two connections of a store: one for commands, and one for lists, so that no command waits behind these."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from app.core.errors import StoreUnavailableError
+from app.runtime.histograms import StoreMeasures
+from app.runtime.tasks import end
+from app.runtime.telemetry import Fill
+from app.store.redis.driver.combiner import Argument, Combiner, CombinerOptions, Script
+from app.store.redis.driver.scripts import SCRIPTS
+from app.store.redis.driver.server import ServerWatch, connector
+
+LIST_BATCH: Final = 16
+"""How many slices of lists, or scripts that read lists, go to Redis in one round trip: it soon serves others."""
+
+
+class Lanes:
+    """`budget` bounds each call but patient ones, in seconds. ConfigurationError when the URL cannot be used."""
+
+    def __init__(
+        self, url: str, *, counters: Counter[str], budget: float, options: CombinerOptions, measures: StoreMeasures
+    ) -> None:
+        self.budget = budget
+        self._connect = connector(url)
+        self._counters = counters
+        self._options = options
+        self._measures = measures
+        self._combiner: Combiner | None = None
+        self._bulk: Combiner | None = None
+        self._watch = ServerWatch(self._info, counters)
+        self._watching: list[asyncio.Task[None]] = []
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection stands, as far as we know."""
+        return self._combiner is not None and self._combiner.connected
+
+    async def start(self) -> None:
+        """See the port."""
+        if self._combiner is not None:
+            return
+        combiner, bulk = self._combiner, self._bulk = self._open(self._options), self._open(self._bulk_options())
+        combiner.start()
+        bulk.start()
+        try:
+            async with asyncio.timeout(self._options.answer_seconds):
+                await combiner.call(("PING",), None)
+                await self._watch.check()
+        except TimeoutError:
+            reason = combiner.last_error or f"no answer within {self._options.answer_seconds:g} s"
+            await self.close()
+            raise StoreUnavailableError(f"Redis cannot be used now: {reason}") from None
+        except BaseException:
+            await self.close()
+            raise
+        self._watching = [asyncio.create_task(self._watch.run(), name="store watch")]
+
+    async def close(self) -> None:
+        """See the port."""
+        tasks, self._watching = self._watching, []
+        for combiner in (self._combiner, self._bulk):
+            tasks += () if combiner is None else combiner.refuse()
+        self._combiner = self._bulk = None
+        await end(tasks)  # all at once: whoever closes may be cancelled over it, and nothing may go on then
+
+    def queues(self) -> dict[str, Fill]:
+        """See the port."""
+        waiting = 0 if self._combiner is None else self._combiner.outstanding
+        lists = 0 if self._bulk is None else self._bulk.outstanding
+        options = self._options
+        return {"store_calls": Fill(waiting, options.max_queue), "store_lists": Fill(lists, options.max_queue)}
+
+    async def ping(self) -> None:
+        """See the port."""
+        if self._watch.unfit:
+            raise StoreUnavailableError(self._watch.unfit)
+        await self.call("PING")
+
+    async def now(self) -> int:
+        """Redis's clock, in microseconds since the epoch."""
+        seconds, microseconds = await self.call("TIME")
+        return int(seconds) * 1_000_000 + int(microseconds)
+
+    async def run(self, script: Script, script_keys: Sequence[str], *arguments: Argument, patient: bool = False) -> Any:  # noqa: ANN401 - what the script replies
+        """The reply of a script; a patient call waits as long as it takes."""
+        return await _running(self._combiner).run_script(
+            script, script_keys, arguments, None if patient else self.budget
+        )
+
+    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - what Redis replies
+        """The reply of a command."""
+        return await _running(self._combiner).call(command, self.budget)
+
+    async def run_for_list(self, script: Script, script_keys: Sequence[str], *arguments: Argument) -> Any:  # noqa: ANN401 - what the script replies
+        """The reply of a script that reads a part of a list."""
+        return await _running(self._bulk).run_script(script, script_keys, arguments, self.budget)
+
+    async def call_for_list(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """The replies of commands that read a slice of a list, with the errors of those that Redis refused for good."""
+        return await _running(self._bulk).call_many(commands, self.budget) if commands else []
+
+    def _open(self, options: CombinerOptions) -> Combiner:
+        return Combiner(self._connect, SCRIPTS, counters=self._counters, options=options, measures=self._measures)
+
+    def _bulk_options(self) -> CombinerOptions:
+        return replace(self._options, lanes=1, batch=LIST_BATCH)
+
+    async def _info(self) -> bytes:
+        reply: bytes = await _running(self._combiner).call(("INFO",), self._options.answer_seconds)
+        return reply
+
+
+def _running(combiner: Combiner | None) -> Combiner:
+    if combiner is None:
+        raise StoreUnavailableError("the store is closed")
+    return combiner

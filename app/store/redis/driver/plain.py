@@ -1,0 +1,68 @@
+"""Calls beside the combiner: few, and each with a time limit of its own. The cluster speaks to Redis so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ReadOnlyError, RedisError, ResponseError
+
+from app.core.errors import StoreUnavailableError
+from app.store.redis.driver.listener import is_connection_error
+
+_Reply = TypeVar("_Reply")
+
+
+class PlainRedis:
+    """Connects when it is asked something. All calls raise StoreUnavailableError when Redis does not answer in time.
+
+    `timeout` in seconds. `became_replica` is awaited when Redis takes no writes any more: its address may lead to the
+    new primary, but only a new connection finds out.
+    """
+
+    def __init__(
+        self, url: str, *, scripts: Mapping[str, str], timeout: float, became_replica: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._redis: Redis = Redis.from_url(
+            url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
+        )
+        self._scripts = {name: self._redis.register_script(text) for name, text in scripts.items()}
+        self._became_replica = became_replica
+
+    async def run(self, script: str, script_keys: Sequence[str], *arguments: object) -> Any:  # noqa: ANN401 - its reply
+        """The reply of a script."""
+        return await self._ask(self._scripts[script](keys=script_keys, args=cast("Sequence[Any]", arguments)))
+
+    async def call(self, *command: str | bytes | int) -> Any:  # noqa: ANN401 - what Redis replies
+        """The reply of a command."""
+        return await self._ask(self._redis.execute_command(*command))
+
+    async def call_many(self, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
+        """The replies of commands that travel as one."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return await self._ask(pipeline.execute())
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._redis.aclose()
+
+    async def _ask(self, reply: Awaitable[_Reply]) -> _Reply:
+        try:
+            return await reply
+        except Exception as error:
+            if not is_connection_error(error):
+                raise
+            if isinstance(error, ReadOnlyError) or (isinstance(error, ResponseError) and "READONLY" in str(error)):
+                await self._look_for_the_primary()
+            raise StoreUnavailableError(f"Redis did not answer the cluster: {error}") from None
+
+    async def _look_for_the_primary(self) -> None:
+        with suppress(RedisError, OSError, RuntimeError):
+            await self._redis.connection_pool.disconnect(inuse_connections=False)
+            await self._became_replica()

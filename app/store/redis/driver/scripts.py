@@ -1,0 +1,32 @@
+"""The Lua scripts, loaded once: the steps that happen in Redis as one."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from app.store.redis.driver.combiner import Script
+
+_FOLDER = files("app.store.redis") / "lua"
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / f"{name}.lua").read_text()
+
+
+def load_script(name: str) -> Script:
+    """A script of app/store/redis/lua, such as commands/register, with the part in front that those have in common."""
+    return Script.of(_read("commands/common") + _read(name))
+
+
+REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING, FOLLOW, KEEP_HAPPENINGS = _OF_COMMANDS = tuple(
+    load_script(f"commands/{name}")
+    for name in ("register", "respond", "finish", "mark", "sweep", "pending", "follow", "keep_happenings")
+)
+HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tuple(
+    load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")
+)
+SCRIPTS = _OF_COMMANDS + _OF_WEBHOOKS
+APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS = EVENT_SCRIPTS = tuple(
+    Script.of(_read(f"events/{name}")) for name in ("append", "rotate", "drop", "cool", "disown")
+)
+ROLE: Script = Script.of(_read("role"))

@@ -1,0 +1,87 @@
+"""What the event log asks of Redis. What it refuses for good, or holds in another form than ours, counts as away.
+
+Somebody else has written it, or a version that this one does not know: it is left as it is, and may be mended there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from redis.exceptions import ResponseError
+
+from app.core.errors import DamagedEventsError, StoreRefusedError, StoreUnavailableError
+from app.runtime.telemetry import Fill
+from app.store.redis.driver.combiner import Argument, Combiner, CombinerOptions, Script
+from app.store.redis.driver.scripts import EVENT_SCRIPTS
+from app.store.redis.driver.server import check_server, connector, parse_info
+
+
+class EventCalls:
+    """Every call has this budget, in seconds, and raises StoreUnavailableError. ConfigurationError for a wrong URL."""
+
+    def __init__(self, url: str, counters: Counter[str], budget: float) -> None:
+        self._budget = budget
+        self._options: Final = CombinerOptions()
+        self._redis = Combiner(connector(url), EVENT_SCRIPTS, counters=counters, options=self._options)
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begin, and look whether this Redis may hold events."""
+        self._redis.start()
+        try:
+            async with asyncio.timeout(self._options.answer_seconds):
+                await self._redis.call(("PING",), None)
+        except TimeoutError:
+            reason = self._redis.last_error or f"no answer within {self._options.answer_seconds:g} s"
+            raise StoreUnavailableError(f"the Redis of the event log cannot be used now: {reason}") from None
+        check_server(parse_info(await self.call("INFO")))
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        self._closed = True
+        await self._redis.close()
+
+    def fill(self) -> Fill:
+        """How many calls wait."""
+        return Fill(self._redis.outstanding, self._options.max_queue)
+
+    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - what Redis replies
+        """The reply of a command."""
+        with self._usable():
+            return await self._redis.call(command, self._budget)
+
+    async def call_many(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """The replies of commands that travel as one."""
+        with self._usable():
+            replies = await self._redis.call_many(commands, self._budget)
+        for command, reply in zip(commands, replies, strict=True):
+            if isinstance(reply, ResponseError):
+                raise StoreUnavailableError(f"the event log in Redis cannot be read: {command[1]!s}: {reply}")
+        return replies
+
+    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:  # noqa: ANN401 - what the script replies
+        """The reply of a script."""
+        with self._usable():
+            return await self._redis.run_script(script, keys, arguments, self._budget)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        if self._closed:
+            raise StoreUnavailableError("the event log is closed")
+        try:
+            yield
+        except StoreRefusedError as error:
+            raise StoreUnavailableError(f"the event log in Redis cannot be used: {error}") from None
+
+
+@contextmanager
+def parsing(key: str) -> Iterator[None]:
+    """What a key has is read meanwhile; StoreUnavailableError where it is not as we write it."""
+    try:
+        yield
+    except (ValueError, DamagedEventsError) as error:
+        raise StoreUnavailableError(f"the event log in Redis cannot be read: {key}: {error}") from None

@@ -1,0 +1,85 @@
+"""What an event log in Redis holds and who brings events in, for `homing doctor`. Blocking; writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from app.core.errors import ConfigurationError, StoreUnavailableError
+from app.core.events import keys
+from app.core.events.event import Database, Position
+
+REPLY_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """What was seen. `oldest` is the position of the first event of each database that has one."""
+
+    holder: str | None
+    """The node that brings events in; None when nobody does."""
+    size: int
+    """Bytes of all databases, as quotas count them."""
+    latest: Position
+    """Of the last event; 0 when there is none."""
+    oldest: dict[str, Position]
+    clock_off: float
+    """By how many seconds the clock of Redis is ahead of this machine's."""
+    maxmemory: int | None
+    """Bytes; 0 is no limit. None where the server does not tell."""
+
+
+def inspect_events(url: str, databases: Sequence[Database], role: str, wall: Callable[[], float]) -> EventFacts:
+    """Look at the log; StoreUnavailableError when nobody answers. `wall` is seconds since 1970."""
+    try:
+        client = Redis.from_url(
+            url,
+            protocol=2,
+            driver_info=None,
+            socket_timeout=REPLY_SECONDS,
+            socket_connect_timeout=REPLY_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"HOMING_EVENTS_URL: {error}") from None
+    with client:
+        try:
+            return _look(client, databases, role, wall)
+        except (RedisError, OSError, ValueError) as error:
+            raise StoreUnavailableError(f"the Redis of HOMING_EVENTS_URL: {error}") from None
+
+
+def _look(client: Redis, databases: Sequence[Database], role: str, wall: Callable[[], float]) -> EventFacts:
+    seconds, microseconds = client.time()
+    clock_off = seconds + microseconds / 1e6 - wall()
+    holder = cast("bytes | None", client.get(keys.role(role)))
+    size, latest, oldest = 0, 0, dict[str, Position]()
+    for database in databases:
+        for shard in database.all_shards():
+            for cut in cast("dict[bytes, bytes]", client.hgetall(keys.cuts(shard))).values():
+                first, last, count, held = (int(part) for part in cut.split())
+                size, latest = size + held, max(latest, last)
+                if count:
+                    oldest[database.name] = min(first, oldest.get(database.name, first))
+    return EventFacts(
+        holder=None if holder is None else holder.decode().partition(" ")[0],
+        size=size,
+        latest=latest,
+        oldest=oldest,
+        clock_off=clock_off,
+        maxmemory=_maxmemory(client),
+    )
+
+
+def _maxmemory(client: Redis) -> int | None:
+    try:
+        said = client.info("memory")
+    except RedisError:
+        return None
+    return int(said.get("maxmemory", 0))

@@ -1,0 +1,157 @@
+"""Reads the blocks of a shard in Redis, generation by generation. Marks tell which of them are not worth opening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from app.core.errors import DamagedEventsError
+from app.core.events import keys
+from app.core.events.block import count_of, unpack_block
+from app.core.events.event import BEGINNING, Event, Position, Shard
+from app.core.events.marks import Wanted
+from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
+from app.runtime.telemetry import BurstLog
+from app.store.events import ArchivedError
+from app.store.redis.driver.combiner import Argument
+from app.store.redis.events.calls import EventCalls
+from app.store.redis.events.catalogue import int_of, numbers_of
+
+FIRST_FETCHED: Final = 8
+"""Blocks of the first round trip; each further one brings twice as many."""
+MOST_FETCHED: Final = 64
+MOST_FETCHED_BYTES: Final = 4 * 1024 * 1024
+"""What a round trip brings, if blocks are as large as those of the last one."""
+SKIPPED: Final = 16
+"""Events that are left out unopened and count as one that is looked at."""
+MOST_NAMED: Final = 10_000
+"""Damaged blocks that are remembered so that each is counted once. With more of them some are counted again."""
+
+_Block = tuple[bytes, Sequence[bytes]]
+"""Its id, and its fields: `b` and the block, then `h` and its marks, if it was written by a version that has them."""
+
+
+class BlockReader:
+    """Raises StoreUnavailableError. What is damaged is counted and named once, and left out."""
+
+    def __init__(self, calls: EventCalls, drops: BurstLog) -> None:
+        self._calls = calls
+        self._drops = drops
+        self._damaged: set[tuple[Shard, Position]] = set()
+
+    async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
+        """See EventLog."""
+        (head, cold), cuts = await self._calls.call_many(
+            [("HMGET", keys.state(shard), "head", "cold"), ("HGETALL", keys.cuts(shard))]
+        )
+        until = min(reading.until, int_of(keys.state(shard), head))
+        if until <= reading.after:
+            return Slice([], reading.after, more=False)
+        if reading.generation is None:
+            _check_here(shard, reading, cold)
+        scan = _Scan(shard, reading, until, limit, self._failed)
+        for number in numbers_of(shard, cuts, reading.after, until):
+            if reading.generation in (None, number):
+                found = await self._of_generation(scan, number)
+                if found is not None:
+                    return found
+        return scan.ended(until, more=False)
+
+    async def _of_generation(self, scan: _Scan, number: int) -> Slice | None:
+        """All of the reading, if it ends within this generation."""
+        shard, reading = scan.shard, scan.reading
+        slab, start, fetched = f"{keys.slabs(shard)}{number}", reading.after + 1, FIRST_FETCHED
+        while True:
+            commands: list[tuple[Argument, ...]] = [
+                ("XRANGE", slab, f"{start}-0", "+", "COUNT", str(fetched)),
+                # Asked behind it: whether the slab was still there.
+                ("HGET", keys.state(shard), "cold"),
+                ("HGET", keys.cuts(shard), str(number)),
+            ]
+            blocks, cold, cut = await self._calls.call_many(commands)
+            if reading.generation is None:
+                _check_here(shard, reading, cold)
+            elif cut is None:
+                raise ArchivedError(int_of(keys.state(shard), cold))
+            for block in blocks:
+                found = scan.add(block)
+                if found is not None:
+                    return found
+            if len(blocks) < fetched:
+                return None
+            start = int(blocks[-1][0].partition(b"-")[0]) + 1
+            each = max(1, sum(len(fields[1]) for _, fields in blocks) // len(blocks))
+            fetched = max(1, min(2 * fetched, MOST_FETCHED, MOST_FETCHED_BYTES // each))
+
+    def _failed(self, shard: Shard, last: Position, error: DamagedEventsError) -> None:
+        """It stays where it is, and is left out of every reading."""
+        if (shard, last) not in self._damaged:
+            if len(self._damaged) >= MOST_NAMED:
+                self._damaged.clear()
+            self._damaged.add((shard, last))
+            self._drops.drop("damaged_block", topic=f"{shard} at {last}", why=str(error))
+
+
+class _Scan:
+    """One reading, block by block."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        reading: Reading,
+        until: Position,
+        limit: int,
+        failed: Callable[[Shard, Position, DamagedEventsError], None],
+    ) -> None:
+        self.shard = shard
+        self.reading = reading
+        self._until = until
+        self._limit = limit
+        self._failed = failed
+        self._fits = reading.matcher()
+        self._wanted = Wanted(reading.topic_filter)
+        self._found: list[Event] = []
+        self._scanned = 0
+        self._size = 0
+        self._lost = BEGINNING
+
+    def add(self, block: _Block) -> Slice | None:
+        """The whole of it, when nothing further is to be read."""
+        identity, fields = block
+        last = int(identity.partition(b"-")[0])
+        try:
+            self._open(last, fields)
+        except DamagedEventsError as error:
+            self._failed(self.shard, last, error)
+            self._lost = max(self._lost, min(last, self._until))
+            self._scanned += 1
+        found = self._found
+        if len(found) > self._limit:
+            return Slice(found[: self._limit], found[self._limit].position - 1, more=True, lost=self._lost)
+        if last >= self._until:
+            return self.ended(self._until, more=False)
+        if self._scanned >= MOST_SCANNED or self._size >= MOST_READ_BYTES:
+            return self.ended(last, more=True)
+        return None
+
+    def ended(self, position: Position, *, more: bool) -> Slice:
+        return Slice(self._found, position, more, self._lost)
+
+    def _open(self, last: Position, fields: Sequence[bytes]) -> None:
+        """DamagedEventsError."""
+        data, count = fields[1], count_of(fields[1])
+        if len(fields) > 2 and fields[2] == b"h" and not self._wanted.may_be_in(fields[3]):  # noqa: PLR2004 - see _Block
+            self._scanned += 1 + count // SKIPPED
+            return
+        self._scanned += count
+        after, until = self.reading.after, self._until
+        for event in unpack_block(data, last, self.shard.number, self._fits):
+            if after < event.position <= until:
+                self._found.append(event)
+                self._size += len(event.entry.value)
+
+
+def _check_here(shard: Shard, reading: Reading, cold: bytes | None) -> None:
+    until = int_of(keys.state(shard), cold)
+    if reading.after < until:
+        raise ArchivedError(until)

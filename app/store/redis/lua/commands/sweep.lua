@@ -1,0 +1,124 @@
+-- Time out what is overdue in one partition, and take out of its indexes what has no record any more.
+--
+-- KEYS  1 due  2 list
+-- ARGV  1 grace µs  2 finishing node  3 error  4 most commands to end
+--       5, 6 between which instants (µs) TIME must be: else the clock was set just now, and nothing is judged by it
+--       then eras of the clock, as app/store/redis/driver/steps.py tells them: first and last instant, and how much of TIME (µs) was
+--       set since then; the last era is the present one
+-- Reply {command id, finished µs, home heard, …}; {command id, '', reason, …} of what cannot be read
+-- Writes as finish.lua does for each of them; removes members of due and list; puts off what cannot be read.
+-- Repeated: what was ended is due no more.
+-- Bounded: looks at twice ARGV[4] commands, and at 110 members of the list.
+
+local ROUND = 20
+local PUT_OFF_US = 10e6
+
+local now = now_us()
+if now < tonumber(ARGV[5]) or now > tonumber(ARGV[6]) then
+  return {}
+end
+local most = tonumber(ARGV[4])
+local eras, latest = {}, now
+for i = 7, #ARGV, 3 do
+  local era = {first = tonumber(ARGV[i]), last = tonumber(ARGV[i + 1]), by = now - ARGV[i + 2]}
+  eras[#eras + 1] = era
+  latest = math.max(latest, era.by)
+end
+eras[#eras].last = now -- what is later was registered before the clock was set back
+
+-- The instant by which a command of this age is judged. Of several eras it may be of, that which lets it live longest.
+local function judged_by(created)
+  local known, any = nil, now
+  for _, era in ipairs(eras) do
+    any = math.min(any, era.by)
+    if created >= era.first and created <= era.last then
+      known = math.min(known or era.by, era.by)
+    end
+  end
+  return known or any
+end
+
+local reply = {}
+local function say(id, finished, what)
+  reply[#reply + 1] = id
+  reply[#reply + 1] = finished
+  reply[#reply + 1] = what
+end
+
+-- What cannot be read must not keep us from what is behind it. (At maxmemory it stays where it is.)
+local function put_off(id, reason)
+  redis.pcall('ZADD', KEYS[1], 'XX', micros(now + PUT_OFF_US), id)
+  say(id, '', reason)
+end
+
+local ended = 0
+local function end_overdue(id)
+  local found, reason = read(id, 'joined', 'about', 'finished', 'state', 'notify')
+  if not found then
+    return put_off(id, reason)
+  end
+  local v, joined, about, finished, state, notify = unpack(found, 1, 6)
+  if not state or finished then
+    return redis.call('ZREM', KEYS[1], id)
+  end
+  local match = parse(about)
+  if not match then
+    return put_off(id, DAMAGED)
+  end
+  if #eras > 1 then
+    local created, deadline = string.match(about, '^(%d+) (%d+)')
+    if tonumber(deadline) >= judged_by(tonumber(created)) - ARGV[1] then
+      return
+    end
+  end
+  local outcome = {
+    state = 'timed_out', finished = micros(now), by = '', result = '', error = ARGV[3], words = words(v), was = state,
+    notify = notify,
+  }
+  say(id, outcome.finished,
+    settle(now, id, waiting_nodes(match, joined), match, KEYS[1], KEYS[2], outcome, ARGV[2]))
+  ended = ended + 1
+end
+
+local function look(first, count)
+  local due = redis.call(
+    'ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. micros(latest - ARGV[1]), 'LIMIT', first, count)
+  for _, id in ipairs(due) do
+    end_overdue(id)
+  end
+  return #due
+end
+
+local looked = look(0, most)
+if looked == most and ended < most then
+  -- The first ones wait for the clock: look at some place behind them, too.
+  local kept = looked - ended
+  look(kept + now % math.max(1, redis.call('ZCARD', KEYS[1]) - kept), most - ended)
+end
+
+-- How many of `count` members from `first` on had no record and are gone now.
+local function tidy(first, count)
+  local gone = {}
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[2], first, first + count - 1)) do
+    local id = string.match(member, '^[^:]+')
+    if id and redis.call('EXISTS', key('callback', id)) == 0 then
+      gone[#gone + 1] = member
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', KEYS[2], unpack(gone))
+  end
+  return #gone
+end
+
+-- The oldest go first as a rule, but a short-lived one may be behind a long-lived one: look at some place, too.
+for _ = 1, 5 do
+  if tidy(0, ROUND) < ROUND then
+    break
+  end
+end
+local size = redis.call('ZCARD', KEYS[2])
+if size > ROUND then
+  tidy(now % size, ROUND / 2)
+end
+return reply

@@ -1,0 +1,231 @@
+"""The event log of one process, in a folder: RocksDB, with one sync for all that waits for it.
+
+RocksDB checks what it reads. A generation that cannot be read is named and left out, and the others are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rocksdict import Rdict
+
+from app.core.clock import Clock
+from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
+from app.core.events.batches import Batch
+from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
+from app.core.events.generation import ColdFile, Generation, GenerationState
+from app.core.events.reading import Reading, Slice
+from app.core.events.transaction import Transaction
+from app.runtime.telemetry import BurstLog, Fill
+from app.store.events import ArchivedError
+from app.store.rocks import keys
+from app.store.rocks.groups import GroupCommit
+from app.store.rocks.mending import Mender
+from app.store.rocks.scanning import DamagedGenerationError, Source, last_values, scan, value_of
+from app.store.rocks.state import Book, Shelf
+from app.store.rocks.writing import Addition, Pen
+
+READERS: Final = 2
+
+T = TypeVar("T")
+
+
+class RocksEventLog:
+    """`flush` makes a batch durable; there is one for tests of what happens when the disk fails."""
+
+    def __init__(
+        self,
+        folder: Path,
+        databases: Sequence[Database],
+        clock: Clock,
+        flush: Callable[[Rdict], None] | None = None,
+        drops: BurstLog | None = None,
+    ) -> None:
+        self.databases: Final = tuple(databases)
+        self._folder = folder
+        self._clock = clock
+        self._flush = flush
+        self._drops = drops or BurstLog(Counter(), clock)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="event log reader")
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    async def start(self) -> None:
+        self._shelf = await asyncio.to_thread(Shelf, self._folder, self.databases)
+        self._pen = Pen(self._shelf, self._clock, self._drops, self._flush)
+        self._group: GroupCommit[Addition, Position] = GroupCommit(self._write)
+        self._mender = Mender(
+            self._folder,
+            broken=lambda: self._pen.broken,
+            close=lambda: self._group.alone(self._shelf.close),
+            reopen=lambda: self._group.alone(self._open_again),
+        )
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._changed.set()
+        await self._mender.close()
+        await self._group.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        await asyncio.to_thread(self._shelf.close)
+
+    def queues(self) -> dict[str, Fill]:
+        return {"events_writes": self._group.fill()}
+
+    async def append(
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+    ) -> Position:
+        return await self._put(Addition(shard, entries, epoch, batch))
+
+    async def commit(self, transaction: Transaction) -> Position:
+        return await self._put(
+            Addition(transaction.shard, transaction.entries, conditions=transaction.conditions, strict=True)
+        )
+
+    async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
+        self._shelf.book(shard.database)
+        until = min(reading.until, self._pen.durable[shard])
+        if until <= reading.after:
+            return Slice([], reading.after, more=False)
+        bounded = replace(reading, until=until)
+        while True:
+            book = self._shelf.book(shard.database)
+            sources = [
+                Source(cut.about.number, cut.table, cut.structures, cut.ordered)
+                for cut in book.all_cuts()
+                if cut.table is not None
+                and reading.generation in (None, cut.about.number)
+                and _may_have(cut.about, reading.after, until)
+            ]
+            cold = book.cold.get(shard.number, BEGINNING)
+            if reading.after < min(cold, until) if reading.generation is None else _is_elsewhere(book, reading):
+                raise ArchivedError(cold)
+            try:
+                return await self._ask(partial(scan, shard, sources, bounded, limit))
+            except DamagedGenerationError as error:
+                await self._quarantine(shard.database, error)
+
+    async def wait(self, database: str, after: Sequence[Position]) -> None:
+        shards = self._shelf.book(database).database.all_shards()
+        while True:
+            changed = self._changed
+            if self._closed:
+                raise StoreUnavailableError("the event log is closed")
+            if any(self._pen.durable[shard] > position for shard, position in zip(shards, after, strict=True)):
+                return
+            await changed.wait()
+
+    async def value(self, shard: Shard, topic: str) -> Event | None:
+        self._shelf.book(shard.database)
+        found = await self._ask(lambda: self._shelf.values.get(keys.of_shard(shard) + topic.encode()))
+        return None if found is None else (await self._synced(shard, [value_of(shard, found)]))[0]
+
+    async def values(self, shard: Shard, topic_filter: str, after: str, limit: int) -> Sequence[Event]:
+        self._shelf.book(shard.database)
+        found = await self._ask(lambda: last_values(self._shelf.values, shard, topic_filter, after, limit))
+        return await self._synced(shard, found)
+
+    async def structures(self, database: str) -> Sequence[str]:
+        return sorted(self._shelf.book(database).structures())
+
+    async def generations(self, database: str) -> Sequence[Generation]:
+        with self._mender.using():
+            return [cut.about for cut in self._shelf.book(database).all_cuts()]
+
+    async def rotate(self, database: str, expected: int) -> None:
+        self._shelf.book(database)
+        await self._alone(lambda: self._pen.rotate(database, expected))
+
+    async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
+        self._shelf.book(database)
+        await self._alone(lambda: self._pen.cool(database, number, files))
+
+    async def allow(self, database: str, room: int | None) -> None:
+        self._shelf.book(database)
+        await self._alone(lambda: self._pen.allow(database, room))
+
+    async def drop(self, database: str, number: int) -> None:
+        self._shelf.book(database)
+        await self._alone(lambda: self._pen.drop(database, number))
+
+    def _open_again(self) -> None:
+        self._shelf = Shelf(self._folder, self.databases)
+        self._pen = Pen(self._shelf, self._clock, self._drops, self._flush)
+
+    def _write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
+        if self._shelf.closed:
+            raise StoreUnavailableError("the event log is being opened again")
+        with self._pen.trying():
+            return self._pen.write(additions)
+
+    async def _put(self, addition: Addition) -> Position:
+        self._shelf.book(addition.shard.database)
+        with self._mending():
+            position = await self._group.put(addition)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        return position
+
+    async def _alone(self, work: Callable[[], None]) -> None:
+        """Do it in the thread of the pen, between two batches; StoreUnavailableError where the disk fails."""
+
+        def tried() -> None:
+            with self._pen.trying():
+                work()
+
+        with self._mending():
+            await self._group.alone(tried)
+
+    @contextmanager
+    def _mending(self) -> Iterator[None]:
+        """It stays open meanwhile, and is looked after when it cannot be written to."""
+        with self._mender.using():
+            try:
+                yield
+            except StoreUnavailableError:
+                if self._pen.broken:
+                    self._mender.failed()
+                raise
+
+    async def _synced(self, shard: Shard, found: Sequence[Event]) -> Sequence[Event]:
+        """The same, once they are durable: what is being written can be read a moment before it is synced."""
+        if any(event.position > self._pen.durable[shard] for event in found):
+            await self._group.alone(lambda: None)  # its turn comes behind that write
+        return found
+
+    async def _quarantine(self, database: str, error: DamagedGenerationError) -> None:
+        await self._alone(lambda: self._pen.quarantine(database, error.number, error.reason))
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreUnavailableError("the event log is closed")
+        try:
+            with self._mender.using():
+                return await asyncio.get_running_loop().run_in_executor(self._readers, question)
+        except HomingError:
+            raise
+        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+            raise DamagedEventsError(f"the event log cannot be read: {error}") from None
+
+
+def _is_elsewhere(book: Book, reading: Reading) -> bool:
+    """Whether the generation that is to be read is not here any more."""
+    cut = book.cuts.get(reading.generation or 0)
+    return cut is None or cut.table is None
+
+
+def _may_have(about: Generation, after: Position, until: Position) -> bool:
+    """Whether a generation is to be looked at for events between these positions."""
+    if about.state is GenerationState.SEALED:
+        return about.count > 0 and about.last > after and about.first <= until
+    return about.state is GenerationState.CURRENT

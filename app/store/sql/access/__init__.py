@@ -1,0 +1,1 @@
+"""The access directory in SQL."""

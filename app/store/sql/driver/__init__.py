@@ -1,0 +1,1 @@
+"""Connections to databases, and the version of their tables."""

@@ -1,0 +1,400 @@
+"""Imports point down only, and each driver stays in its place: docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+LAYERS = (
+    {"core"},
+    {"settings"},
+    {"runtime"},
+    {"store", "mqtt", "profiles", "latency"},
+    {"cluster", "access", "outbound"},
+    {"callbacks"},
+    {"audit", "commands", "events", "observers", "replies", "webhooks"},
+    {"node"},
+    {"metrics", "parts"},
+    {"api"},
+    {"main"},
+    {"server"},
+    {"cli"},
+)
+"""From the bottom up. A part may import every part of the layers below it, and none beside or above it."""
+
+TOOLS = {
+    "analysis": {"core", "latency", "settings", "runtime"},
+}
+"""Parts that stand beside the layers, with all that each may import. `cli` imports them, and no other part does."""
+
+OF_DISTRIBUTIONS = {"core", "settings", "runtime", "store", "mqtt", "profiles"}
+"""All that the distributions in `tools/` may import of `app`; their verbs may import `cli` and `server` as well."""
+DISTRIBUTIONS = {"homing_simulator": set[str](), "homing_rig": {"homing_simulator"}}
+"""Packages of `tools/`, with those of the others that each may import. `app` imports none: they add verbs to it."""
+
+RIGS = {"bench", "chaos"}
+"""Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
+
+SYSTEM = "app.runtime.system"
+SYSTEM_READERS = {"runtime", "node", "parts", "main", "server", "cli", *TOOLS, *DISTRIBUTIONS}
+"""Who may import the real clock and the real ids; everybody else takes them through the constructor."""
+
+PORTS = {
+    "store": {
+        "archive",
+        "audit",
+        "commands",
+        "copies",
+        "directory",
+        "command_history",
+        "command_stream",
+        "echo_states",
+        "events",
+        "roles",
+        "rules",
+        "state",
+        "webhooks",
+    },
+    "cluster": {
+        *("cluster", "directory", "membership", "orphans", "shares", "wakeups"),
+        *("adopter", "canary", "founding", "sessions"),
+    },
+    "mqtt": {"base", "inbox"},
+}
+"""What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
+
+PORT_USERS = {"audit", "callbacks", "commands", "events", "replies", "webhooks", "node", "metrics", "api"}
+"""Who knows ports only: an engine or an adapter reaches them through the constructor."""
+
+ENGINES = {
+    "app.store.memory": ("app/store/memory/*", "app/store/engine.py"),
+    "app.store.redis": (
+        *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
+        *(
+            "app/cli/diagnosis.py",
+            "app/cli/event_diagnosis.py",
+            "tools/rig/homing_rig/rights.py",
+        ),  # what is seen of a Redis, and the rights it has to give
+    ),
+    "app.store.parquet": ("app/store/parquet/*", "app/store/engine.py"),
+    "app.store.rocks": ("app/store/rocks/*", "app/store/engine.py"),
+    "app.store.sql": ("app/store/sql/*", "app/store/engine.py"),
+    "app.cluster.local": ("app/cluster/engine.py",),
+    "app.cluster.redis": ("app/cluster/engine.py",),
+}
+"""Where an engine may be imported: in its own folder and by who chooses it."""
+
+CORE_BANS = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
+"""Parts of the standard library that decide nothing: they wait, read, write or surprise."""
+
+CLI = ("app/cli.py", "app/cli/*")
+SQL = ("app/store/sql/*",)
+DRIVERS = {
+    "aiosqlite": SQL,
+    "alembic": SQL,
+    "aiohttp": (*CLI, "app/access/login/jwks.py", "app/outbound/sender.py", "tools/*"),
+    "amqtt": ("tools/simulator/homing_simulator/embedded.py",),
+    "cryptography": ("app/api/cursors.py",),
+    "cbor2": ("app/profiles/codecs.py",),
+    "google.protobuf": ("app/profiles/protobufs.py",),
+    "fastapi": ("app/api/*", "app/main.py", "tools/rig/*"),
+    "homing_client": (*CLI, "tools/simulator/homing_simulator/cli/demo.py"),
+    "hiredis": ("app/store/redis/*",),
+    "paho": ("app/mqtt/paho*.py", "tools/rig/*"),
+    "psycopg": SQL,
+    "psutil": ("tools/rig/*",),
+    "pwdlib": ("app/access/login/passwords.py",),
+    "duckdb": ("app/analysis/*",),
+    "fsspec": ("app/latency/*", "app/store/parquet/*"),
+    "msgpack": ("app/profiles/codecs.py",),
+    "jinja2": ("app/analysis/*",),
+    "jmespath": ("app/profiles/expressions.py",),
+    "jsonschema": ("app/profiles/schemas.py",),
+    "jsonschema_rs": ("app/profiles/schemas.py",),
+    "joserfc": ("app/access/*",),
+    "opentelemetry": ("app/runtime/tracing.py",),
+    "prometheus_client": ("app/metrics.py", "app/api/*"),
+    "pyarrow": ("app/latency/*", "app/analysis/*", "app/store/parquet/*"),
+    "pydantic_settings": ("app/settings.py",),
+    "pyspark": ("app/analysis/*",),
+    "redis": ("app/store/redis/*", "tools/rig/*"),
+    "rocksdict": ("app/store/rocks/*",),
+    "rich": (*CLI, "tools/*"),
+    "sqlalchemy": SQL,
+    "sqlite3": SQL,
+    "starlette": ("app/api/*", "app/server/*", "app/main.py", "tools/rig/*"),
+    "typer": (*CLI, "tools/*/cli/*"),
+    "ulid": ("app/runtime/system.py",),
+    "uvicorn": ("app/main.py", "app/server/*", "tools/rig/*"),
+    "uvloop": ("app/main.py", "app/server/*", "tools/rig/*"),
+    # Only the tests have these.
+    "playwright": (),
+    "httpx": (),
+    "httpx2": (),  # nodes have no use for it: it is the client's
+    "hypothesis": (),
+    "pytest": (),
+    "testcontainers": (),
+}
+"""Where each driver may be imported. (`*` crosses folders.)"""
+
+ALL_PARTS = set().union(*LAYERS, TOOLS)
+
+
+def may_import(part: str) -> set[str]:
+    if part in TOOLS:
+        return TOOLS[part]
+    level = next(level for level, layer in enumerate(LAYERS) if part in layer)
+    below = set().union(*LAYERS[:level])
+    return below | set(TOOLS) if part == "cli" else below
+
+
+def rig_of(module: str) -> str | None:
+    """The folder of homing_rig that a module (like homing_rig.bench.run) lies in; None beside them."""
+    names = module.split(".")
+    return names[1] if len(names) > 1 and names[0] == "homing_rig" and names[1] in RIGS else None
+
+
+def module_of(path: str) -> str:
+    """`tools/rig/homing_rig/bench/run.py` as homing_rig.bench.run, `app/node.py` as app.node."""
+    names = Path(path).with_suffix("").parts
+    return ".".join(names[2:] if names[0] == "tools" else names)
+
+
+def imported_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and full name of everything imported, also inside functions and under TYPE_CHECKING."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            module = "." * node.level + (node.module or "")
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def why_not(path: str, part: str, name: str) -> str | None:
+    """Say why the module at `path`, which belongs to `part`, must not import `name`; None when it may."""
+    top, _, rest = name.partition(".")
+    if part == "__init__":
+        return "app itself imports nothing, so that every part costs only itself"
+    if not top:
+        return "imports are absolute"
+    if top in DISTRIBUTIONS:
+        return why_no_distribution(path, part, top, name)
+    if part in DISTRIBUTIONS and top == "app":
+        allowed = OF_DISTRIBUTIONS | ({"cli", "server"} if "/cli/" in path else set())
+        target = rest.partition(".")[0]
+        return f"{part} may import {', '.join(sorted(allowed))} of app" if target in ALL_PARTS - allowed else None
+    if top == "app":
+        return why_not_ours(path, part, rest.partition(".")[0], name)
+    if part == "core" and (top not in sys.stdlib_module_names or top in CORE_BANS):
+        return "core is the standard library without I/O, clocks and chance"
+    if top in DRIVERS and not any(fnmatch(path, place) for place in DRIVERS[top]):
+        return f"{top} belongs into {', '.join(DRIVERS[top]) or 'tests'}"
+    return None
+
+
+def why_no_distribution(path: str, part: str, target: str, name: str) -> str | None:
+    """As `why_not`, for a name in a package of `tools/`, `target`."""
+    verb = "/cli/" in path
+    if part == target == "homing_rig" and not verb and (rig := rig_of(name)) and rig != rig_of(module_of(path)):
+        return f"{rig} is known to nobody else in homing_rig; what both rigs use lies beside them"
+    if part != target and target not in DISTRIBUTIONS.get(part, set()):
+        return f"{part} does not know {target}"
+    return None
+
+
+def why_not_ours(path: str, part: str, target: str, name: str) -> str | None:
+    """As `why_not`, for a name in another part of app, `target`."""
+    if f"{name}.".startswith(f"{SYSTEM}.") and part not in SYSTEM_READERS:
+        return f"{part} takes clocks and ids through the constructor"
+    if target in ALL_PARTS - may_import(part) - {part}:
+        return f"{part} may import {', '.join(sorted(may_import(part))) or 'no other part'}"
+    if part == "core" and target != "core":
+        return "core imports itself and the standard library"
+    return why_no_engine(path, part, name)
+
+
+def why_no_engine(path: str, part: str, name: str) -> str | None:
+    """Say why the module at `path` must not import this part of an engine; None when it is a port, or it may."""
+    _, target, module = (*name.split("."), "", "")[:3]
+    if part in PORT_USERS and target in PORTS and module not in PORTS[target]:
+        return f"{part} knows the ports of {target} only: {', '.join(sorted(PORTS[target]))}"
+    for engine, places in ENGINES.items():
+        if f"{name}.".startswith(f"{engine}.") and not any(fnmatch(path, place) for place in places):
+            return f"{engine} belongs into {', '.join(places)}"
+    return None
+
+
+def breaches(path: str, source: str) -> list[str]:
+    """Say in a sentence each what the module at `path`, such as app/core/errors.py, imports against the rules."""
+    module = module_of(path)
+    part = module.split(".")[0 if path.startswith("tools/") else 1]
+    if part not in ALL_PARTS | DISTRIBUTIONS.keys() | {"__init__"}:
+        return [f"{path}: add {part} to the tables of tests/project/test_imports.py"]
+    return [
+        f"{path}:{line} imports {name}: {reason}"
+        for line, name in imported_names(ast.parse(source))
+        if (reason := why_not(path, part, name))
+    ]
+
+
+def test_the_application_keeps_the_import_rules() -> None:
+    modules = [*(ROOT / "app").rglob("*.py"), *(ROOT / "tools").rglob("homing_*/**/*.py")]
+    assert modules
+    found = [
+        breach
+        for module in modules
+        for breach in breaches(module.relative_to(ROOT).as_posix(), module.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_page_of_the_architecture_shows_these_layers() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where things are")[2]
+    shown = [set(line.split(", ")) for line in page.partition("```\n")[2].partition("\n```")[0].splitlines()]
+    there = {path.stem for path in (ROOT / "app").iterdir()}
+    assert shown == [layer & there for layer in reversed(LAYERS) if layer & there]
+
+
+def test_the_rules_allow_no_circle() -> None:
+    order = tuple(TopologicalSorter({part: may_import(part) for part in ALL_PARTS}).static_order())  # raises CycleError
+    assert set(order) == ALL_PARTS
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("app/core/commands/routing.py", "from app.store.state import StateStore"),
+        ("app/core/commands/routing.py", "import asyncio"),
+        ("app/callbacks/delivery.py", "from app.store.redis.commands.store import RedisStateStore"),
+        ("app/callbacks/delivery.py", "from app.store.memory import store"),
+        ("app/callbacks/delivery.py", "from app.store import engine"),
+        ("app/callbacks/delivery.py", "import app.store"),
+        ("app/commands/deadlines/sweeper.py", "from app.cluster.redis import RedisCluster"),
+        ("app/commands/send/invoker.py", "from app.mqtt.paho import PahoMqttClient"),
+        ("app/node.py", "from app.store.engine import open_engine"),
+        ("app/api/commands.py", "from app.store.memory.commands.store import MemoryStateStore"),
+        ("app/api/cluster.py", "from app.cluster.local import LocalCluster"),
+        ("app/main.py", "from app.store.redis.commands.store import RedisStateStore"),
+        ("app/main.py", "from app.cluster import local"),
+        ("app/cli/doctor.py", "from app.store.redis import doctor"),
+        ("app/store/redis/commands/store.py", "from app.store.memory.commands.records import Table"),
+        ("app/store/commands.py", "from app.store.redis.commands.records import Entry"),
+        ("app/store/engine.py", "from app.cluster.directory import NodeInfo"),
+        ("app/store/engine.py", "import redis.asyncio"),
+        ("app/store/engine.py", "from sqlalchemy import select"),
+        ("app/store/directory.py", "import alembic.command"),
+        ("app/store/redis/commands/store.py", "import psycopg"),
+        ("app/store/redis/commands/store.py", "import rocksdict"),
+        ("app/node.py", "from app.store.rocks.events import RocksEventLog"),
+        ("app/store/memory/commands/store.py", "import aiosqlite"),
+        ("app/node.py", "from app.store.sql.access.directory import SqlDirectory"),
+        ("app/cli/access.py", "from app.store.sql import schema"),
+        ("app/cluster/redis.py", "from redis.asyncio import Redis"),
+        ("app/cluster/local.py", "from app.store.redis.driver.plain import PlainRedis"),
+        ("app/commands/send/invoker.py", "import paho.mqtt.client"),
+        ("app/api/dependencies.py", "from joserfc import jws"),
+        ("app/access/login/tokens.py", "import pwdlib"),
+        ("app/access/login/tokens.py", "from app.commands.send.invoker import Invoker"),
+        ("app/core/access/decide.py", "from app.access.login.tokens import Tokens"),
+        ("app/core/access/keys.py", "import secrets"),
+        ("app/core/commands/routing.py", "from time import monotonic"),
+        ("app/core/commands/routing.py", "import orjson"),
+        ("app/core/commands/routing.py", "from app import __version__"),
+        ("app/core/commands/routing.py", "from . import errors"),
+        ("app/store/memory/commands/store.py", "from app.mqtt.base import MqttClient"),
+        ("app/store/memory/commands/store.py", "from app import mqtt"),
+        ("app/store/memory/commands/store.py", "import app.mqtt.base"),
+        ("app/store/memory/commands/store.py", "import redis.asyncio"),
+        ("app/store/memory/commands/store.py", "from app.runtime.system import SystemClock"),
+        ("app/mqtt/loopback.py", "import paho.mqtt.client"),
+        ("app/callbacks/waiters.py", "from app.commands.send.invoker import Invoker"),
+        ("app/callbacks/waiters.py", "from app.observers.journal import Journal"),
+        ("app/observers/spans.py", "from app.commands.send.publisher import TraceCarrier"),
+        ("app/commands/send/invoker.py", "def f():\n    from app.node import Node"),
+        ("app/commands/send/invoker.py", "if TYPE_CHECKING:\n    from app.api import schemas"),
+        ("app/commands/send/invoker.py", "from fastapi import HTTPException"),
+        ("app/api/v1/command_models.py", "from homing_rig.bench import BenchOptions"),
+        ("app/api/v1/command_models.py", "from app.runtime.system import new_ulid"),
+        ("tools/simulator/homing_simulator/fleet.py", "from app.node import Node"),
+        ("app/cli/serve.py", "import pytest"),
+        ("app/store/state.py", "from app.cluster.cluster import Cluster"),
+        ("app/callbacks/registry.py", "from app.observers import spans"),
+        ("app/cluster/cluster.py", "from app.callbacks.waiters import Waiters"),
+        ("app/node.py", "from homing_rig.programs import find_binary"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from app.cli.serve import serve"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from app.main import compose"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from homing_rig.bench.processes import Running"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from homing_rig import bench"),
+        ("tools/rig/homing_rig/bench/run.py", "from homing_rig.chaos.proxy import FaultProxy"),
+        ("tools/rig/homing_rig/programs.py", "from homing_rig.bench.options import BenchError"),
+        ("tools/rig/homing_rig/chaos/rig.py", "from app.cli.output import out"),
+        ("tools/simulator/homing_simulator/fleet.py", "from homing_rig.ports import free_port"),
+        ("app/cli/root.py", "from homing_rig.bench import BenchOptions"),
+        ("app/__init__.py", "from app.core import errors"),
+        ("app/somewhere/new.py", ""),
+    ],
+)
+def test_a_planted_breach_is_found(path: str, source: str) -> None:
+    (sentence,) = breaches(path, source)
+    assert sentence.startswith(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        (
+            "app/core/commands/routing.py",
+            "from __future__ import annotations\nfrom app.core.errors import HomingError\nimport json",
+        ),
+        (
+            "app/store/redis/commands/store.py",
+            "from redis.asyncio import Redis\nfrom app.core.errors import StoreUnavailableError",
+        ),
+        ("app/mqtt/paho.py", "from paho.mqtt.client import Client\nfrom app.settings import MqttSettings"),
+        (
+            "app/store/sql/access/directory.py",
+            "from sqlalchemy import select\nfrom app.store.sql.driver.calls import Calls",
+        ),
+        ("app/node.py", "from app.store.directory import AccessDirectory"),
+        ("app/callbacks/waiters.py", "from app.store.state import StateStore\nfrom app.core.clock import Clock"),
+        (
+            "app/api/v1/command_models.py",
+            "from fastapi import FastAPI\nfrom app.commands.send.invoker import Invoker\nimport app",
+        ),
+        (
+            "app/callbacks/delivery.py",
+            "from app.store.commands import CommandStore\nfrom app.mqtt.base import Delivery",
+        ),
+        (
+            "app/commands/deadlines/sweeper.py",
+            "from app.cluster.directory import Directory\nfrom app.store import rules",
+        ),
+        ("app/main.py", "from app.store.engine import open_engine\nfrom app.cluster.engine import open_cluster"),
+        ("app/cluster/engine.py", "from app.cluster.local import LocalCluster\nfrom app.store.engine import kind_of"),
+        ("app/main.py", "from app.runtime.system import SystemClock\nfrom app import __version__\nimport uvicorn"),
+        (
+            "app/cli.py",
+            "from app.analysis import analyze\nfrom app.main import create_app\nimport typer, aiohttp",
+        ),
+        (
+            "tools/rig/homing_rig/chaos/rig.py",
+            "from homing_rig import programs\nfrom homing_rig.chaos.load import Load",
+        ),
+        (
+            "tools/rig/homing_rig/cli/bench.py",
+            "from homing_rig.bench import BenchOptions\nfrom app.cli.output import out",
+        ),
+        ("tools/rig/homing_rig/chaos/rig.py", "from homing_simulator import FleetOptions"),
+        ("tools/rig/homing_rig/bench/reference.py", "import paho.mqtt.client\nfrom fastapi import FastAPI"),
+    ],
+)
+def test_what_the_rules_allow_passes(path: str, source: str) -> None:
+    assert breaches(path, source) == []

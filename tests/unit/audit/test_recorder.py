@@ -1,0 +1,368 @@
+"""The writer of a node's audit: what stands in one line, and what becomes of it when the writer dies."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app.access.asking import ASKING, Asking
+from app.audit.recorder import Audit
+from app.audit.writer import FEW, AuditWriter
+from app.callbacks.pending import Pending
+from app.core.audit.chain import Author, Head, Line, Verifier, columns_of
+from app.core.audit.lines import things_of
+from app.core.commands.callback import Registration
+from app.core.commands.command import CommandState
+from app.core.commands.routing import Outcome
+from app.core.errors import DirectoryUnavailableError, UnavailableError
+from app.runtime.telemetry import Counters
+from app.store.audit import AuditQuery, Kept, Page
+from tests.unit.assembly import ManualClock
+from tests.waiting import eventually
+
+
+class Store:
+    """Keeps lines in memory, as often as they come; can lose replies."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, Line] = {}
+        self.calls: list[int] = []
+        self.fails = 0
+        self.keeps = True
+        """Also what it says that it has not kept."""
+
+    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+        del facts
+        self.calls.append(len(lines))
+        for line, columns in lines if self.keeps else ():
+            assert self.lines.setdefault(line.seq, line) == line
+            assert columns == columns_of(line.body)
+        if self.fails:
+            self.fails -= 1
+            raise DirectoryUnavailableError("the reply was lost")
+
+    async def heads(self) -> Sequence[tuple[Head, int]]:
+        return []
+
+    async def page(self, query: AuditQuery) -> Page:
+        raise NotImplementedError
+
+    async def read(self, after: tuple[str, int], limit: int) -> Sequence[Kept]:
+        raise NotImplementedError
+
+    async def remove(self, before_us: int, author: Author) -> int:
+        raise NotImplementedError
+
+    @property
+    def told(self) -> list[dict[str, object]]:
+        found = [json.loads(line.body) for _, line in sorted(self.lines.items())]
+        return [thing for one in found for thing in things_of(one)]
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def audit(store: Store) -> Audit:
+    counters: Counters = Counter()
+    made = Audit(AuditWriter(store, counters, None), ManualClock(), counters, commands=True, required=False)
+    made.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
+    return made
+
+
+def registration(command_id: str) -> Registration:
+    return Registration(command_id, "dock-1", "open", b"{}", "dji", "node-1", (), timedelta(), timedelta())
+
+
+def pending(command_id: str) -> Pending:
+    found = Pending(0.0)
+    found.registered, found.command_id, found.device_id = True, command_id, "dock-1"
+    found.state = CommandState.SUCCEEDED
+    return found
+
+
+async def test_a_command_that_ends_at_once_is_one_line(audit: Audit, store: Store) -> None:
+    audit.registered(registration("c1"), 0.0)
+    audit.joined(registration("c1"), 0.0)
+    audit.closed(pending("c1"))
+    await audit.close()
+    assert [(one["kind"], one.get("state")) for one in store.told] == [("command", "succeeded"), ("joined", None)]
+
+
+async def test_many_commands_are_rows_of_one_line_that_name_who_asked_once(audit: Audit, store: Store) -> None:
+    for number in range(FEW):
+        audit.registered(registration(f"c{number}"), 0.0)
+    audit.closed(pending("c3"))
+    await audit.close()
+    ((_, line),) = store.lines.items()
+    assert len(json.loads(line.body)["askers"]) == 1
+    assert [one.get("state") for one in store.told] == [None] * 3 + ["succeeded"] + [None] * (FEW - 4)
+    assert store.told[3]["device"] == "dock-1"
+    assert store.told[3]["tenant"] == "air"
+
+
+async def test_who_asks_while_there_is_no_room_is_not_remembered(audit: Audit) -> None:
+    audit._room = 0
+    for number in range(1_000):
+        ASKING.set(Asking(None, "192.0.2.1", b"agent %d" % number))
+        audit.registered(registration(f"c{number}"), 0.0)
+    assert len(audit._block.askers) == 0
+
+
+async def test_a_command_that_takes_longer_has_its_outcome_in_a_line_of_its_own(audit: Audit, store: Store) -> None:
+    audit.registered(registration("c1"), 0.0)
+    await audit.close()
+    audit.closed(pending("c1"))
+    await audit.close()
+    assert [(one["kind"], one.get("state")) for one in store.told] == [("command", None), ("outcome", "succeeded")]
+
+
+async def test_outcomes_of_others_are_told_by_who_ends_them(audit: Audit, store: Store) -> None:
+    audit.foreign(Outcome("c9", CommandState.TIMED_OUT, 0))
+    audit.foreign(Outcome("c8", CommandState.TIMED_OUT, 0, home_heard=True))
+    audit.closed(Pending(0.0))  # one that was never on record
+    await audit.close()
+    assert [(one["kind"], one["command"]) for one in store.told] == [("outcome", "c9")]
+
+
+async def test_lines_are_written_once_though_replies_are_lost(audit: Audit, store: Store) -> None:
+    for number in range(2_500):
+        audit.registered(registration(f"c{number}"), 0.0)
+    store.fails = 2
+    for _ in range(2):
+        with pytest.raises(DirectoryUnavailableError):
+            await audit.close()
+    audit.registered(registration("last"), 0.0)
+    await audit.close()
+    assert [one["command"] for one in store.told] == [*[f"c{number}" for number in range(2_500)], "last"]
+    assert store.calls == [10, 10, 11]  # 250 in a line
+
+
+async def test_what_comes_in_masses_is_bounded(audit: Audit, store: Store) -> None:
+    for number in range(150):
+        audit.denied("no rule", f"d{number}")
+    await audit.close()
+    assert len(store.told) == 100
+
+
+async def test_a_few_things_have_a_line_each_and_many_share_lines(audit: Audit, store: Store) -> None:
+    for count in (FEW - 1, FEW):
+        for number in range(count):
+            audit.registered(registration(f"c{number}"), 0.0)
+        await audit.close()
+    assert store.calls == [FEW - 1, 1]
+
+
+async def test_what_was_told_before_a_clock_was_set_back_is_in_lines_of_its_own(audit: Audit, store: Store) -> None:
+    """A line tells of a second at most, in the order of times: pages rely on it."""
+    clock: ManualClock = audit._clock  # type: ignore[assignment] # it was given
+    for number in range(FEW):
+        audit.registered(registration(f"c{number}"), 0.0)
+    clock.advance(2.0)
+    audit.registered(registration("later"), 0.0)
+    await audit.close()
+    assert store.calls == [FEW + 1]
+
+
+@pytest.fixture
+def spooled(store: Store, tmp_path: Path) -> Callable[[str], Audit]:
+    """An audit that may put lines on the disk, of a writer of this name."""
+
+    def begin(writer: str) -> Audit:
+        counters: Counters = Counter()
+        made = Audit(AuditWriter(store, counters, tmp_path), ManualClock(), counters, commands=True, required=True)
+        made.begin(writer, lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
+        return made
+
+    return begin
+
+
+async def fail(audit: Audit, store: Store) -> None:
+    store.fails = 1
+    store.keeps = False
+    with pytest.raises(DirectoryUnavailableError):
+        await audit._write()
+    store.keeps = True
+
+
+async def test_lines_wait_on_the_disk_and_are_written_in_their_order(
+    spooled: Callable[[str], Audit], store: Store, tmp_path: Path
+) -> None:
+    audit = spooled("node-1/a")
+    for number in range(3):
+        audit.registered(registration(f"c{number}"), 0.0)
+        await fail(audit, store)
+        audit.check()  # what is on the disk is on record
+    assert store.lines == {}
+    assert audit.queues()["audit"].size == 0
+    audit.registered(registration("last"), 0.0)
+    await audit.close()
+    assert [one["command"] for one in store.told] == ["c0", "c1", "c2", "last"]
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_a_killed_writer_left_on_the_disk_the_next_one_writes(
+    spooled: Callable[[str], Audit], store: Store, tmp_path: Path
+) -> None:
+    audit = spooled("node-1/a")
+    for number in range(30):
+        audit.registered(registration(f"c{number}"), 0.0)
+        await fail(audit, store)
+    (file,) = tmp_path.iterdir()
+    next_one = spooled("node-1/b")
+    await next_one._writer.take_over()
+    assert store.lines == {}  # its writer lives
+    kept = file.read_bytes()
+    await audit.close()
+    store.lines.clear()
+    file.write_bytes(kept + b'31 {"at":1,"kind":"comm')  # as a crash leaves it
+    await next_one._writer.take_over()
+    assert [one["command"] for one in store.told] == [f"c{number}" for number in range(30)]
+    assert {line.writer for line in store.lines.values()} == {"node-1/a"}
+    verifier = Verifier("node-1/a")
+    assert [fault for _, line in sorted(store.lines.items()) for fault in verifier.read(line)] == []
+    await next_one.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_disk_that_takes_nothing_leaves_lines_in_memory(
+    spooled: Callable[[str], Audit], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = spooled("node-1/a")
+
+    def full(_: int) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fdatasync", full)
+        for number in range(2):
+            audit.registered(registration(f"c{number}"), 0.0)
+            await fail(audit, store)
+        with pytest.raises(UnavailableError, match="the audit cannot be written"):
+            audit.check()
+        assert audit.queues()["audit"].size == 2
+    await fail(audit, store)
+    audit.check()
+    audit.registered(registration("last"), 0.0)
+    await audit.close()
+    assert [one["command"] for one in store.told] == ["c0", "c1", "last"]
+
+
+class SlowStore(Store):
+    """Whose replies come when they are let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+        self.asked.set()
+        await self.let.wait()
+        await super().append(lines, facts)
+
+
+async def test_while_the_database_is_slow_what_is_told_goes_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is killed then loses no more than one that is killed while the database is quick."""
+    monkeypatch.setattr("app.audit.writer.SLOW_SECONDS", 0.001)
+    store, counters = SlowStore(), Counter[str]()
+    audit = Audit(AuditWriter(store, counters, tmp_path), ManualClock(), counters, commands=True, required=False)
+    audit.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
+
+    def on_disk() -> list[str]:
+        (file,) = tmp_path.iterdir()
+        return [f"c{number}" for number in range(4) if f'"c{number}"'.encode() in file.read_bytes()]
+
+    for number in range(2):
+        audit.registered(registration(f"c{number}"), 0.0)
+    writing = asyncio.ensure_future(audit._write())
+    await store.asked.wait()
+    for number in range(2, 4):
+        audit.registered(registration(f"c{number}"), 0.0)
+    await eventually(lambda: on_disk() == ["c0", "c1", "c2", "c3"])
+    assert store.lines == {}
+    store.let.set()
+    await writing
+    audit.registered(registration("last"), 0.0)
+    await audit.close()
+    assert [one["command"] for one in store.told] == ["c0", "c1", "c2", "c3", "last"]
+    verifier = Verifier("node-1/a")
+    assert [fault for _, line in sorted(store.lines.items()) for fault in verifier.read(line)] == []
+    assert list(tmp_path.iterdir()) == []
+    assert counters["audit.written"] == 5
+
+
+async def test_heads_that_take_long_keep_no_line_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GAP_SECONDS", "HEADS_SECONDS"):
+        monkeypatch.setattr(f"app.audit.recorder.{name}", 0.001)
+    asked = asyncio.Event()
+
+    class MuteHeads(Store):
+        async def heads(self) -> Sequence[tuple[Head, int]]:
+            asked.set()
+            await asyncio.Event().wait()
+            return []
+
+    store, counters = MuteHeads(), Counter[str]()
+    audit = Audit(AuditWriter(store, counters, None), ManualClock(), counters, commands=True, required=False)
+    audit.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
+    running = asyncio.ensure_future(audit.run())
+    await asked.wait()
+    audit.registered(registration("c1"), 0.0)
+    await eventually(lambda: [one["command"] for one in store.told] == ["c1"])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+class TimedStore(Store):
+    """Whose calls take as long as is said, by the clock of the test."""
+
+    def __init__(self, clock: ManualClock, taken: float, pass_time: Callable[[float], Awaitable[None]]) -> None:
+        super().__init__()
+        self._clock, self._taken, self._pass_time = clock, taken, pass_time
+        self.gaps: list[float] = []
+        """Of the calls: how long the first of what they told had waited."""
+
+    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+        self.calls.append(len(lines))
+        await self._pass_time(self._taken)
+        oldest = things_of(json.loads(lines[0].line.body))[0]
+        self.gaps.append(self._clock.wall() - oldest["at"] / 1_000_000)
+
+
+@pytest.mark.parametrize("taken", [0.0, 0.01, 0.1, 0.2, 0.24])
+async def test_what_is_told_is_on_record_half_a_second_later(taken: float) -> None:
+    """As long as the database is no slower; while it is quick, lines are not written more often than that needs."""
+    clock, numbers = ManualClock(), itertools.count()
+
+    async def pass_time(seconds: float) -> None:
+        until = clock.now + seconds
+        while clock.now < until:
+            clock.now = min(until, clock.now + 0.005)
+            timed.registered(registration(f"c{next(numbers)}"), 0.0)
+        if clock.now > 1020:
+            raise asyncio.CancelledError
+        await asyncio.sleep(0)
+
+    store, counters = TimedStore(clock, taken, pass_time), Counter[str]()
+    writer = AuditWriter(store, counters, None)
+    timed = Audit(writer, clock, counters, commands=True, required=False, sleep=pass_time)
+    timed.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
+    with suppress(asyncio.CancelledError):
+        await timed._keep_writing()
+    assert len(store.gaps) > 40
+    assert max(store.gaps[2:]) <= 0.5  # the first ones show how long a call takes
+    assert len(store.calls) <= 20 / max(0.45 - taken, taken) + 1

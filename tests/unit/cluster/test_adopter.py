@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from app.cluster.adopter import Adopter
+from app.cluster.directory import NodeInfo
+from app.cluster.local import LocalCluster
+from app.core.cluster.notices import Notice, Word
+from app.core.errors import BrokerUnavailableError
+from app.runtime.system import new_charter
+from tests.waiting import eventually
+
+
+class Orphans(LocalCluster):
+    """A cluster in which these incarnations died, and others hold their leases."""
+
+    def __init__(self, *names: str, alive: Sequence[str] = ()) -> None:
+        super().__init__(new_charter())
+        self.left = [NodeInfo(name, f"i-{name}", name, 0) for name in names]
+        self.alive = [NodeInfo(name, f"i-{name}", name, 0) for name in alive]
+        self.claims: list[tuple[str, bool]] = []
+
+    async def nodes(self) -> Sequence[NodeInfo]:
+        return tuple(self.alive)
+
+    async def orphans(self) -> Sequence[NodeInfo]:
+        return tuple(self.left)
+
+    async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
+        self.claims.append((orphan.node_id, lost))
+        return True
+
+    async def adopted(self, orphan: NodeInfo) -> None:
+        self.left = [one for one in self.left if one != orphan]
+
+
+class Rig:
+    def __init__(self, cluster: Orphans) -> None:
+        self.cluster = cluster
+        self.counters: Counter[str] = Counter()
+        self.drained: list[str] = []
+        self.connected = True
+        self.gone: list[str] = []
+        self.adopter = Adopter(
+            cluster=cluster,
+            drain=self.drain,
+            interval=1,
+            counters=self.counters,
+            connected=lambda: self.connected,
+            gone=self.gone.append,
+        )
+
+    async def drain(self, orphan: NodeInfo, _idle: timedelta) -> int:
+        if orphan.node_id == "stuck":
+            raise BrokerUnavailableError("refused")
+        self.drained.append(orphan.node_id)
+        return 2
+
+
+@pytest.fixture
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.cluster.adopter.GRACE_SECONDS", 0.0)
+
+
+def lost(name: str) -> Notice:
+    return Notice(Word.LOST, name, f"i-{name}")
+
+
+async def test_F50_a_session_that_cannot_be_drained_holds_up_no_other() -> None:
+    rig = Rig(Orphans("a", "stuck", "b", "c"))
+    await rig.adopter.look()
+    assert len(rig.cluster.left) == 4  # not at first sight
+    assert rig.adopter.busy
+    await rig.adopter.look()
+    assert [orphan.node_id for orphan in rig.cluster.left] == ["stuck"]
+    assert (rig.counters["adoption.sessions"], rig.counters["adoption.responses"]) == (3, 6)
+
+
+@pytest.mark.usefixtures("no_grace")
+@pytest.mark.parametrize("lease", ["held", "gone"])
+async def test_F50_a_session_that_the_broker_says_is_lost_is_adopted_at_once(lease: str) -> None:
+    rig = Rig(Orphans(alive=["n2"]) if lease == "held" else Orphans("n2"))
+    rig.adopter.heard(lost("n2"))
+    assert rig.adopter.busy
+    await eventually(lambda: rig.drained == ["n2"])
+    assert rig.cluster.claims[0] == ("n2", True)
+    assert rig.gone == ["n2"]
+    await eventually(lambda: not rig.adopter.busy)
+
+
+async def test_a_session_that_is_back_within_the_grace_is_left_alone() -> None:
+    rig = Rig(Orphans(alive=["n2"]))
+    rig.adopter.heard(lost("n2"))
+    rig.adopter.heard(Notice(Word.BACK, "n2", "i-n2"))
+    await asyncio.sleep(0)
+    assert not rig.adopter.busy
+    assert rig.cluster.claims == []
+
+
+@pytest.mark.usefixtures("no_grace")
+async def test_who_has_lost_the_broker_as_well_takes_nobodys_session() -> None:
+    rig = Rig(Orphans(alive=["n2"]))
+    rig.connected = False
+    rig.adopter.heard(lost("n2"))
+    await eventually(lambda: not rig.adopter.busy)
+    assert rig.cluster.claims == []
+    assert rig.gone == []
+
+
+@pytest.mark.usefixtures("no_grace")
+async def test_what_is_told_of_unknown_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.cluster.adopter.MOST_LOST", 2)
+    rig = Rig(Orphans())
+    for number in range(5):
+        rig.adopter.heard(lost(f"x{number}"))
+    assert rig.counters["drop.notice"] == 3
+    await eventually(lambda: not rig.adopter.busy)
+
+
+async def test_ones_own_session_that_somebody_took_over_is_adopted_without_waiting() -> None:
+    rig = Rig(Orphans("n1"))
+    rig.adopter.left_behind(rig.cluster.left[0])
+    await eventually(lambda: rig.drained == ["n1"])
+    assert rig.cluster.claims[0] == ("n1", False)

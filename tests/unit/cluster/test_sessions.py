@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+
+import pytest
+
+from app.cluster.sessions import OwnTopics, Sessions
+from app.core.cluster.charter import Charter
+from app.core.cluster.notices import Notice, Word, decode_notice, encode_notice
+from app.mqtt.options import shown_client_id
+from app.runtime.system import new_secret
+from tests.unit.assembly import ManualClock
+
+CHARTER, OTHER = Charter("1f" * 16, b"k" * 64), Charter("2e" * 16, b"o" * 64)
+
+
+class Rig:
+    def __init__(self, group: str | None = "homing") -> None:
+        self.own_topics: OwnTopics = {}
+        self.heard: list[Notice] = []
+        self.answers: list[tuple[str, bytes]] = []
+        self.counters: Counter[str] = Counter()
+        ulids = count(1)
+        self.sessions = Sessions(
+            group=group,
+            prefix="homing",
+            filters=["a/+/b"],
+            own_topics=self.own_topics,
+            heard=self.heard.append,
+            answer=lambda topic, payload: self.answers.append((topic, payload)),
+            new_ulid=lambda: f"{next(ulids):026}",
+            new_secret=new_secret,
+            clock=ManualClock(),
+            counters=self.counters,
+        )
+
+
+def test_client_ids_cannot_be_guessed_and_are_not_shown() -> None:
+    first, second = (Rig().sessions.incarnation("n-1").client_id for _ in range(2))
+    assert first.startswith("homing-n-1-")
+    assert first[-32:] != second[-32:]
+    assert shown_client_id(first) == "homing-n-1-…"
+    assert shown_client_id("homing-doctor") == "homing-doctor"
+
+
+def test_the_share_group_is_that_of_the_charter_and_nothing_else_tells_it() -> None:
+    rig = Rig()
+    session = rig.sessions.of(rig.sessions.incarnation("n1"), CHARTER)
+    shared, notices = session.subscriptions
+    assert shared.topic_filter == f"$share/homing-{CHARTER.group}/a/+/b"
+    assert (notices.qos, notices.needed) == (0, False)
+    assert session.info.filters == (shared.topic_filter, notices.topic_filter)
+    assert session.will is not None
+    told = f"{session.will} {notices.topic_filter} {CHARTER}"
+    assert CHARTER.group not in told
+    assert CHARTER.key.decode() not in told
+    assert session.info.client_id not in told
+
+
+def test_a_node_alone_shares_nothing_and_has_no_will() -> None:
+    rig = Rig(group=None)
+    session = rig.sessions.of(rig.sessions.incarnation("n1"), CHARTER)
+    assert [one.topic_filter for one in session.subscriptions] == ["a/+/b"]
+    assert session.will is None
+    assert rig.own_topics == {}
+
+
+def test_the_wills_of_others_are_heard_and_ones_own_is_not() -> None:
+    rig = Rig()
+    own, other = rig.sessions.incarnation("n1"), Notice(Word.LOST, "n2", "i")
+    session = rig.sessions.of(own, CHARTER)
+    assert session.will is not None
+    hear = rig.own_topics[session.will.topic]
+    hear(session.will.payload)
+    hear(encode_notice(other, CHARTER))
+    assert rig.heard == [other]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"lost n2 i", b"lost n2 i 0000000000000000", b"\xff", encode_notice(Notice(Word.LOST, "n2", "i"), OTHER)],
+)
+def test_a_notice_that_is_not_signed_by_this_cluster_is_counted(payload: bytes) -> None:
+    rig = Rig()
+    session = rig.sessions.of(rig.sessions.incarnation("n1"), CHARTER)
+    rig.own_topics[session.subscriptions[-1].topic_filter](payload)
+    assert (rig.heard, rig.counters["drop.bad_notice"]) == ([], 1)
+
+
+def test_under_another_charter_only_its_notices_are_heard() -> None:
+    rig = Rig()
+    info = rig.sessions.incarnation("n1")
+    first = rig.sessions.of(info, CHARTER)
+    second = rig.sessions.of(info, OTHER)
+    assert list(rig.own_topics) == [second.subscriptions[-1].topic_filter] != [first.subscriptions[-1].topic_filter]
+
+
+def test_the_signature_covers_every_word() -> None:
+    payload = encode_notice(Notice(Word.LOST, "n2", "i"), CHARTER)
+    assert decode_notice(payload, CHARTER) == Notice(Word.LOST, "n2", "i")
+    for changed in (payload.replace(b"lost", b"back"), payload.replace(b"n2", b"n3"), payload.replace(b" i ", b" j ")):
+        with pytest.raises(ValueError, match="signed"):
+            decode_notice(changed, CHARTER)
+
+
+def test_a_node_answers_who_asks_under_its_charter_and_nobody_else() -> None:
+    rig = Rig()
+    session = rig.sessions.of(rig.sessions.incarnation("n1"), CHARTER)
+    topic = session.subscriptions[-1].topic_filter
+    hear = rig.own_topics[topic]
+    question = Notice(Word.WHO, "n1", "01ASKS")
+    for charter in (OTHER, CHARTER):
+        hear(encode_notice(question, charter))
+    hear(encode_notice(Notice(Word.WHO, "n1", session.info.incarnation), CHARTER))  # its own question
+    [(answered_on, answer)] = rig.answers
+    assert answered_on == topic
+    assert decode_notice(answer, CHARTER) == Notice(Word.HERE, "n1", session.info.incarnation, "01ASKS")
+    hear(answer.replace(b"01ASKS", b"01LIES"))
+    hear(encode_notice(Notice(Word.HERE, "n2", "01THERE", "01ASKS"), CHARTER))
+    assert rig.heard == []

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.commands.send.repeater import Repeater
+from app.core.commands.callback import Expectation, Registration
+from app.core.commands.command import Command, CommandState
+from app.core.errors import BrokerUnavailableError, StoreUnavailableError
+from app.core.identifiers import command_id
+from app.core.messages import Publication
+from app.core.profiles.correlation import Correlation
+from app.mqtt.base import Puback
+from app.mqtt.loopback import LoopbackMqttClient
+from app.store.commands import Registered
+from tests.unit.assembly import Assembly, Lamp, Member, assemble, at_once, never
+from tests.waiting import turns
+
+PROFILE = """
+name = "valve"
+description = "a valve that may be opened twice"
+[request]
+topic = "homing/{device_id}/command"
+repeatable = ["open", "close"]
+payload = { id = "{id}", method = "{method}", params = "{params}", deadline = "{deadline}" }
+[[response]]
+name = "response"
+topic = "homing/{device_id}/response"
+correlation = "id"
+sources = [{ path = "id" }]
+result = "result"
+rules = [{ state = "succeeded" }]
+"""
+
+
+Reaction = Callable[[Lamp, dict[str, Any]], None]
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> Path:
+    (tmp_path / "valve.toml").write_text(PROFILE)
+    return tmp_path
+
+
+_numbers = iter(range(1, 1000))
+
+
+async def left(assembly: Assembly, method: str = "open", *, one_way: bool = False, **changes: Any) -> str:
+    """A command that node `dead` put on record and did not send."""
+    invoker = assembly.members[0].invoker
+    identity = command_id("lamp-1", f"{next(_numbers) + 5000:026}")
+    facts: dict[str, Any] = {
+        "command_id": identity,
+        "device_id": "lamp-1",
+        "method": method,
+        "params": b'{"n":3}',
+        "profile": "valve",
+        "home_node": "dead",
+        "timeout": timedelta(seconds=10),
+        "retention": timedelta(minutes=1),
+    } | changes
+    facts.setdefault("expectations", () if one_way else places(facts["device_id"]))
+    assert isinstance(await invoker._store.register(Registration(**facts)), Registered)
+    assembly.clock.advance(0.001)
+    return identity
+
+
+def places(device: str) -> tuple[Expectation, ...]:
+    return (Expectation(f"homing/{device}/response", Correlation.ID),)
+
+
+async def command(assembly: Assembly, identity: str) -> Command:
+    (found,) = await assembly.store.get([identity])
+    assert found is not None
+    return found
+
+
+def repeater(member: Member) -> Repeater:
+    return member.parts.repeater
+
+
+async def started(profiles: Path, size: int = 2, reaction: Reaction = at_once) -> tuple[Assembly, Lamp]:
+    assembly = await assemble(size, profiles_dir=profiles)
+    lamp = Lamp(assembly.broker, reaction)
+    await lamp.start()
+    return assembly, lamp
+
+
+async def test_what_may_be_repeated_is_sent_with_its_id_and_answered(profiles: Path) -> None:
+    assembly, lamp = await started(profiles)
+    identity = await left(assembly)
+    assert await repeater(assembly.members[0]).take_over("dead") == 1
+    await turns()
+    found = await command(assembly, identity)
+    assert (found.state, found.result) == (CommandState.SUCCEEDED, b'{"n":3}')
+    assert [one["id"] for one in lamp.received] == [identity]
+    assert lamp.received[0]["params"] == {"n": 3}
+
+
+async def test_of_two_survivors_one_sends(profiles: Path) -> None:
+    assembly, lamp = await started(profiles, 3, never)
+    identities = [await left(assembly) for _ in range(40)]
+    sent = await asyncio.gather(*(repeater(member).take_over("dead") for member in assembly.members))
+    await turns()
+    assert sum(sent) == 40
+    assert sorted(one["id"] for one in lamp.received) == sorted(identities)
+    assert await repeater(assembly.members[0]).take_over("dead") == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "toggle"},
+        {"profile": "homing", "method": "open"},
+        {"profile": "unknown"},
+        {"home_node": "n2"},
+        {"timeout": timedelta(microseconds=1)},
+    ],
+)
+async def test_what_may_not_be_repeated_stays_as_it_is(profiles: Path, changes: dict[str, Any]) -> None:
+    assembly, lamp = await started(profiles)
+    identity = await left(assembly, **changes)
+    assert await repeater(assembly.members[0]).take_over("dead") == 0
+    await turns()
+    assert lamp.received == []
+    assert (await command(assembly, identity)).state is CommandState.PENDING
+
+
+@pytest.mark.parametrize("state", [CommandState.ACKNOWLEDGED, CommandState.SENT, CommandState.CANCELLED])
+async def test_what_was_seen_to_leave_or_has_ended_is_not_sent_again(profiles: Path, state: CommandState) -> None:
+    assembly, lamp = await started(profiles)
+    identity = await left(assembly)
+    if state.final:
+        await assembly.store.finish(identity, state, "n1")
+    else:
+        await assembly.store.mark(identity, state)
+    assert await repeater(assembly.members[0]).take_over("dead") == 0
+    await turns()
+    assert lamp.received == []
+
+
+async def test_what_another_incarnation_registered_is_left_to_it(profiles: Path) -> None:
+    assembly, lamp = await started(profiles)
+    before = await left(assembly)
+    now = await assembly.store.now()
+    await left(assembly)
+    assert await repeater(assembly.members[0]).take_over("dead", registered_before=now) == 1
+    await turns()
+    assert [one["id"] for one in lamp.received] == [before]
+
+
+async def test_what_was_overtaken_by_another_method_is_not_repeated(profiles: Path) -> None:
+    assembly, lamp = await started(profiles)
+    await left(assembly, "open")
+    await left(assembly, "open", device_id="lamp-2", command_id=command_id("lamp-2", f"{1:026}"))
+    closing = await left(assembly, "close")
+    member = assembly.members[0]
+    assert await repeater(member).take_over("dead") == 2
+    await turns()
+    assert {one["id"] for one in lamp.received} == {closing, command_id("lamp-2", f"{1:026}")}
+    assert member.counters["repeat.overtaken"] == 1
+
+
+async def test_a_one_way_command_has_succeeded_at_puback(profiles: Path) -> None:
+    assembly, lamp = await started(profiles)
+    identity = await left(assembly, one_way=True)
+    await repeater(assembly.members[0]).take_over("dead")
+    assert (await command(assembly, identity)).state is CommandState.SUCCEEDED
+    await turns()
+    assert len(lamp.received) == 1
+
+
+async def test_without_a_broker_nothing_is_taken_over_and_it_may_be_tried_again(profiles: Path) -> None:
+    assembly, lamp = await started(profiles)
+    await left(assembly)
+    assembly.broker.disconnect("n1")
+    with pytest.raises(BrokerUnavailableError):
+        await repeater(assembly.members[0]).take_over("dead")
+    assembly.broker.restore("n1")
+    assert await repeater(assembly.members[0]).take_over("dead") == 1
+    await turns()
+    assert len(lamp.received) == 1
+
+
+async def test_a_store_that_goes_away_for_one_command_does_not_keep_the_others(
+    profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembly, lamp = await started(profiles)
+    lost = await left(assembly)
+    others = [await left(assembly) for _ in range(3)]
+    mark = assembly.store.mark
+
+    async def away(identity: str, state: CommandState, sender: str | None = None) -> bool:
+        if identity == lost:
+            raise StoreUnavailableError("away")
+        return await mark(identity, state, sender)
+
+    monkeypatch.setattr(assembly.store, "mark", away)
+    with pytest.raises(StoreUnavailableError):
+        await repeater(assembly.members[0]).take_over("dead")
+    monkeypatch.setattr(assembly.store, "mark", mark)
+    assert await repeater(assembly.members[0]).take_over("dead") == 1
+    await turns()
+    assert sorted(one["id"] for one in lamp.received) == sorted([lost, *others])
+
+
+class Refuses(LoopbackMqttClient):
+    def publish(self, publication: Publication) -> Puback:
+        raise BrokerUnavailableError("the window is full")
+
+
+async def test_what_the_broker_does_not_take_is_unsent_and_its_key_free(profiles: Path) -> None:
+    assembly, _ = await started(profiles)
+    identity = await left(assembly, idempotency_key="k")
+    member = assembly.members[0]
+    refusing = Refuses(assembly.broker, "n9", member.counters)
+    await refusing.start([], member.inbox.handle)
+    await refusing.wait_connected()
+    repeater(member)._publisher._mqtt = refusing
+    assert await repeater(member).take_over("dead") == 0
+    found = await command(assembly, identity)
+    assert found.state is CommandState.UNSENT
+    assert json.loads(found.error or b"") == {
+        "code": "not_sent",
+        "message": "the window is full",
+    }
+    await left(assembly, idempotency_key="k")
+
+
+class Notes(LoopbackMqttClient):
+    def publish(self, publication: Publication) -> Puback:
+        self.expiry = publication.message_expiry
+        return super().publish(publication)
+
+
+async def test_it_expires_at_its_deadline_and_not_later(profiles: Path) -> None:
+    assembly, lamp = await started(profiles)
+    await left(assembly)
+    member = assembly.members[0]
+    notes = Notes(assembly.broker, "n9", member.counters)
+    await notes.start([], member.inbox.handle)
+    await notes.wait_connected()
+    repeater(member)._publisher._mqtt = notes
+    assembly.clock.advance(5.999)
+    await repeater(member).take_over("dead")
+    assert notes.expiry == timedelta(seconds=4)
+    await turns()
+    assert len(lamp.received) == 1
+
+
+async def test_what_an_earlier_start_left_is_sent_as_soon_as_the_store_answers(
+    profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembly, lamp = await started(profiles)
+    member = assembly.members[0]
+    commands = member.parts.membership.left
+    identity = await left(assembly, home_node=member.node_id)
+    await commands.take_up()
+    await left(assembly, home_node=member.node_id)  # of this start: it is on its way
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(member.parts.repeater, "take_over", away)
+        await commands.repeat()
+    assert lamp.received == []
+    await commands.repeat()
+    await commands.repeat()
+    await turns()
+    assert [one["id"] for one in lamp.received] == [identity]
+
+
+async def away(*_: object, **__: object) -> int:
+    raise StoreUnavailableError("away")

@@ -1,0 +1,118 @@
+"""Who is let in, who has to go, and when."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from app.core.peers import peer_of
+from app.server.limiter import Door, Limits, Standing, Why
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def wall(self) -> float:
+        return self.seconds
+
+
+class Guest:
+    """A connection that leaves when it is told to."""
+
+    def __init__(self, door: Door, peer: str = "10.0.0.1") -> None:
+        self.peer = peer
+        self.door = door
+        self.dismissed: Why | None = None
+        self.to_read = 0
+        self.standing = door.admit(self)
+
+    def dismiss(self, why: Why) -> None:
+        self.dismissed = why
+        self.door.idle.since.pop(self, None)
+        self.door.head.since.pop(self, None)
+        self.door.gone(self, self.standing)
+
+    def unread(self) -> int:
+        return self.to_read
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def door(clock: Clock, **limits: int) -> Door:
+    return Door(Limits(**limits), clock, Counter())
+
+
+def test_a_reader_that_makes_progress_has_its_time_again(clock: Clock) -> None:
+    one = door(clock)
+    guest = Guest(one)
+    guest.to_read = 1_000_000
+    one.stalls(guest)
+    for _ in range(5):
+        clock.seconds += one.limits.stall
+        guest.to_read -= 16 * 1024
+        one.tick()
+        assert guest.dismissed is None
+    clock.seconds += one.limits.stall
+    guest.to_read -= 1000
+    one.tick()
+    assert guest.dismissed is Why.SLOW_READER
+    assert one.counters["http.closed.slow_reader"] == 1
+
+
+def test_room_is_made_by_slow_heads_first_then_by_the_longest_idle(clock: Clock) -> None:
+    one = door(clock, connections=3, per_peer=3, probes=1)
+    idle, later, slow = Guest(one), Guest(one), Guest(one)
+    one.idle.since[idle] = clock.seconds
+    clock.seconds += 1
+    one.idle.since[later] = one.head.since[slow] = clock.seconds
+    clock.seconds += 2
+    for gone in (slow, idle, later):
+        newcomer = Guest(one)
+        assert newcomer.standing is Standing.GUEST
+        assert gone.dismissed is Why.MADE_ROOM
+    assert Guest(one).standing is Standing.PROBE
+    assert Guest(one).standing is Standing.STRANGER
+    assert one.fill() == (3, 3)
+
+
+def test_a_peer_with_all_it_may_have_makes_room_itself(clock: Clock) -> None:
+    one = door(clock, connections=10, per_peer=1, probes=1)
+    other, own = Guest(one, "10.0.0.2"), Guest(one)
+    for guest in (other, own):
+        one.idle.since[guest] = clock.seconds
+    assert Guest(one).standing is Standing.GUEST
+    assert (other.dismissed, own.dismissed) == (None, Why.MADE_ROOM)
+
+
+def test_nothing_is_left_of_connections_that_are_gone(clock: Clock) -> None:
+    one = door(clock, connections=2, per_peer=1, probes=1)
+    for peer in range(100):
+        guest = Guest(one, str(peer))
+        one.stalls(guest)
+        one.gone(guest, guest.standing)
+    assert one.fill() == (0, 2)
+    assert not one._peers
+    assert not one._stalled
+    assert not one._probes
+
+
+@pytest.mark.parametrize(
+    ("address", "peer"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("a socket without address", "a socket without address"),
+    ],
+)
+def test_a_peer_is_an_address_or_a_network_of_ipv6(address: str, peer: str) -> None:
+    assert peer_of(address) == peer

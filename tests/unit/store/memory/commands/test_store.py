@@ -1,0 +1,65 @@
+"""What only the store in memory has: a bound, and a clock that may be moved."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.core.commands.command import CommandState
+from app.core.errors import CapacityError
+from app.store.memory.commands.store import MemoryStateStore
+from tests.contract.store_backends import MINUTE, ManualClock, answer, by_order, by_value, registration
+
+
+async def test_it_holds_so_many_commands_and_no_more() -> None:
+    clock = ManualClock()
+    store = MemoryStateStore(clock, max_commands=3)
+    first = [registration(f"dock-{i}") for i in range(3)]
+    for one in first:
+        await store.register(one)
+    with pytest.raises(CapacityError, match="holds 3 commands"):
+        await store.register(registration())
+    await store.register(first[0])
+    clock.now += 200
+    await store.register(registration())
+
+
+async def test_F36_memory_comes_back_to_nothing() -> None:
+    clock = ManualClock()
+    store = MemoryStateStore(clock)
+    for round_number in range(20):
+        for i in range(50):
+            device = f"dock-{i % 5}"
+            places = ((), (by_order(device, f"t{i}"),), (by_value(f"{round_number}-{i}", device),))[i % 3]
+            one = registration(device, *places, key=f"{i}", quarantine=MINUTE)
+            await store.register(one)
+            if i % 4 == 0:
+                await store.respond(answer(one), "node-a")
+            if i % 4 == 1:
+                await store.finish(one.command_id, CommandState.TIMED_OUT, "node-a")
+        clock.now += 300
+        await store.sweep(range(256), "node-a", timedelta())
+    clock.now += 300
+    assert store.size == 0
+    assert store._table._expiries == []
+
+
+async def test_the_stores_clock_does_not_jump_with_the_machines() -> None:
+    class Jumping(ManualClock):
+        hours = 0
+
+        def wall(self) -> float:
+            return super().wall() + self.hours * 3600
+
+    clock = Jumping()
+    store = MemoryStateStore(clock)
+    one = registration()
+    await store.register(one)
+    clock.hours = -5
+    clock.now += 1
+    (command,) = await store.get([one.command_id])
+    recorded = await store.respond(answer(one), "node-a")
+    assert command is not None
+    assert recorded.outcome is not None
+    assert recorded.outcome.finished_at - command.created_at == 1_000_000
