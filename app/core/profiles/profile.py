@@ -1,8 +1,7 @@
 """How one family of devices speaks, as data: which topics, which payloads, how a response names its command.
 
-A profile composes the publication of a command and says where its responses are to be expected;
-`app/core/profiles/reading.py`
-reads them. The files under `app/profiles/shipped/` are the source; `app/profiles/loader.py` checks them and builds these.
+A profile composes the publication of a command and says where its responses are to be expected; `reading.py` reads
+them. The files under `app/profiles/shipped/` are the source; `app/profiles/loader.py` checks them and builds these.
 """
 
 from __future__ import annotations
