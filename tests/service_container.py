@@ -19,7 +19,17 @@ from docker.errors import APIError
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-IMAGES: Final = {"redis-server": "redis:7-bookworm", "mosquitto": "eclipse-mosquitto:2.0.22"}
+REDIS: Final = "redis:7-bookworm"
+MOSQUITTO: Final = "eclipse-mosquitto:2.0.22"
+"""As in deploy/compose.yaml."""
+DEBIANS_MOSQUITTO: Final = "homing-mosquitto:debian"
+"""Which `scripts/image` makes where there is no registry."""
+
+
+def mosquitto_image() -> str:
+    """The image to start: Debian's, where that is the one that this engine has."""
+    known = subprocess.run(["docker", "image", "inspect", DEBIANS_MOSQUITTO], capture_output=True, check=False)
+    return MOSQUITTO if known.returncode else DEBIANS_MOSQUITTO
 
 
 class ContainerProcess:
@@ -28,7 +38,8 @@ class ContainerProcess:
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         testcontainers_config.ryuk_disabled = True  # every container is removed by its owner
         self._log = folder / "log"
-        self._container = DockerContainer(IMAGES[Path(command[0]).name]).with_kwargs(
+        image = REDIS if Path(command[0]).name == "redis-server" else mosquitto_image()
+        self._container = DockerContainer(image).with_kwargs(
             entrypoint=list(command),
             network_mode="host",
             user=f"{os.getuid()}:{os.getgid()}",

@@ -18,6 +18,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
+from tests.service_container import REDIS, mosquitto_image
 from tests.services import DEPLOY, NODE_USER
 from tests.waiting import PATIENCE
 
@@ -134,7 +135,7 @@ class Services:
         # Docker opens the ports of a container on the first of its networks, by name. That one has to stay.
         self.front.name, self.back.name = f"a-{self.front.name}", f"b-{self.back.name}"
         self.redis = (
-            DockerContainer("redis:7-bookworm")
+            DockerContainer(REDIS)
             .with_command(
                 "sh /homing/start-redis --dir /data --appendonly yes --appendfsync everysec --protected-mode no"
             )
@@ -145,7 +146,7 @@ class Services:
             .with_network_aliases("redis")
         )
         self.mosquitto = (
-            DockerContainer("eclipse-mosquitto:2.0.22")
+            DockerContainer(mosquitto_image())
             .with_command("sh /homing/start-mosquitto")
             .with_kwargs(user="1883:1883")
             .with_env("NODE_PASSWORD", PASSWORD)

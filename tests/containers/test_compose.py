@@ -18,6 +18,7 @@ import pytest
 
 from homing_rig.ports import lasting_port
 from tests.containers.engine import IMAGE, ROOT, compose_command, require_images, until_status
+from tests.service_container import mosquitto_image
 from tests.services import wait_until
 from tests.waiting import PATIENCE
 
@@ -69,7 +70,13 @@ def stack() -> Iterator[Stack]:
     running = Stack(
         command,
         f"homing-test-{os.getpid()}",
-        {**os.environ, **ports, "HOMING_IMAGE": IMAGE, "HOMING_LATENCY_LOG_INTERVAL": "1s"},
+        {
+            **os.environ,
+            **ports,
+            "HOMING_IMAGE": IMAGE,
+            "HOMING_IMAGE_MOSQUITTO": mosquitto_image(),
+            "HOMING_LATENCY_LOG_INTERVAL": "1s",
+        },
     )
     try:
         running.compose("up", "--detach", "--no-build")

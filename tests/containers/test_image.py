@@ -10,6 +10,7 @@ import docker
 import pytest
 
 from tests.containers.engine import IMAGE, SERVICES, NodeContainer, Services, require_images, status_of, until_status
+from tests.service_container import DEBIANS_MOSQUITTO, mosquitto_image
 from tests.services import wait_until
 from tests.waiting import PATIENCE
 
@@ -38,6 +39,14 @@ def run(*command: str, **settings: str) -> tuple[int, str]:
         return code, container.logs().decode()
     finally:
         container.remove(force=True)
+
+
+@pytest.mark.usefixtures("image")
+def test_the_broker_is_of_the_version_that_its_tag_says() -> None:
+    tag = mosquitto_image()
+    said = docker.from_env().containers.run(tag, ["sh", "-c", "mosquitto -h | head -n 1"], remove=True)
+    version = said.decode().split()[-1]
+    assert tag in (DEBIANS_MOSQUITTO, f"eclipse-mosquitto:{version}")
 
 
 def test_is_smaller_than_270_megabytes(image: dict[str, Any]) -> None:
