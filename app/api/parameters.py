@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Path, Query, Request
 from pydantic import AfterValidator, BeforeValidator
@@ -20,6 +20,11 @@ from app.core.identifiers import validate_command_id, validate_device_id
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 200
 MOST_LISTED: Final = 1_000
+
+
+def query(description: str, pattern: str, example: str, *, alias: str | None = None) -> Any:  # noqa: ANN401 - as Query
+    """A parameter of a query, as the documentation has it. The pattern checks nothing: see `said`."""
+    return Query(alias=alias, description=description, json_schema_extra=said(pattern), examples=[example])
 
 
 PROFILE: Final = "[a-z][a-z0-9_-]{0,31}"
@@ -80,7 +85,7 @@ ListLimit = Annotated[
 """Of lists that were whole in 0.2.0, and are without it, as long as they are no longer than MOST_LISTED."""
 ListCursor = Annotated[
     str | SkipJsonSchema[None],
-    Query(description="What the page before gave.", json_schema_extra=said(ANY_CURSOR), examples=["2F7QW9ZD"]),
+    query("What the page before gave.", ANY_CURSOR, "2F7QW9ZD"),
 ]
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -15,13 +14,10 @@ from typing import Final
 import aiohttp
 
 from app.audit.verification import all_lines, verify
-from app.core.access.changes import Put
-from app.core.access.keys import Key, make_key, parse_key
-from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
-from app.core.audit.chain import DIRECTORY, Author
-from app.runtime.system import new_secret
+from app.core.access.keys import Key, parse_key
+from app.core.audit.chain import DIRECTORY
 from app.store.directory import AccessDirectory
-from app.store.engine import open_directory
+from tests.cluster.directories import add_service, opened
 from tests.cluster.harness import Cluster, NodeProcess
 from tests.open_files import deleted_files
 from tests.waiting import eventually
@@ -213,7 +209,7 @@ class Rounds:
             assert deleted_files(node.pid, FILE) == [], node.node_id
         async with opened(self._database) as directory:
             await self._check_record(directory)
-            sentinel = await add_viewer(directory, self._name())
+            sentinel = await add_service(directory, self._name(), "viewer")
         for node in self._up:
             await self._check_node(node, sentinel)
             assert deleted_files(node.pid, FILE) == [], node.node_id
@@ -255,26 +251,3 @@ class Rounds:
 
 def _bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
-
-
-@asynccontextmanager
-async def opened(database: str) -> AsyncIterator[AccessDirectory]:
-    directory = open_directory(database, new_cluster_id=new_secret)
-    try:
-        yield directory
-    finally:
-        await directory.close()
-
-
-async def add_viewer(directory: AccessDirectory, name: str) -> Key:
-    key = make_key(secrets.token_bytes)
-    credential = Credential(id=key.id, principal_id=name, scheme=Scheme.KEY, name=name, digest=key.digest, created_us=0)
-    await directory.apply(
-        [
-            Put(Principal(id=name, tenant_id=None, kind=Kind.SERVICE, name=name)),
-            Put(credential),
-            Put(Binding(id=name, subject=name, role="viewer", tenant_id=None)),
-        ],
-        author=Author(via="test"),
-    )
-    return key

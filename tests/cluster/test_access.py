@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,10 @@ import aiohttp
 import pytest
 
 from app.audit.verification import verify
-from app.core.access.changes import Put, Revoke
+from app.core.access.changes import Revoke
 from app.core.access.keys import Key, make_key
-from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
-from app.runtime.system import new_secret
-from app.store.directory import AccessDirectory
-from app.store.engine import open_directory
 from tests.cluster.audit_figures import on_record
+from tests.cluster.directories import add_service, opened
 from tests.cluster.harness import Cluster, NodeProcess, cluster_of
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually
@@ -52,28 +48,6 @@ async def status(session: aiohttp.ClientSession, cluster: Cluster, node: int, ke
         return response.status
 
 
-@asynccontextmanager
-async def opened(database: str) -> AsyncIterator[AccessDirectory]:
-    directory = open_directory(database, new_cluster_id=new_secret)
-    try:
-        yield directory
-    finally:
-        await directory.close()
-
-
-async def add_admin(directory: AccessDirectory, number: int) -> Key:
-    key, name = make_key(secrets.token_bytes), f"admin-{number}"
-    credential = Credential(id=key.id, principal_id=name, scheme=Scheme.KEY, name=name, digest=key.digest, created_us=0)
-    await directory.apply(
-        [
-            Put(Principal(id=name, tenant_id=None, kind=Kind.SERVICE, name=name)),
-            Put(credential),
-            Put(Binding(id=name, subject=name, role="admin", tenant_id=None)),
-        ]
-    )
-    return key
-
-
 async def test_the_first_key_counts_on_all_nodes_and_nothing_else_does(
     cluster: Cluster, bootstrap: Key, database: str
 ) -> None:
@@ -98,7 +72,7 @@ async def test_a_key_counts_on_all_nodes_until_it_is_revoked_and_on_none_after(c
             await eventually(said)
 
         for number in range(3):
-            key = await add_admin(directory, number)
+            key = await add_service(directory, f"admin-{number}", "admin")
             await all_say(key, 200)
             await directory.apply([Revoke(credential_id=key.id, at_us=1)])
             await all_say(key, 401)
@@ -107,7 +81,7 @@ async def test_a_key_counts_on_all_nodes_until_it_is_revoked_and_on_none_after(c
 async def test_a_caller_that_waits_on_any_node_is_sent_away(cluster: Cluster, database: str) -> None:
     body: dict[str, Any] = {"method": "cover_open", "timeout": "1m", "if_offline": "send"}
     async with opened(database) as directory, aiohttp.ClientSession() as session:
-        key = await add_admin(directory, 1)
+        key = await add_service(directory, "admin-1", "admin")
         headers: dict[str, str] = {"Authorization": f"Bearer {key.text}"}
 
         async def counts() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import sys
 from asyncio.subprocess import PIPE
 from collections import Counter
@@ -18,16 +17,13 @@ from typing import Any
 
 import pytest
 
-from app.core.access.changes import Put
-from app.core.access.keys import Key, make_key
-from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
 from app.core.messages import Publication
 from app.mqtt.base import Delivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_client import AsyncHoming, Happening, HomingError, NotFoundError
+from tests.cluster.directories import add_service, opened
 from tests.cluster.harness import Cluster, caller, cluster_of
-from tests.cluster.test_access import opened
 from tests.cluster.test_families import OpenBroker
 from tests.cluster.test_webhooks import SETTINGS as WEBHOOKS
 from tests.services import MosquittoProcess, RedisProcess
@@ -112,16 +108,8 @@ async def test_a_lamp_in_a_room_is_one_device_for_all_who_call_it() -> None:
 
 async def key_for(cluster: Cluster, database: str, role: str, devices: str) -> str:
     """The key of a service with this role on these devices, which counts on all nodes."""
-    key: Key = make_key(secrets.token_bytes)
-    credential = Credential(id=key.id, principal_id=role, scheme=Scheme.KEY, name=role, digest=key.digest, created_us=0)
     async with opened(database) as directory:
-        await directory.apply(
-            [
-                Put(Principal(id=role, tenant_id=None, kind=Kind.SERVICE, name=role)),
-                Put(credential),
-                Put(Binding(id=role, subject=role, role=role, tenant_id=None, devices=(devices,))),
-            ]
-        )
+        key = await add_service(directory, role, role, devices)
     for node in cluster.nodes:
         async with AsyncHoming(node.url, key=key.text) as homing:
 

@@ -17,7 +17,7 @@ from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Records, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
-from app.api.parameters import Limit, check_names
+from app.api.parameters import Limit, check_names, query
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
 from app.api.v1.access_models import AuditPage, AuditVerified
@@ -76,11 +76,7 @@ async def _asked(
     limit: Limit = 50,
     cursor: Annotated[
         str | SkipJsonSchema[None],
-        Query(
-            description="What the page before gave.",
-            json_schema_extra={"pattern": f"^{ANY_CURSOR}$"},
-            examples=["1772352000000000_17_0_node-1/01JC8ZQ5M7W3T9K2V4X6Y8B0D1"],
-        ),
+        query("What the page before gave.", ANY_CURSOR, "1772352000000000_17_0_node-1/01JC8ZQ5M7W3T9K2V4X6Y8B0D1"),
     ] = None,
 ) -> AuditQuery:
     check_names(request, ("since", "until", "who", "device", "limit", "cursor"))

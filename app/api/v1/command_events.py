@@ -12,7 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api import problems, sse
 from app.api.dependencies import Asker, NodePorts, OpenStreams, WhoAsks
 from app.api.openapi import acts, problems_of
-from app.api.parameters import CommandId, check_names
+from app.api.parameters import CommandId, check_names, query
 from app.api.problems import BY_ERROR
 from app.api.story import feed_of, has_ended
 from app.api.v1 import command_models as schemas
@@ -32,10 +32,10 @@ router = APIRouter(prefix="/v1", tags=["commands"])
 
 _After = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="Go on after the event with this id: the same as `Last-Event-ID`, which a browser cannot set.",
-        json_schema_extra=said(EVENT_ID),
-        examples=[f"{schemas.COMMAND_ID}/3"],
+    query(
+        "Go on after the event with this id: the same as `Last-Event-ID`, which a browser cannot set.",
+        EVENT_ID,
+        f"{schemas.COMMAND_ID}/3",
     ),
 ]
 _Last = Annotated[

@@ -16,7 +16,7 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api import problems, sse
 from app.api.dependencies import Asker, NodePorts, OpenStreams, WhoAsks
 from app.api.openapi import acts, problems_of
-from app.api.parameters import check_names
+from app.api.parameters import check_names, query
 from app.api.problems import BY_ERROR
 from app.api.representation import error_or_none, instant, json_or_none
 from app.api.v1.command_models import said
@@ -35,10 +35,10 @@ _EXAMPLE: Final = "1772352000000-0.239"
 
 _After = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="Go on after the event with this id: the same as `Last-Event-ID`, which a browser cannot set.",
-        json_schema_extra=said(POSITION),
-        examples=[_EXAMPLE],
+    query(
+        "Go on after the event with this id: the same as `Last-Event-ID`, which a browser cannot set.",
+        POSITION,
+        _EXAMPLE,
     ),
 ]
 _Last = Annotated[

@@ -17,13 +17,12 @@ from app.api.dependencies import Asker, Hot, Lists, NodePorts, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, json_of, problems_of
 from app.api.pages import filled
-from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, Limit, check_names
+from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, Limit, check_names, query
 from app.api.ports import Ports
 from app.api.present import present
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, explanation_json, page_json
 from app.api.v1 import command_models as schemas
-from app.api.v1.command_models import said
 from app.api.v1.explanation_models import Explanation
 from app.core import errors, identifiers
 from app.core.access.patterns import validate_pattern
@@ -159,11 +158,7 @@ def _state(text: str) -> CommandState:
 _Device = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(validate_device_id),
-    Query(
-        description="Only those of this device.",
-        json_schema_extra=said(identifiers.DEVICE_ID),
-        examples=[schemas.DEVICE_ID],
-    ),
+    query("Only those of this device.", identifiers.DEVICE_ID, schemas.DEVICE_ID),
 ]
 _State = Annotated[
     CommandState | SkipJsonSchema[None],
@@ -172,44 +167,26 @@ _State = Annotated[
 ]
 _Cursor = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="What the page before gave.",
-        json_schema_extra=said(ANY_CURSOR),
-        examples=[f"1772352000000000_{schemas.COMMAND_ID}"],
-    ),
+    query("What the page before gave.", ANY_CURSOR, f"1772352000000000_{schemas.COMMAND_ID}"),
 ]
 _Key = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(validate_idempotency_key),
-    Query(
-        description="Only the one that this idempotency key of the device stands for.",
-        json_schema_extra=said(identifiers.IDEMPOTENCY_KEY),
-        examples=["order-4711"],
+    query(
+        "Only the one that this idempotency key of the device stands for.", identifiers.IDEMPOTENCY_KEY, "order-4711"
     ),
 ]
 _Method = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="Only commands whose method fits this pattern; `*` is any text.",
-        json_schema_extra=said("[A-Za-z0-9_.:/*-]{1,128}"),
-        examples=["cover_*"],
-    ),
+    query("Only commands whose method fits this pattern; `*` is any text.", "[A-Za-z0-9_.:/*-]{1,128}", "cover_*"),
 ]
 _Profile = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="Only commands whose profile fits this pattern; `*` is any text.",
-        json_schema_extra=said("[a-z0-9_*-]{1,128}"),
-        examples=["dji"],
-    ),
+    query("Only commands whose profile fits this pattern; `*` is any text.", "[a-z0-9_*-]{1,128}", "dji"),
 ]
 _Instant = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="Only commands created at `since` or later, and at `until` or earlier.",
-        json_schema_extra=said(f"({PATTERN})"),
-        examples=["-10m"],
-    ),
+    query("Only commands created at `since` or later, and at `until` or earlier.", f"({PATTERN})", "-10m"),
 ]
 _FILTERS_OF_DEVICE: Final = ("state", "method", "profile", "since", "until", "limit", "cursor", "idempotency_key")
 _FILTERS: Final = ("device", *_FILTERS_OF_DEVICE)

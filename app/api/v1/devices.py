@@ -19,7 +19,7 @@ from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import NodePorts, Records, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
-from app.api.parameters import DeviceId, Limit, check_names
+from app.api.parameters import DeviceId, Limit, check_names, query
 from app.api.problems import BY_ERROR
 from app.api.v1 import command_models as schemas
 from app.core import errors
@@ -52,11 +52,7 @@ async def _filter(
     id: Annotated[  # noqa: A002 - the name of the parameter
         str,
         AfterValidator(_pattern),
-        Query(
-            description="Only ids that fit; `*` is any text.",
-            json_schema_extra={"pattern": "^[A-Za-z0-9_.:*-]{1,128}$"},
-            examples=["dock-*"],
-        ),
+        query("Only ids that fit; `*` is any text.", "[A-Za-z0-9_.:*-]{1,128}", "dock-*"),
     ] = ANY,
     tenant: Annotated[
         Annotated[str, StringConstraints(min_length=1, max_length=128)] | SkipJsonSchema[None],
@@ -68,11 +64,7 @@ async def _filter(
     ] = None,
     label: Annotated[
         list[str] | SkipJsonSchema[None],
-        Query(
-            description="Only those with this label. Repeatable.",
-            json_schema_extra={"pattern": f"^{_LABEL.pattern}$"},
-            examples=["site=roof"],
-        ),
+        query("Only those with this label. Repeatable.", _LABEL.pattern, "site=roof"),
     ] = None,
     limit: Limit = 50,
     cursor: Annotated[

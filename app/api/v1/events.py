@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Body, Depends, Query, Request
@@ -18,7 +18,7 @@ from app.api.dependencies import Asker, Events, NodePorts, WhoAsks
 from app.api.event_json import about, entry_of, events_json
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
-from app.api.parameters import check_names
+from app.api.parameters import check_names, query
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
@@ -67,61 +67,36 @@ def _limit(text: str) -> int:
 TopicFilter = Annotated[
     str,
     AfterValidator(validate_reading_filter),
-    Query(
-        description="Only events whose topics fit this topic filter.",
-        json_schema_extra={"pattern": "^.{1,1024}$"},
-        examples=["thing/product/+/events"],
-    ),
+    query("Only events whose topics fit this topic filter.", ".{1,1024}", "thing/product/+/events"),
 ]
 DatabaseName = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(lambda name: None if name is None else validate_database(name)),
-    Query(
-        description="The database; all of them when left out.",
-        json_schema_extra={"pattern": "^[a-z][a-z0-9_-]{0,31}$"},
-        examples=["telemetry"],
-    ),
+    query("The database; all of them when left out.", "[a-z][a-z0-9_-]{0,31}", "telemetry"),
 ]
 _Since = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="Not before this instant.",
-        json_schema_extra={"pattern": f"^({PATTERN})$"},
-        examples=["-10m"],
-    ),
+    query("Not before this instant.", f"({PATTERN})", "-10m"),
 ]
 _From = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        alias="from",
-        description="The same as `since`, by its older name, which nodes of 0.2 know.",
-        json_schema_extra={"pattern": f"^({PATTERN})$"},
-        examples=["-10m"],
-    ),
+    query("The same as `since`, by its older name, which nodes of 0.2 know.", f"({PATTERN})", "-10m", alias="from"),
 ]
 EventCursor = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="What an answer gave: read on from there.",
-        json_schema_extra={"pattern": f"^{ANY_CURSOR}$"},
-        examples=[CURSOR_EXAMPLE],
-    ),
+    query("What an answer gave: read on from there.", ANY_CURSOR, CURSOR_EXAMPLE),
 ]
 _Until = Annotated[
     str | SkipJsonSchema[None],
-    Query(
-        description="Not behind this instant.",
-        json_schema_extra={"pattern": f"^({PATTERN})$"},
-        examples=["2026-11-21T10:00:00Z"],
-    ),
+    query("Not behind this instant.", f"({PATTERN})", "2026-11-21T10:00:00Z"),
 ]
 _To = Annotated[
     str | SkipJsonSchema[None],
-    Query(
+    query(
+        "The same as `until`, by its older name, which nodes of 0.2 know.",
+        f"({PATTERN})",
+        "2026-11-21T10:00:00Z",
         alias="to",
-        description="The same as `until`, by its older name, which nodes of 0.2 know.",
-        json_schema_extra={"pattern": f"^({PATTERN})$"},
-        examples=["2026-11-21T10:00:00Z"],
     ),
 ]
 _Limit = Annotated[
@@ -261,6 +236,13 @@ async def publish_events(
     return BytesResponse(orjson.dumps({"positions": positions}))
 
 
+_Place = str | SkipJsonSchema[None]
+
+
+def _behind(description: str) -> Any:  # noqa: ANN401 - as Query
+    return Query(description=description, max_length=2048, examples=["thing/product/dock-1/osd"])
+
+
 @router.get(
     "/topics",
     summary="List the topics that have a last value",
@@ -275,22 +257,8 @@ async def list_topics(
     asker: WhoAsks,
     topic: TopicFilter = "#",
     database: DatabaseName = None,
-    cursor: Annotated[
-        str | SkipJsonSchema[None],
-        Query(
-            description="What the page before gave.",
-            max_length=2048,
-            examples=["thing/product/dock-1/osd"],
-        ),
-    ] = None,
-    after: Annotated[
-        str | SkipJsonSchema[None],
-        Query(
-            description="The same as `cursor`, or a topic: those behind it.",
-            max_length=2048,
-            examples=["thing/product/dock-1/osd"],
-        ),
-    ] = None,
+    cursor: Annotated[_Place, _behind("What the page before gave.")] = None,
+    after: Annotated[_Place, _behind("The same as `cursor`, or a topic: those behind it.")] = None,
     limit: _Limit = DEFAULT_LIMIT,
 ) -> Reply:
     """Of those whose last value the caller may read. A page may be short, or empty, though there is a cursor."""
