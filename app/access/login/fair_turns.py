@@ -27,6 +27,7 @@ class FairTurns:
         """Those that are not empty. The first one is next."""
         self._taken = False
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def close(self) -> None:
         """Give no more turns: those who wait are sent away, and those who come later."""
@@ -40,12 +41,15 @@ class FairTurns:
     @asynccontextmanager
     async def take(self, address: str) -> AsyncIterator[None]:
         """Inside the block it is the caller's turn. CapacityError when too many wait, NodeDrainingError once closed."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # the one before has ended, and with it all that waited for a turn or had one
+            self._loop, self._taken = loop, False
+            self._lines.clear()
         if self._taken and not self._closed:
             await self._wait(address)
         if self._closed:
             raise _no_more()
         self._taken = True
-        loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             yield

@@ -58,9 +58,9 @@ class Passwords:
             return await self._compute(lambda: self._verify(text, kept))
 
     def close(self) -> None:
-        """End the thread. Those who wait for their turn are told so."""
+        """End the thread when it has done what it was given. Those who wait for their turn are told so."""
         self._turns.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False)
 
     def _verify(self, text: bytes, kept: str | None) -> bool:
         if self._nobodys is None:

@@ -8,7 +8,7 @@ import pytest
 
 from app.access.login.fair_turns import MOST_WAITING, FairTurns
 from app.core.errors import CapacityError, NodeDrainingError
-from tests.waiting import eventually, turns
+from tests.waiting import PATIENCE, eventually, turns
 
 
 class Desk:
@@ -114,3 +114,12 @@ async def test_who_goes_away_in_the_moment_of_their_turn_gives_it_on() -> None:
     await asyncio.gather(second, third, return_exceptions=True)
     assert third.done()
     assert not third.cancelled()
+
+
+def test_what_a_loop_left_behind_when_it_ended_holds_nobody_up_in_the_next() -> None:
+    desk = Desk()
+    asyncio.run(desk.come("inside", "a", "b"))
+    desk.go, desk.inside = asyncio.Event(), 0
+    desk.go.set()
+    asyncio.run(asyncio.wait_for(desk.visit("later"), PATIENCE))
+    assert desk.served[-1] == "later"
