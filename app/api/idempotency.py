@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+import orjson
+
 from app.commands.send.registrar import CommandRequest
 from app.core.commands.command import Command
 from app.core.errors import CommandError, IdempotencyMismatchError, UnavailableError
-from app.core.profiles.profile import to_json
 from app.store.commands import CommandReader
 
 
@@ -26,7 +27,7 @@ async def naming_the_difference(
 def _difference(asked: CommandRequest, known: Command) -> str:
     parts = {
         "method": asked.method != known.method,
-        "params": to_json(asked.params) != known.params,
+        "params": orjson.dumps(asked.params) != orjson.dumps(orjson.loads(known.params)),  # 0.2.0 writes 1e16 as 1e+16
         "profile": asked.profile != known.profile,
     }
     named = [name for name, differs in parts.items() if differs]

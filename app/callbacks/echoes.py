@@ -25,6 +25,7 @@ class Echoes:
     def __init__(self, states: States, profiles: Mapping[str, DeviceProfile]) -> None:
         self._states = states
         self._profiles = profiles
+        self._with_no_ops = frozenset(name for name, profile in profiles.items() if profile.has_no_ops)
 
     async def named(self, answer: Answer) -> Answer | None:
         """The answer with the command that it is an echo for, None where there is none.
@@ -58,10 +59,12 @@ class Echoes:
                 return _answer(command, topic, spec, state)
         return None
 
-    def may_be_before(self, command: Command) -> bool:
-        """Whether `before` has anything to look for."""
+    def may_be_before(self, command: Command, params: JsonValue) -> bool:
+        """Whether `before` has anything to look for; `params` are those of the command, read."""
+        if command.profile not in self._with_no_ops:
+            return False
         profile = self._profiles[command.profile]
-        return profile.has_no_ops and next(profile.no_ops(facts_of(command)), None) is not None
+        return next(profile.no_ops(facts_of(command, params)), None) is not None
 
 
 def _answer(command: Command, topic: str, spec: ResponseSpec, state: JsonValue) -> Answer | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 ALLOWED: Final = "a number and a unit out of ms, s, m, h, such as 500ms, 10s or 1.5m"
@@ -13,6 +14,7 @@ _DURATION: Final = re.compile(DURATION, re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+@lru_cache(maxsize=256)  # callers give the same few over and over
 def parse_duration(text: str) -> timedelta:
     """The duration that `500ms`, `10s`, `1.5m` or `2h` says; ValueError names what is allowed."""
     found = _DURATION.fullmatch(text)

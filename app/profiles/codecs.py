@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 
 import cbor2
 import msgpack
+import orjson
 
 from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.payload import MAX_BYTES, MAX_DEPTH, JsonValue, decode_json
@@ -181,7 +182,7 @@ def _key(key: object) -> str:
 
 CODECS: Final[Mapping[str, tuple[Encode, Decode]]] = MappingProxyType(
     {
-        "json": (to_json, decode_json),
+        "json": (orjson.dumps, decode_json),
         "text": (encode_text, decode_text),
         "empty": (encode_empty, decode_empty),
         "cbor": (encode_cbor, decode_cbor),

@@ -32,6 +32,7 @@ from app.core.errors import (
     UnpublishableError,
 )
 from app.core.messages import Receipt
+from app.core.payload import JsonValue
 from app.core.profiles.profile import DeviceProfile
 from app.store.commands import CommandWriter, Finished, Joined
 
@@ -180,7 +181,7 @@ class Invoker:
         try:
             asks_first = self._publisher.absence.asks_first(request.if_offline)
             if not asks_first or await self._is_there(command):
-                self._publish(command, pending, registration.trace)
+                self._publish(command, request.params, pending, registration.trace)
         except BaseException as error:
             self._forget(identity, waiter)
             self._tell_unsent(identity, error)
@@ -246,16 +247,16 @@ class Invoker:
 
         return Invocation(command, self._waiters, waiter, again)
 
-    def _publish(self, command: Command, pending: Pending, trace: str | None) -> None:
+    def _publish(self, command: Command, params: JsonValue, pending: Pending, trace: str | None) -> None:
         try:
-            publication, puback = self._publisher.publish(command, trace=trace)
+            publication, puback = self._publisher.publish(command, params=params, trace=trace)
         except UnpublishableError:
             raise
         except InvalidInputError as error:  # a value of the command that no topic name can hold
             raise UnpublishableError(error.field, error.reason) from error
         puback.add_done_callback(partial(self._after_puback, pending, publication.topic))
         self._open_commands.published(pending, len(publication.payload), puback)
-        if self._echoes.may_be_before(command):
+        if self._echoes.may_be_before(command, params):
             self._later(self._end_when_nothing_is_to_do(command, puback))
 
     def _after_puback(self, pending: Pending, topic: str, puback: asyncio.Future[Receipt]) -> None:

@@ -11,8 +11,9 @@ from app.commands.send.absence import Absence
 from app.core.commands.command import Command
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
+from app.core.payload import MISSING, JsonValue, Missing
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.templating import facts_of
+from app.core.profiles.templating import CommandFacts, facts_of
 from app.mqtt.base import MqttClient, Puback
 
 
@@ -51,13 +52,20 @@ class Publisher:
             raise BrokerUnavailableError("this node has no connection to the MQTT broker")
 
     def publish(
-        self, command: Command, *, left: timedelta | None = None, trace: str | None = None
+        self,
+        command: Command,
+        *,
+        params: JsonValue | Missing = MISSING,
+        left: timedelta | None = None,
+        trace: str | None = None,
     ) -> tuple[Publication, Puback]:
         """Send a command, see `compose`; what was sent, and the future of its PUBACK.
 
+        `params` are those of the command where the caller has them as a value.
+
         InvalidInputError, and what `MqttClient.publish` raises.
         """
-        publication = compose(self._profiles[command.profile], command, left=left, trace=trace)
+        publication = compose(self._profiles[command.profile], facts_of(command, params), left=left, trace=trace)
         if self.carrier is not None:
             self.carrier.stamp(publication)
         puback = self._mqtt.publish(publication)
@@ -67,14 +75,14 @@ class Publisher:
 
 
 def compose(
-    profile: DeviceProfile, command: Command, *, left: timedelta | None = None, trace: str | None = None
+    profile: DeviceProfile, facts: CommandFacts, *, left: timedelta | None = None, trace: str | None = None
 ) -> Publication:
     """The publication that carries the command to its device.
 
     `left` is the time until its deadline where that is not the whole timeout any more; `trace` the context of its trace
     (W3C traceparent). InvalidInputError when MQTT has no topic name for it.
     """
-    publication = profile.compose(facts_of(command), trace)
+    publication = profile.compose(facts, trace)
     if left is not None:
         publication.message_expiry = left
     return publication

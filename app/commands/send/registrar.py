@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
 
+import orjson
+
 from app.commands.send.publisher import Publisher
 from app.core.clock import IdFactory
 from app.core.commands.callback import Expectation, Registration
@@ -62,7 +64,7 @@ class Registrar:
             command_id=identity,
             device_id=request.device_id,
             method=request.method,
-            params=to_json(request.params),
+            params=orjson.dumps(request.params),
             profile=profile.name,
             home_node=self._node_id,
             expectations=() if request.one_way else _expectations(profile, facts),
@@ -107,5 +109,5 @@ def _fingerprint(request: CommandRequest) -> str:
         told.append(request.if_offline)
     if request.notify:
         told.append(list(request.notify))
-    body = to_json(told)
+    body = to_json(told)  # not orjson, which writes 1e16 where nodes of 0.2.0 write 1e+16
     return blake2b(body, digest_size=16).hexdigest()

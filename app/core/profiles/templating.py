@@ -19,7 +19,7 @@ from typing import Final
 from app.core.commands.command import Command
 from app.core.errors import ConfigurationError
 from app.core.identifiers import name_of
-from app.core.payload import MISSING, JsonValue, lookup
+from app.core.payload import MISSING, JsonValue, Missing, lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class CommandFacts:
     parts: Mapping[str, str] | None = None
 
 
-def facts_of(command: Command) -> CommandFacts:
-    """What templates may use of a command on record."""
+def facts_of(command: Command, params: JsonValue | Missing = MISSING) -> CommandFacts:
+    """Return what templates may use of a command on record; `params` are its params where they were read already."""
     return CommandFacts(
         command.id,
         command.device_id,
         command.method,
-        json.loads(command.params),
+        json.loads(command.params) if params is MISSING else params,
         command.created_at,
         command.deadline,
     )
