@@ -107,8 +107,11 @@ class Hosts:
 
     def _about_way(self, by_name: Mapping[bytes, bytes], version: str) -> str | None:
         """Why the request has not come from a program of this machine alone, as far as it tells."""
-        if not PASSED_ON.isdisjoint(by_name) or any(name.startswith(_PASSED_ON_PREFIX) for name in by_name):
+        if not PASSED_ON.isdisjoint(by_name):
             return _PASSED_ON_DETAIL
+        for name in by_name:
+            if name.startswith(_PASSED_ON_PREFIX):
+                return _PASSED_ON_DETAIL
         if version == "1.0":
             return _OLD_DETAIL
         if by_name.get(b"sec-fetch-site", b"").strip().lower() == _CROSS_SITE:

@@ -26,6 +26,7 @@ NO_RESPONSE: Final = timed_out(NOTHING_KNOWN)
 """The error of a command that another node than its home ends at its deadline."""
 GONE: Final = fault("gone", "the command is not on record any more")
 
+_MICROSECOND: Final = timedelta(microseconds=1)
 _ENDING: Final = {
     CommandState.SUCCEEDED: CommandEvent.SUCCEED,
     CommandState.TIMED_OUT: CommandEvent.EXPIRE,
@@ -57,7 +58,7 @@ def _before(event: CommandEvent, state: CommandState) -> frozenset[CommandState]
 
 def micros(duration: timedelta) -> int:
     """A duration in whole microseconds."""
-    return duration // timedelta(microseconds=1)
+    return duration // _MICROSECOND
 
 
 def retention_of(registration: Registration) -> timedelta:

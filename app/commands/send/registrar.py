@@ -89,7 +89,7 @@ def _expectations(profile: DeviceProfile, facts: CommandFacts) -> tuple[Expectat
 
 def _lacking(profile: DeviceProfile, method: str) -> str:
     """Why no answer to the command could be told to be its own."""
-    specs = [spec for spec in profile.responses if spec.answers(method)]
+    specs = profile.answering(method)
     values = [" with ".join(spec.value) for spec in specs if spec.value]
     wishes = [one.equals for spec in specs if spec.echo is not None for one in spec.echo.wishes]
     states = [one for one in wishes if isinstance(one, str)]

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from app.core.commands.callback import Expectation
@@ -159,6 +160,19 @@ class DeviceProfile:
     presence: tuple[PresenceSpec, ...] = ()
     catalogue: Catalogue = field(default_factory=Catalogue)
     replies: tuple[ReplySpec, ...] = ()
+    _answering: Mapping[str, tuple[ResponseSpec, ...]] = field(init=False, repr=False, compare=False)
+    """The kinds of response that answer a method, of all methods that any kind names."""
+    _answering_others: tuple[ResponseSpec, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        named = frozenset[str]().union(*(one.but_not.union(one.methods or ()) for one in self.responses))
+        answering = {method: tuple(one for one in self.responses if one.answers(method)) for method in named}
+        object.__setattr__(self, "_answering", answering)
+        object.__setattr__(self, "_answering_others", tuple(one for one in self.responses if one.methods is None))
+
+    def answering(self, method: str) -> tuple[ResponseSpec, ...]:
+        """Return the kinds of response that may answer commands of this method."""
+        return self._answering.get(method, self._answering_others)
 
     @property
     def has_no_ops(self) -> bool:
@@ -219,9 +233,7 @@ class DeviceProfile:
         self._request(facts.method)
         facts = self._with_parts(facts)
         found: list[Expectation] = []
-        for spec in self.responses:
-            if (spec.methods is not None or spec.but_not) and not spec.answers(facts.method):
-                continue
+        for spec in self.answering(facts.method):
             value = "" if not spec.value else _expected_value(spec.value, facts)
             if value is None or (spec.echo is not None and not spec.echo.expected(facts)):
                 continue
@@ -235,13 +247,8 @@ class DeviceProfile:
     def no_ops(self, facts: CommandFacts) -> Iterator[tuple[str, ResponseSpec]]:
         """Kinds of response that a state answers which the device has told before the command, with their topics."""
         facts = self._with_parts(facts)
-        for spec in self.responses:
-            if (
-                spec.echo is not None
-                and spec.echo.no_op is not None
-                and spec.answers(facts.method)
-                and spec.echo.expected(facts)
-            ):
+        for spec in self.answering(facts.method):
+            if spec.echo is not None and spec.echo.no_op is not None and spec.echo.expected(facts):
                 yield _filled(spec.topic, facts, spec.captures) + spec.suffix, spec
 
     def _request(self, method: str) -> RequestSpec:
@@ -261,6 +268,8 @@ class DeviceProfile:
 
 
 def _filled(template: TopicTemplate, facts: CommandFacts, captures: Mapping[str, str] | None = None) -> str:
+    if template.lasting:
+        return _lasting_topic(template, facts.device_id, facts.method)
     values = {"device_id": name_of(facts.device_id), "method": facts.method, "id": facts.command_id}
     for name in template.further:
         if captures is not None and name in captures:
@@ -270,6 +279,11 @@ def _filled(template: TopicTemplate, facts: CommandFacts, captures: Mapping[str,
         else:
             raise InvalidInputError("params", f"lack {name.removeprefix('params.')}, which topic {template.text} needs")
     return template.filled(values)
+
+
+@lru_cache(maxsize=16_384)  # a fleet is spoken to on the same topics over and over
+def _lasting_topic(template: TopicTemplate, device_id: str, method: str) -> str:
+    return template.filled({"device_id": name_of(device_id), "method": method})
 
 
 def _expected_value(templates: tuple[str, ...], facts: CommandFacts) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from app.core.commands.callback import Answer, Expectation
@@ -18,7 +19,7 @@ from app.core.profiles.echoes import HeardState
 from app.core.profiles.profile import DeviceProfile, Part, ResponseSpec, correlation_text, to_json
 from app.core.profiles.sources import Decode, device_of, wide_document
 from app.core.profiles.templating import CommandFacts, scalar_text
-from app.core.topictree import TopicTree
+from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
 
 MAX_KEYS: Final = 8
 """How many keys of an object are looked up as correlations of one message."""
@@ -53,6 +54,7 @@ class ResponseReader:
         self._tree: Final = TopicTree[Kind]()
         for profile, spec in kinds:
             self._tree.enter(spec.topic, Kind(profile, spec))
+        self._known: Final = lru_cache(MOST_TOPICS)(self._kinds_of)
 
     def filters(self) -> tuple[str, ...]:
         """The topic filters to subscribe to, without repetition."""
@@ -93,14 +95,11 @@ class ResponseReader:
 
     def documents(
         self, message: ReceivedMessage
-    ) -> Iterator[tuple[Kind, dict[str, str], JsonValue | UndecodableMessageError]]:
+    ) -> Iterator[tuple[Kind, Mapping[str, str], JsonValue | UndecodableMessageError]]:
         """The kinds that have the topic, with the values of its placeholders and what their paths lead into."""
-        levels = message.topic.split("/")
+        topic = message.topic
         payloads: dict[Decode, JsonValue | UndecodableMessageError] = {}
-        for kind in self._tree.find(levels):
-            values = kind.spec.topic.match(levels)
-            if values is None:
-                continue
+        for kind, values in (self._known if len(topic) <= LONG_TOPIC else self._kinds_of)(topic):
             decode = kind.spec.decode
             if decode not in payloads:
                 payloads[decode] = _decoded(decode, message.payload)
@@ -108,6 +107,12 @@ class ResponseReader:
             if kind.spec.wide and not isinstance(document, UndecodableMessageError):
                 document = wide_document(message, document, values)
             yield kind, values, document
+
+    def _kinds_of(self, topic: str) -> tuple[tuple[Kind, Mapping[str, str]], ...]:
+        """The kinds that have the topic, each with the values of its placeholders."""
+        levels = topic.split("/")
+        matched = ((kind, kind.spec.topic.match(levels)) for kind in self._tree.find(levels))
+        return tuple((kind, values) for kind, values in matched if values is not None)
 
 
 def _decoded(decode: Decode, payload: bytes) -> JsonValue | UndecodableMessageError:

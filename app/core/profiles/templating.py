@@ -209,5 +209,11 @@ def _fact(name: str, facts: CommandFacts) -> JsonValue:
         return fact(facts)
     if facts.parts is not None and name in facts.parts:
         return facts.parts[name]
-    found = lookup(facts.params, tuple(name.split(".")[1:]))
+    found = lookup(facts.params, _way_into_params(name))
     return None if found is MISSING else found
+
+
+@lru_cache(maxsize=1024)  # as many names as profiles have
+def _way_into_params(name: str) -> tuple[str, ...]:
+    """The keys that `params.a.b` leads along."""
+    return tuple(name.split(".")[1:])

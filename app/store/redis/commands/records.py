@@ -48,13 +48,13 @@ def expected_keys(partition: int, registration: Registration) -> tuple[list[str]
     return [keys.topic(partition, one) for one in topics], len(by_order), list(values)
 
 
-def about(partition: int, registration: Registration) -> bytes:
-    """All that never changes; register.lua puts the two instants in front."""
+def about(partition: int, registration: Registration, retention: int) -> bytes:
+    """All that never changes; register.lua puts the two instants in front. `retention` is that of `retention_ms`."""
     one = registration
     idempotency = "-"
     if one.idempotency_key is not None:
         idempotency = _digest(keys.idempotency(partition, one.device_id, one.idempotency_key))
-    head = f"{retention_ms(one)} {micros(one.quarantine)} {idempotency} {_expectations(partition, one)}"
+    head = f"{retention} {micros(one.quarantine)} {idempotency} {_expectations(partition, one)}"
     return f"{head} {one.home_node} {one.device_id}\0{one.method}\0{one.profile}\0".encode() + one.params
 
 

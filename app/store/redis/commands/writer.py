@@ -74,15 +74,16 @@ class RedisCommandWriter:
         script_keys = [*_fixed_keys(partition, registration.command_id), *topics, *values]
         if registration.idempotency_key is not None:
             script_keys.append(keys.idempotency(partition, registration.device_id, registration.idempotency_key))
+        retention = records.retention_ms(registration)
         reply = await self._lanes.run(
             REGISTER,
             script_keys,
             registration.command_id,
             f"{registration.command_id}:{registration.device_id}",
             micros(registration.timeout),
-            records.retention_ms(registration),
+            retention,
             registration.home_node,
-            records.about(partition, registration),
+            records.about(partition, registration, retention),
             registration.fingerprint,
             len(topics),
             by_order,
