@@ -12,7 +12,9 @@ from app.core.commands.command import CommandState
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profiles.conditions import Condition
+from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.reading import ResponseReader
+from app.core.profiles.templating import CommandFacts
 from app.core.topics import TopicTemplate
 from app.profiles.loader import load_profiles, parse_profile
 
@@ -62,3 +64,44 @@ def test_nobody_is_not_spoken_to_on_a_topic_that_names_no_device() -> None:
     assert [topic for topic, _ in lamp.topics_of_nobody("nobody")] == ["lamps/nobody/set"]
     fixed = replace(lamp, requests=tuple(replace(one, topic=TopicTemplate("lamps/all/do")) for one in lamp.requests))
     assert fixed.topics_of_nobody("nobody") == []
+
+
+@pytest.mark.parametrize("profile", load_profiles(shipped=["all"]).values(), ids=lambda one: one.name)
+def test_each_kind_of_response_that_answers_a_method_is_found(profile: DeviceProfile) -> None:
+    named = {method for spec in profile.responses for method in spec.but_not.union(spec.methods or ())}
+    for method in (*named, "a_method_that_no_kind_names"):
+        assert profile.answering(method) == tuple(spec for spec in profile.responses if spec.answers(method))
+
+
+def test_a_topic_that_names_the_command_is_another_one_for_each() -> None:
+    profile = load_profiles(shipped=["all"])["azure-direct-methods"]
+    first, second = (
+        profile.compose(CommandFacts(f"042-{one}", "thermostat", "reboot", {}, 0, 1_000_000)) for one in "AB"
+    )
+    assert first.topic != second.topic
+    assert "042-A" in first.topic
+
+
+def test_params_are_sent_and_stay_as_the_caller_gave_them() -> None:
+    profile = parse_profile(MERGED, "lamp.toml")
+    params: dict[str, JsonValue] = {"head": {"a": 1}, "n": 1e16, "text": "ä"}
+    sent = profile.compose(CommandFacts("042-A", "l1", "set", params, 0, 1_000_000), "00-aa-bb-01")
+    assert json.loads(sent.payload) == params | {"id": "042-A", "trace": "00-aa-bb-01"}
+    assert params == {"head": {"a": 1}, "n": 1e16, "text": "ä"}
+
+
+MERGED = """
+name = "lamp"
+description = "a lamp that takes the members of the params"
+[request]
+topic = "lamps/{device_id}/do"
+payload = { id = "{id}" }
+merge_params = true
+traceparent = "trace"
+[[response]]
+name = "done"
+topic = "lamps/{device_id}/done"
+correlation = "id"
+sources = [{ path = "id" }]
+rules = [{ state = "succeeded" }]
+"""
