@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from app.api.idempotency import naming_the_difference
-from app.commands.registrar import CommandRequest
+from app.commands.send.registrar import CommandRequest
 from app.core.errors import IdempotencyMismatchError
 from app.core.payload import JsonValue
-from app.store.memory.store import MemoryStateStore
+from app.store.memory.commands.store import MemoryStateStore
 from tests.contract.store_backends import registration
 from tests.unit.assembly import ManualClock
 

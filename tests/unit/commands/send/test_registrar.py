@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from hashlib import blake2b
 
-from app.core.callback import Registration
+from app.core.commands.callback import Registration
+from app.core.commands.routing import Outcome
 from app.core.payload import JsonValue
-from app.core.routing import Outcome
 from app.store.commands import Joined, Registered
-from app.store.memory.store import MemoryStateStore
+from app.store.memory.commands.store import MemoryStateStore
 from tests.unit.assembly import WAKE_KEY, ManualClock, assemble, request
 
 
