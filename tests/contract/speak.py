@@ -20,23 +20,29 @@ from typing import TYPE_CHECKING, Any, cast
 
 from redis.asyncio import Redis
 
-from app.core.cluster.wakeup import decode_wake_up
-from app.core.commands.callback import Answer, Correlation, Expectation, Registration  # type: ignore[attr-defined]  # 0.1.0 has it
-from app.core.commands.command import CommandState
-from app.core.identifiers import command_id
-from app.runtime import system
-
 if TYPE_CHECKING:
+    from app.core.commands.callback import Answer, Registration
     from app.store.commands import Query
     from app.store.redis.commands.store import RedisStateStore
 
 
-def _find(name: str, now: str, before: str) -> Any:  # noqa: ANN401 - a class
-    """What 0.1.0 has in another module."""
-    try:
-        return getattr(import_module(now), name)
-    except ModuleNotFoundError:
-        return getattr(import_module(before), name)
+def _module(*names: str) -> Any:  # noqa: ANN401 - a module
+    """The first of these that there is: versions have the same things in other places."""
+    for name in names:
+        try:
+            return import_module(name)
+        except ModuleNotFoundError:
+            continue
+    raise ModuleNotFoundError(f"none of {', '.join(names)}")
+
+
+_CALLBACK = _module("app.core.commands.callback", "app.core.callback")
+_COMMAND = _module("app.core.commands.command", "app.core.command")
+CommandState = _COMMAND.CommandState
+Correlation, Expectation = _CALLBACK.Correlation, _CALLBACK.Expectation
+command_id = _module("app.core.identifiers").command_id
+decode_wake_up = _module("app.core.cluster.wakeup", "app.core.wakeup").decode_wake_up
+system = _module("app.runtime.system", "app.system")
 
 
 DEVICE = "dock-1"
@@ -60,21 +66,21 @@ def registration(number: int, **changes: Any) -> Registration:
         "timeout": MINUTE,
         "retention": MINUTE,
     }
-    if number % 2 and "if_offline" in Registration.__dataclass_fields__:
-        facts["if_offline"] = import_module(
-            "app.core.commands.command"
-        ).IfOffline.FAIL  # a word that 0.1.0 does not know
-    return Registration(**facts | changes)
+    if number % 2 and "if_offline" in _CALLBACK.Registration.__dataclass_fields__:
+        facts["if_offline"] = _COMMAND.IfOffline.FAIL  # a word that 0.1.0 does not know
+    made: Registration = _CALLBACK.Registration(**facts | changes)
+    return made
 
 
-def answer(command: str, state: CommandState = CommandState.SUCCEEDED, **changes: Any) -> Answer:
+def answer(command: str, state: object = CommandState.SUCCEEDED, **changes: Any) -> Answer:
     facts: dict[str, Any] = {"result": b'{"code":0}', "received_at": 1_700_000_000_000_000, "size": 42}
-    return Answer(REPLY, DEVICE, Correlation.ID, command, state, **facts | changes)
+    made: Answer = _CALLBACK.Answer(REPLY, DEVICE, Correlation.ID, command, state, **facts | changes)
+    return made
 
 
 def query() -> Query:
     """All that there is."""
-    made: Query = _find("Query", "app.store.commands", "app.store.base")(limit=100)
+    made: Query = _module("app.store.commands", "app.store.base").Query(limit=100)
     return made
 
 
@@ -83,7 +89,9 @@ def opened(url: str) -> RedisStateStore:
     facts: dict[str, Any] = {"clock": system.SystemClock(), "counters": Counter()}
     if hasattr(system, "new_wake_key"):
         facts |= {"wake_key": system.new_wake_key(), "new_secret": system.new_secret}
-    store: RedisStateStore = _find("RedisStateStore", "app.store.redis.commands.store", "app.store.redis")(url, **facts)
+    store: RedisStateStore = _module(
+        "app.store.redis.commands.store", "app.store.redis.store", "app.store.redis"
+    ).RedisStateStore(url, **facts)
     return store
 
 

@@ -9,35 +9,46 @@ import asyncio
 import json
 import sys
 from collections import Counter
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from app.core.events.event import Database, Entry, Shard
-from app.core.events.reading import Reading
-from app.runtime.system import SystemClock, new_secret
-from app.store.engine import open_events
-from app.store.events import EventStore
+if TYPE_CHECKING:
+    from app.core.events.event import Entry
+    from app.store.events import EventStore
 
-DATABASE = Database("events", 1, ("taught/+/x",))
-SHARD = Shard("events", 0)
+try:
+    event, reading = import_module("app.core.events.event"), import_module("app.core.events.reading")
+    system = import_module("app.runtime.system")
+except ModuleNotFoundError:  # as 0.2.0 has them
+    event, reading = import_module("app.core.eventlog.event"), import_module("app.core.eventlog.reading")
+    system = import_module("app.system")
+open_events = import_module("app.store.engine").open_events
+
+DATABASE = event.Database("events", 1, ("taught/+/x",))
+SHARD = event.Shard("events", 0)
 
 
 def said(number: int) -> Entry:
     """Of a device, and of somebody who makes topics up."""
     topic = f"taught/{number % 7}/x" if number % 2 else f"made/{number % 40}/up{number % 3}"
-    return Entry(topic, b"%d" % number)
+    entry: Entry = event.Entry(topic, b"%d" % number)
+    return entry
 
 
 async def read(log: EventStore, topic_filter: str) -> list[int]:
     found: list[int] = []
-    reading, more = Reading(topic_filter), True
+    wanted, more = reading.Reading(topic_filter), True
     while more:
-        part = await log.read(SHARD, reading, 7)
-        found += [int(event.entry.value) for event in part.events]
-        reading, more = Reading(topic_filter, part.position), part.more
+        part = await log.read(SHARD, wanted, 7)
+        found += [int(one.entry.value) for one in part.events]
+        wanted, more = reading.Reading(topic_filter, part.position), part.more
     return found
 
 
 async def main(url: str, verb: str, *words: str) -> None:
-    log = open_events(url, clock=SystemClock(), counters=Counter(), new_secret=new_secret).open_log([DATABASE])
+    log = open_events(url, clock=system.SystemClock(), counters=Counter(), new_secret=system.new_secret).open_log(
+        [DATABASE]
+    )
     await log.start()
     try:
         if verb == "append":
