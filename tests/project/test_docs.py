@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -94,3 +97,38 @@ def test_a_flow_goes_through_few_files_and_does_not_come_back_to_one() -> None:
     for flow in flows:
         assert [int(number) for number, _ in flow] == list(range(1, len(flow) + 1))
         assert len({file for _, file in flow}) == len(flow) <= MOST_FILES
+
+
+def calls_of(*names: str) -> Iterator[tuple[str, ast.Call]]:
+    """File and call of everything in app, without the analysis, that is called by one of these names."""
+    for path in sorted((ROOT / "app").rglob("*.py")):
+        file = name_of(path)
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(node, ast.Call) and isinstance(called, ast.Name) and called.id in names:
+                if not file.startswith("app/analysis/"):
+                    yield file, node
+
+
+def rows_of(title: str) -> list[list[str]]:
+    """Cells of the table of the architecture whose first column has this title."""
+    table = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition(f"\n| {title} |")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+
+
+def test_the_architecture_has_every_service() -> None:
+    there = {ast.literal_eval(call.args[0]) for _, call in calls_of("Service")}
+    assert sorted(row[0].strip("`") for row in rows_of("service")) == sorted(there)
+
+
+def test_the_architecture_has_every_place_that_makes_threads() -> None:
+    probes = {"app/store/parquet/place_facts.py"}  # of `homing doctor`
+    there = {file for file, _ in calls_of("Thread", "ThreadPoolExecutor", "Worker")} - {"app/runtime/worker.py"}
+    assert {
+        path for row in rows_of("thread") for path in PATH.findall(row[1]) if path.endswith(".py")
+    } == there - probes
+
+
+def test_the_page_about_tests_has_the_time_limit_of_a_test() -> None:
+    limit = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]["timeout"]
+    assert f"({limit} s) for one test" in (ROOT / "docs" / "testing.md").read_text("utf-8")
