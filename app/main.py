@@ -12,34 +12,34 @@ from urllib.parse import unquote
 
 from fastapi import FastAPI
 
-from app.access.administration import Administration
+from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
 from app.access.bootstrap import prepare
 from app.access.copying import Copying
 from app.access.devices import Devices
-from app.access.following import Following
-from app.access.keys import Keys
+from app.access.following import DirectoryFollower
+from app.access.keys import KeyAdministrator
 from app.access.login.logins import Logins
 from app.access.people import People
 from app.access.ports import Everybody
 from app.access.sharing import Sharing
 from app.api.application import Application
-from app.api.ports import Directory, Ports
+from app.api.ports import DirectoryRecords, Ports
 from app.api.representation import command_json
 from app.audit.reader import AuditReader
 from app.audit.recorder import Audit
 from app.audit.retention import Retention
 from app.audit.writer import AuditWriter
-from app.cluster.adopter import Heir
+from app.cluster.adopter import OnNodeDeath
 from app.cluster.engine import open_cluster
 from app.core.access.keys import Key, KeyFault, make_key, parse_key
 from app.core.addresses import split_address
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, HomingError
-from app.core.events.event import Entry, Tenants
+from app.core.events.event import Entry, TenantShares
 from app.events.plane import EventPlane, open_plane
 from app.events.sharing import IntakeSharing
-from app.events.sharing import Membership as EventsMembership
+from app.events.sharing import NodeSession as EventsMembership
 from app.events.spans import UNTRACED
 from app.metrics import Exposition, NodeMetrics
 from app.mqtt.from_settings import intake_options, mqtt_options, ordered_session
@@ -137,13 +137,13 @@ class Homing:
             render=command_json,
             offline_since=self._offline_since,
             last_entry=self._last_entry,
-            heir=Heir(self._gone, self._adopt),
+            heir=OnNodeDeath(self._gone, self._adopt),
         )
         if audit is not None and guard is not None:
             info = self.parts.membership.info
             audit.begin(f"{info.node_id}/{info.incarnation}", guard.authority.who, guard.authority.tenant_of)
         self._clock = adapters.clock
-        tenants = None if guard is None else Tenants(guard.authority.tenants, guard.authority.tenant_of)
+        tenants = None if guard is None else TenantShares(guard.authority.tenants, guard.authority.tenant_of)
         self.events: Final = _events(settings, adapters, self.parts, self._sharing(settings, adapters), tenants)
         planes = [] if self.events is None else self.events.services()
         first, own = ([], []) if guard is None else (guard.first, guard.services)
@@ -218,7 +218,7 @@ class Homing:
 
             tokens, keys = open_issuer(settings.oidc, clock, adapters.counters)
             services.append(Service("issuer", keys.run, close=keys.close))
-        following = Following(
+        following = DirectoryFollower(
             directory,
             clock,
             prepare=_preparation(settings, directory, adapters.clock),
@@ -235,7 +235,7 @@ class Homing:
             counters=adapters.counters,
             tokens=tokens,
         )
-        administration = Administration(directory, authority, clock, audited=settings.audit != "off")
+        administration = AccessAdministrator(directory, authority, clock, audited=settings.audit != "off")
         services.append(
             Service("limits", Sharing(authority.limiting.shares, self._exchange, authority.counts_open).run)
         )
@@ -252,9 +252,9 @@ class Homing:
         if settings.audit_keep is not None:
             services.append(Service("audit retention", Retention(directory.audit, clock, settings.audit_keep).run))
         services.append(Service("access", following.run, close=following.close, check=lambda: authority.health))
-        on_record = Directory(
+        on_record = DirectoryRecords(
             devices=Devices(authority, administration, clock, settings.profile),
-            keys=Keys(administration, lambda: make_key(random_bytes)),
+            keys=KeyAdministrator(administration, lambda: make_key(random_bytes)),
             people=People(administration),
             audit=AuditReader(directory.audit, authority, administration),
         )
@@ -321,7 +321,7 @@ class _Guard:
     """What a node with an access directory has besides."""
 
     authority: Authority
-    directory: Directory
+    directory: DirectoryRecords
     logins: Logins
     services: Sequence[Service]
     first: Sequence[Service]
@@ -381,7 +381,7 @@ def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> Event
 
 
 def _events(
-    settings: Settings, adapters: Adapters, parts: Parts, sharing: IntakeSharing | None, tenants: Tenants | None
+    settings: Settings, adapters: Adapters, parts: Parts, sharing: IntakeSharing | None, tenants: TenantShares | None
 ) -> EventPlane | None:
     """What keeps events; None where nobody has said where."""
     engine, open_intake = adapters.events, adapters.open_intake

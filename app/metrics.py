@@ -26,7 +26,7 @@ from prometheus_client.utils import floatToGoString
 
 from app import __version__
 from app.core.access.callers import TokenFault
-from app.core.commands.routing import Verdict
+from app.core.commands.routing import MatchResult
 from app.node import Health, NodeState, is_well
 from app.observers.measures import CommandMeasures
 from app.runtime.histograms import Histogram
@@ -274,7 +274,7 @@ _PREFIXES: Final = (
 )
 _DROPPED_BY_THE_LINK: Final = ("undecodable_topic", "packet_too_large")
 _SHOWN_AT_ZERO: Final = (
-    *(f"drop.{verdict}" for verdict in (Verdict.DUPLICATE, Verdict.UNKNOWN, Verdict.MISMATCH)),
+    *(f"drop.{verdict}" for verdict in (MatchResult.DUPLICATE, MatchResult.UNKNOWN, MatchResult.MISMATCH)),
     *(
         "drop.retained",
         "drop.foreign_id",

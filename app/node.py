@@ -17,7 +17,7 @@ from app.cluster.canary import Canary
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.founding import Founding
-from app.cluster.sessions import Session, Sessions
+from app.cluster.sessions import BrokerSession, Sessions
 from app.commands.deadlines.left import LeftCommands
 from app.core.cluster.wakekey import WakeKey
 from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, UnavailableError
@@ -48,7 +48,7 @@ class NodeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class MemberParts:
     """What makes a process a member: the lease, the session at the broker, and who takes what it brings.
 
     `info` is the first incarnation.
@@ -88,7 +88,7 @@ def is_well(said: str) -> bool:
 class Node:
     """Owns the lifetimes of all parts: the membership itself, and the services that run while there is one."""
 
-    def __init__(self, membership: Membership, services: Services) -> None:
+    def __init__(self, membership: MemberParts, services: Services) -> None:
         self._parts = membership
         self._services = services
         self._info = membership.info
@@ -140,7 +140,7 @@ class Node:
         Raises ConfigurationError and NodeIdTakenError: starting again would not help.
         """
         speak_as(self._ids)
-        session: Session | None = None
+        session: BrokerSession | None = None
         try:
             session = await self._begin()
         except NodeIdTakenError:
@@ -207,13 +207,13 @@ class Node:
         except (HomingError, TimeoutError):
             return False
 
-    async def _begin(self) -> Session:
+    async def _begin(self) -> BrokerSession:
         await self._parts.store.start()
         session = await self._join(None)
         await self._parts.left.take_up()
         return session
 
-    async def _join(self, previous: NodeInfo | None) -> Session:
+    async def _join(self, previous: NodeInfo | None) -> BrokerSession:
         parts = self._parts
         first = previous is None
         charter = await (parts.founding.charter(self._info) if first else parts.cluster.charter())
@@ -223,7 +223,7 @@ class Node:
         await parts.cluster.join(session.info, replaces=previous)
         return session
 
-    async def _live(self, session: Session | None) -> None:
+    async def _live(self, session: BrokerSession | None) -> None:
         """Everything between the first sign of life and the last, over as many incarnations as it takes."""
         parts = self._parts
         if session is None:

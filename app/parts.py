@@ -17,19 +17,19 @@ from app.callbacks.observer import Observer, Observers
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
 from app.callbacks.waker import Waker
-from app.cluster.adopter import NOBODY, Adopter, Heir
+from app.cluster.adopter import NOBODY, Adopter, OnNodeDeath
 from app.cluster.canary import Canary
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.founding import Founding
 from app.cluster.sessions import OwnTopics, Sessions
-from app.cluster.wakeups import Hearing, WakeUpHandler
+from app.cluster.wakeups import ChannelHandlers, WakeUpHandler
 from app.commands.deadlines.expirer import Expirer
 from app.commands.deadlines.left import LeftCommands
 from app.commands.deadlines.sweeper import Sweeper
-from app.commands.explain.asking import Asking
+from app.commands.explain.asking import PeerQuery
 from app.commands.explain.explainer import Explainer
-from app.commands.follow.stream import Feed
+from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
 from app.commands.send.absence import Absence, OfflineSince, nobody_knows
 from app.commands.send.invoker import Invoker
@@ -37,7 +37,7 @@ from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import Registrar
 from app.commands.send.repeater import Repeater
 from app.core.clock import Clock, IdFactory
-from app.core.cluster.notices import Notice
+from app.core.cluster.notices import SessionNotice
 from app.core.cluster.wakekey import WakeKey
 from app.core.commands.callback import Answer
 from app.core.commands.routing import Outcome
@@ -51,7 +51,7 @@ from app.latency.factory import open_log
 from app.latency.log import LatencyLog
 from app.mqtt.base import MqttClient, RollCall, SessionDrain
 from app.mqtt.inbox import Inbox
-from app.node import Membership
+from app.node import MemberParts
 from app.observers.drops import Drops
 from app.observers.journal import Journal
 from app.observers.measures import CommandMeasures
@@ -86,7 +86,7 @@ class Adapters:
     new_ulid: IdFactory
     counters: Counters
     store: StateStore
-    open_cluster: Callable[[Hearing], Cluster]
+    open_cluster: Callable[[ChannelHandlers], Cluster]
     open_mqtt: Callable[[str, Callable[[str], Awaitable[None]]], MqttClient]
     """Makes the client of an MQTT client id, with what to await before each of its connections."""
     open_drain: Callable[[str], SessionDrain]
@@ -111,14 +111,14 @@ class Adapters:
 class Parts:
     """What a node consists of; nothing of it is connected yet."""
 
-    membership: Membership
+    membership: MemberParts
     services: Sequence[Service]
     """In the order in which they start."""
     open_commands: OpenCommands
     waiters: Waiters
     waker: Waker
     watches: Watches
-    feed: Feed
+    feed: CommandStream
     explainer: Explainer
     invoker: Invoker
     profiles: Mapping[str, DeviceProfile]
@@ -141,7 +141,7 @@ def compose(
     render: Render,
     offline_since: OfflineSince = nobody_knows,
     last_entry: LastEntry = no_events,
-    heir: Heir = NOBODY,
+    heir: OnNodeDeath = NOBODY,
 ) -> Parts:
     """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit.
 
@@ -153,7 +153,7 @@ def compose(
     reader, reply_reader, filters = _readers(profiles.values())
     own_topics: OwnTopics = {}
 
-    def heard(notice: Notice) -> None:
+    def heard(notice: SessionNotice) -> None:
         adopter.heard(notice)
 
     sessions = Sessions(
@@ -210,7 +210,7 @@ def compose(
     def noted(what: bytes) -> None:
         explainer.noted(what)
 
-    hearing = Hearing(_waking(watches, waker), resubscribed, carried, watches.hear, noted)
+    hearing = ChannelHandlers(_waking(watches, waker), resubscribed, carried, watches.hear, noted)
     cluster = adapters.open_cluster(hearing)
     explainer = _explainer(adapters, info, cluster, profiles, notes, open_commands)
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
@@ -303,7 +303,7 @@ def compose(
         counters=counters,
     )
     own_topics.update(dict.fromkeys(canary.topics, canary.arrived))
-    membership = Membership(
+    membership = MemberParts(
         info=info,
         sessions=sessions,
         founding=_founding(adapters, cluster, info),
@@ -440,13 +440,13 @@ def _waking(watches: Watches, waker: Waker) -> WakeUpHandler:
     return wake
 
 
-def _followed(settings: Settings, adapters: Adapters, info: NodeInfo) -> tuple[Watches, Feed]:
+def _followed(settings: Settings, adapters: Adapters, info: NodeInfo) -> tuple[Watches, CommandStream]:
     """What follows single commands, and what follows them all."""
     store, interval = adapters.store, settings.cluster.sweep_interval.total_seconds()
     always = settings.command.events == "always"
     return (
         Watches(store, info.node_id, interval=interval),
-        Feed(store.happenings, store, adapters.counters, always=always),
+        CommandStream(store.happenings, store, adapters.counters, always=always),
     )
 
 
@@ -459,7 +459,7 @@ def _explainer(
     open_commands: OpenCommands,
 ) -> Explainer:
     notes.open_command = open_commands.get
-    asking = Asking(
+    asking = PeerQuery(
         cluster=cluster,
         node_id=info.node_id,
         notes=notes.about,
@@ -482,7 +482,7 @@ def _adopter(
     repeater: Repeater,
     mqtt: MqttClient,
     interval: float,
-    heir: Heir,
+    heir: OnNodeDeath,
 ) -> Adopter:
     async def drain(orphan: NodeInfo, idle: timedelta) -> int:
         found = await adapters.open_drain(orphan.client_id).drain(orphan.filters, inbox.handle, idle)

@@ -30,7 +30,7 @@ from app.core.addresses import EventsKind, check_access_url, check_store_url, en
 from app.core.durations import parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.events.event import MAX_ENTRIES, MOST_VALUE_BYTES, MOST_VALUES
-from app.core.events.plan import Kept, parse_databases
+from app.core.events.plan import NamedDatabase, parse_databases
 from app.core.events.quota import Quota, parse_quotas
 from app.core.identifiers import validate_node_id
 from app.core.topics import share
@@ -359,7 +359,7 @@ class EventsSettings(_Part):
     """How long events stay in the log itself before that."""
 
     @property
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[NamedDatabase, ...]:
         """The databases in `databases`."""
         return parse_databases(self.databases)
 

@@ -28,11 +28,11 @@ _Id = Annotated[str, Field(min_length=1, max_length=128)]
 _Instant = Annotated[datetime, AfterValidator(_with_zone)]
 
 
-class _Part(BaseModel):
+class _FilePart(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class TenantBody(_Part):
+class TenantBody(_FilePart):
     """A tenant without its id, which is its name when it has none."""
 
     name: str = ""
@@ -45,7 +45,7 @@ class TenantInFile(TenantBody):
     id: _Id
 
 
-class PrincipalBody(_Part):
+class PrincipalBody(_FilePart):
     """A person or a program, without id, password and keys."""
 
     name: str = ""
@@ -61,7 +61,7 @@ class PrincipalInFile(PrincipalBody):
     id: _Id
 
 
-class RoleBody(_Part):
+class RoleBody(_FilePart):
     """The rules of a role."""
 
     tenant: _Id | None = None
@@ -74,7 +74,7 @@ class RoleInFile(RoleBody):
     name: _Id
 
 
-class BindingBody(_Part):
+class BindingBody(_FilePart):
     """What is given to a subject; it needs an id only where two are alike but for devices and end."""
 
     id: str = ""
@@ -90,7 +90,7 @@ class BindingInFile(BindingBody):
     subject: _Id
 
 
-class DeviceInFile(_Part):
+class DeviceInFile(_FilePart):
     """What is on record about a device."""
 
     id: _Id
@@ -100,7 +100,7 @@ class DeviceInFile(_Part):
     note: str = ""
 
 
-class AccessFile(_Part):
+class AccessFile(_FilePart):
     """All of it. What a section does not name is removed; a section that is missing is left as it is."""
 
     tenants: list[TenantInFile] | None = None

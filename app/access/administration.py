@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from app.access.asking import ASKING, Asking
+from app.access.asking import ASKING, RequestOrigin
 from app.access.authority import Authority
 from app.access.following import View
 from app.core.access.admins import check_admins
-from app.core.access.callers import GROUP, Caller, Standing
+from app.core.access.callers import GROUP, Caller, CallerStanding
 from app.core.access.changes import Change, Entry, Put, Remove, Revoke, identity_of
 from app.core.access.decide import decide as decide_access
 from app.core.access.escalation import check_gains, check_walls
@@ -41,7 +41,7 @@ Decide = Callable[[View], Sequence[Change]]
 """What is to be changed, by what is on record; raises what keeps it from being changed."""
 
 
-class Administration:
+class AccessAdministrator:
     """Reads and writes the directory that the authority follows."""
 
     def __init__(self, directory: AccessDirectory, authority: Authority, clock: Clock, *, audited: bool) -> None:
@@ -107,12 +107,12 @@ class Administration:
     def principal_of(self, caller: Caller | None) -> Principal | None:
         """Who the caller is, where that is somebody on record."""
         standing = None if caller is None else stand(self._authority.view.snapshot, caller)
-        return standing.principal if isinstance(standing, Standing) else None
+        return standing.principal if isinstance(standing, CallerStanding) else None
 
     def tenant_of(self, caller: Caller | None) -> str | None:
         """The tenant that the caller belongs to."""
         standing = None if caller is None else stand(self._authority.view.snapshot, caller)
-        return standing.tenant_id if isinstance(standing, Standing) else None
+        return standing.tenant_id if isinstance(standing, CallerStanding) else None
 
     @property
     def now_us(self) -> int:
@@ -122,7 +122,7 @@ class Administration:
     def _author(self, caller: Caller) -> Author | None:
         if not self._audited:
             return None
-        asking = ASKING.get() or Asking(caller, None, None)
+        asking = ASKING.get() or RequestOrigin(caller, None, None)
         principal, key = self._authority.who(caller)
         return Author(
             principal=principal,

@@ -10,7 +10,7 @@ from app.core.access.callers import Caller
 _LONGEST: Final = 256
 
 
-class Asking(NamedTuple):
+class RequestOrigin(NamedTuple):
     """A caller, and where their request came from."""
 
     caller: Caller | None
@@ -24,5 +24,5 @@ class Asking(NamedTuple):
         return None if self.agent is None else self.agent.decode("latin-1")[:_LONGEST]
 
 
-ASKING: Final[ContextVar[Asking | None]] = ContextVar("asking", default=None)
+ASKING: Final[ContextVar[RequestOrigin | None]] = ContextVar("asking", default=None)
 """Set for each request of a node that keeps an audit."""

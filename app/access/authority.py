@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final, Protocol
 
-from app.access.following import Following, View
+from app.access.following import DirectoryFollower, View
 from app.access.limiting import Limiting
 from app.access.ports import Identity, LimitState
 from app.access.sentences import NO_TOKEN, NOT_ON_RECORD, WORTHLESS, why, worthless
-from app.core.access.callers import EVER, Caller, Refusal, Standing, TokenFault
+from app.core.access.callers import EVER, Caller, CallerStanding, Refusal, TokenFault
 from app.core.access.decide import decide, may_read_some
 from app.core.access.identify import credential_of, identify_key, standing_at, standing_of
 from app.core.access.keys import PREFIX
-from app.core.access.places import Place
-from app.core.access.questions import Decision
+from app.core.access.places import ConcurrencyPermit
+from app.core.access.questions import AccessDecision
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
 from app.core.clock import Clock
@@ -50,7 +50,7 @@ class Authority:
 
     def __init__(
         self,
-        following: Following,
+        following: DirectoryFollower,
         clock: Clock,
         *,
         stale: float,
@@ -127,7 +127,9 @@ class Authority:
         """By the rules of this moment. `tenant_id` counts where there is no device: None is Homing itself."""
         self._judge(caller, action, device, profile, method, tenant_id, now_us=self._now_us())
 
-    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Place | None:
+    def spend(
+        self, caller: Caller | None, action: Action, device: str, profile: str, method: str
+    ) -> ConcurrencyPermit | None:
         """By the rules of this moment, of whose limits this node has its share."""
         now_us = self._now_us()
         decision = self._judge(caller, action, device, profile, method, now_us=now_us)
@@ -143,7 +145,7 @@ class Authority:
         """Whether a rule limits how many commands may be open."""
         return self.following.known and self._current().counts_open
 
-    def _standing(self, caller: Caller | None, now_us: int) -> Standing:
+    def _standing(self, caller: Caller | None, now_us: int) -> CallerStanding:
         standing = standing_at(now_us, standing_of(self._current(), caller or Caller()))
         if isinstance(standing, Refusal):
             raise UnauthenticatedError(worthless(caller, standing))
@@ -159,7 +161,7 @@ class Authority:
         tenant_id: str | None = None,
         *,
         now_us: int,
-    ) -> Decision:
+    ) -> AccessDecision:
         if caller is None:
             raise UnauthenticatedError(NOT_ON_RECORD)
         if action in _ACTING and self._is_stale():
@@ -254,7 +256,7 @@ class Authority:
         return int(self._wall() * 1_000_000)
 
 
-def _called(standing: Standing, caller: Caller | None) -> str | None:
+def _called(standing: CallerStanding, caller: Caller | None) -> str | None:
     """The principal's id; of somebody who is not on record, what their token calls them."""
     if standing.principal is not None:
         return standing.principal.id

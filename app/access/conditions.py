@@ -11,7 +11,7 @@ from app.core.errors import PreconditionFailedError
 ANY: Final = "*"
 
 
-class Condition(NamedTuple):
+class Precondition(NamedTuple):
     """What a caller takes for granted (RFC 9110, section 13): tags, or `*` for any; None where nothing is said."""
 
     match: frozenset[str] | None = None

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from app.access.administration import Administration
+from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
-from app.access.conditions import ANY, Condition, tag_of
+from app.access.conditions import ANY, Precondition, tag_of
 from app.access.following import View
 from app.core.access.callers import Caller
 from app.core.access.changes import Change, Put, Remove
@@ -27,7 +27,7 @@ SCANNED: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DeviceDetails:
     """What is to be on record about a device. Without a tenant, it stays with the one that owns it."""
 
     tenant: str | None = None
@@ -60,7 +60,7 @@ class Filter:
 class Devices:
     """`profile` is what a device speaks whose record does not say."""
 
-    def __init__(self, authority: Authority, administration: Administration, clock: Clock, profile: str) -> None:
+    def __init__(self, authority: Authority, administration: AccessAdministrator, clock: Clock, profile: str) -> None:
         self._authority = authority
         self._administration = administration
         self._clock = clock
@@ -88,7 +88,7 @@ class Devices:
         return found, scanned[-1].id if first + SCANNED < len(document.devices) else None
 
     async def put(
-        self, caller: Caller | None, device_id: str, wanted: Wanted, condition: Condition
+        self, caller: Caller | None, device_id: str, wanted: DeviceDetails, condition: Precondition
     ) -> tuple[Device, bool]:
         """Put it on record; whether it was not there. Another tenant may be named by who operates Homing."""
         found: list[tuple[Device, bool]] = []
@@ -110,7 +110,7 @@ class Devices:
         await self._administration.change(caller, decide)
         return found[0]
 
-    async def remove(self, caller: Caller | None, device_id: str, condition: Condition) -> None:
+    async def remove(self, caller: Caller | None, device_id: str, condition: Precondition) -> None:
         """Take it from the record; DeviceNotFoundError."""
 
         def decide(view: View) -> list[Change]:
@@ -120,7 +120,7 @@ class Devices:
 
         await self._administration.change(caller, decide)
 
-    def _changeable(self, caller: Caller | None, view: View, device_id: str, condition: Condition) -> Device | None:
+    def _changeable(self, caller: Caller | None, view: View, device_id: str, condition: Precondition) -> Device | None:
         """What is on record about a device that the caller may change, and that is as they expect it."""
         known = view.snapshot.devices.get(device_id)
         self._authority.check(caller, Action.ACCESS, device_id, self._profile_of(known))

@@ -49,7 +49,7 @@ class View:
     """Whether it is a copy that other nodes have kept, in which hashes of passwords are missing."""
 
 
-class Following:
+class DirectoryFollower:
     """Looks for a new version every `interval` seconds, while `run`.
 
     `prepare` is done first, again and again until it succeeds. `changed` is called whenever another version counts;

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from app.access.administration import Administration
+from app.access.administration import AccessAdministrator
 from app.access.following import View
 from app.core.access.admins import counts
-from app.core.access.callers import Caller, Standing
+from app.core.access.callers import Caller, CallerStanding
 from app.core.access.changes import Change, Put, Revoke
 from app.core.access.identify import stand
 from app.core.access.keys import Key
@@ -32,10 +32,10 @@ class NewKey:
     days: int | None = 90
 
 
-class Keys:
+class KeyAdministrator:
     """`new_key` makes a key that nobody can guess."""
 
-    def __init__(self, administration: Administration, new_key: Callable[[], Key]) -> None:
+    def __init__(self, administration: AccessAdministrator, new_key: Callable[[], Key]) -> None:
         self._administration = administration
         self._new_key = new_key
 
@@ -124,7 +124,7 @@ class Keys:
     def _narrow_of(self, caller: Caller | None, view: View, owner: str) -> tuple[str, ...]:
         """What a key of one's own is narrowed to that says nothing of it: what the key in hand is."""
         standing = None if caller is None else stand(view.snapshot, caller)
-        if not isinstance(standing, Standing) or standing.credential is None:
+        if not isinstance(standing, CallerStanding) or standing.credential is None:
             return ()
         return standing.credential.narrow if standing.credential.principal_id == owner else ()
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from app.access.ports import LimitState
-from app.core.access.callers import Caller, Standing
+from app.core.access.callers import Caller, CallerStanding
 from app.core.access.limits import Buckets, Shares, bucket_of
-from app.core.access.places import Place, Places
-from app.core.access.questions import Decision
-from app.core.access.rules import Action, Concurrency, Limit, Per, Rule
+from app.core.access.places import ConcurrencyPermit, Places
+from app.core.access.questions import AccessDecision
+from app.core.access.rules import AccessRule, Action, Concurrency, Limit, Per
 from app.core.access.snapshot import Snapshot
 from app.core.errors import RateLimitError, TooManyOpenError
 
@@ -24,7 +24,7 @@ class Limiting:
         self.shares: Final = Shares(nodes, self._places.taken)
         """This node's parts of limits."""
 
-    def spend(self, decision: Decision, action: Action, now_us: int) -> Place | None:
+    def spend(self, decision: AccessDecision, action: Action, now_us: int) -> ConcurrencyPermit | None:
         """Spend a token of each limit with a rate, and give a place of each that limits what is open.
 
         RateLimitError, TooManyOpenError: then nothing is spent.
@@ -44,7 +44,7 @@ class Limiting:
             raise RateLimitError(f"limited by {told}", wait, str(action), _policies(limit for _, limit, _ in tokens))
         return self._places.place(places) if places else None
 
-    def _check_room(self, key: str, rule: Rule, limit: Concurrency, share: float) -> None:
+    def _check_room(self, key: str, rule: AccessRule, limit: Concurrency, share: float) -> None:
         elsewhere = self.shares.taken_elsewhere(key)
         if not self._places.free(key, limit.most, share, elsewhere):
             own = self._places.taken().get(key, 0)
@@ -52,13 +52,13 @@ class Limiting:
                 f"limited by {rule.text}: {own} open commands are counted on this node, {elsewhere:g} on others"
             )
 
-    def states(self, snapshot: Snapshot, standing: Standing, caller: Caller, now_us: int) -> Iterator[LimitState]:
+    def states(self, snapshot: Snapshot, standing: CallerStanding, caller: Caller, now_us: int) -> Iterator[LimitState]:
         """All limits that hold for the caller somewhere, and what is left of each on this node."""
         for rule in _rules(snapshot, standing, now_us):
             if rule.limit is not None:
                 yield self._state(rule, rule.limit, bucket_of(standing, caller, rule, ""), now_us)
 
-    def _state(self, rule: Rule, limit: Limit | Concurrency, key: str, now_us: int) -> LimitState:
+    def _state(self, rule: AccessRule, limit: Limit | Concurrency, key: str, now_us: int) -> LimitState:
         share = self.shares.of(key)
         if limit.per is Per.DEVICE:
             return LimitState(rule, share, None)
@@ -68,7 +68,7 @@ class Limiting:
         return LimitState(rule, share, left, self._places.taken().get(key, 0))
 
 
-def _rules(snapshot: Snapshot, standing: Standing, now_us: int) -> Iterable[Rule]:
+def _rules(snapshot: Snapshot, standing: CallerStanding, now_us: int) -> Iterable[AccessRule]:
     """Those that count for the caller somewhere, each once."""
     grants = [one for subject in standing.subjects for one in snapshot.grants.get(subject, ())]
     held = [

@@ -26,15 +26,15 @@ from app.access.access_file import (
     tenant_part,
     wanted,
 )
-from app.access.administration import Administration
-from app.access.conditions import Condition, tag_of
+from app.access.administration import AccessAdministrator
+from app.access.conditions import Precondition, tag_of
 from app.access.following import View
 from app.core.access.callers import EVER, GROUP, Caller
 from app.core.access.changes import Change, Put, Remove
 from app.core.access.explain import explain
 from app.core.access.model import Binding, Credential, Principal, Role, Tenant
 from app.core.access.plan import differences, plan
-from app.core.access.questions import Decision, Question
+from app.core.access.questions import AccessDecision, Question
 from app.core.access.rules import BUILT_IN
 from app.core.errors import EntryConflictError, EntryNotFoundError, InvalidInputError
 
@@ -42,7 +42,7 @@ from app.core.errors import EntryConflictError, EntryNotFoundError, InvalidInput
 class People:
     """Everything but keys and devices. What a caller does not administer is not there for them."""
 
-    def __init__(self, administration: Administration) -> None:
+    def __init__(self, administration: AccessAdministrator) -> None:
         self._administration = administration
 
     async def tenants(self, caller: Caller | None) -> list[TenantInFile]:
@@ -58,7 +58,7 @@ class People:
         raise _missing("tenant", tenant_id)
 
     async def put_tenant(
-        self, caller: Caller | None, tenant_id: str, body: TenantBody, condition: Condition
+        self, caller: Caller | None, tenant_id: str, body: TenantBody, condition: Precondition
     ) -> tuple[TenantInFile, bool]:
         """Whose devices which are; whether it was not there."""
         part = TenantInFile(id=tenant_id, **body.model_dump())
@@ -75,7 +75,7 @@ class People:
         await self._administration.change(caller, decide)
         return part.model_copy(update={"name": part.name or part.id}), made[0]
 
-    async def remove_tenant(self, caller: Caller | None, tenant_id: str, condition: Condition) -> None:
+    async def remove_tenant(self, caller: Caller | None, tenant_id: str, condition: Precondition) -> None:
         """EntryConflictError while somebody or something belongs to it."""
 
         def decide(view: View) -> list[Change]:
@@ -98,7 +98,7 @@ class People:
         return principal_part(self._principal(caller, await self._read(caller), principal_id))
 
     async def put_principal(
-        self, caller: Caller | None, principal_id: str, body: PrincipalBody, condition: Condition
+        self, caller: Caller | None, principal_id: str, body: PrincipalBody, condition: Precondition
     ) -> tuple[PrincipalInFile, bool]:
         """A person or a service; whether it was not there. Who names no tenant means their own."""
         found: list[tuple[PrincipalInFile, bool]] = []
@@ -122,7 +122,7 @@ class People:
         await self._administration.change(caller, decide)
         return found[0]
 
-    async def remove_principal(self, caller: Caller | None, principal_id: str, condition: Condition) -> None:
+    async def remove_principal(self, caller: Caller | None, principal_id: str, condition: Precondition) -> None:
         """With its keys and bindings."""
 
         def decide(view: View) -> list[Change]:
@@ -145,7 +145,7 @@ class People:
         return [binding_part(one) for one in self._bindings(caller, view, subject)]
 
     async def put_bindings(
-        self, caller: Caller | None, subject: str, bodies: Sequence[BindingBody], condition: Condition
+        self, caller: Caller | None, subject: str, bodies: Sequence[BindingBody], condition: Precondition
     ) -> list[BindingInFile]:
         """In the place of all that the caller may see."""
         found: list[BindingInFile] = []
@@ -187,7 +187,7 @@ class People:
         raise _missing("role", name)
 
     async def put_role(
-        self, caller: Caller | None, name: str, body: RoleBody, condition: Condition
+        self, caller: Caller | None, name: str, body: RoleBody, condition: Precondition
     ) -> tuple[RoleInFile, bool]:
         """Its rules; whether it was not there. Who names no tenant means their own."""
         found: list[tuple[RoleInFile, bool]] = []
@@ -204,7 +204,7 @@ class People:
         await self._administration.change(caller, decide)
         return found[0]
 
-    async def remove_role(self, caller: Caller | None, name: str, tenant: str | None, condition: Condition) -> None:
+    async def remove_role(self, caller: Caller | None, name: str, tenant: str | None, condition: Precondition) -> None:
         """EntryConflictError while it is bound."""
 
         def decide(view: View) -> list[Change]:
@@ -226,7 +226,7 @@ class People:
         return file_of(view.document)
 
     async def put_document(
-        self, caller: Caller | None, file: AccessFile, condition: Condition, *, dry_run: bool
+        self, caller: Caller | None, file: AccessFile, condition: Precondition, *, dry_run: bool
     ) -> list[str]:
         """Make the directory what the file says; what comes (+), goes (-) and changes (~)."""
         lines: list[str] = []
@@ -244,7 +244,7 @@ class People:
             await self._administration.change(caller, decide)
         return lines
 
-    async def explain(self, caller: Caller | None, principal_id: str, question: Question) -> Decision:
+    async def explain(self, caller: Caller | None, principal_id: str, question: Question) -> AccessDecision:
         """Whether somebody may, and why: of whom the caller administers."""
         view = await self._administration.read()
         self._principal(caller, view, principal_id)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.core.access.callers import Caller
-from app.core.access.places import Place
-from app.core.access.rules import Action, Rule
+from app.core.access.places import ConcurrencyPermit
+from app.core.access.rules import AccessRule, Action
 
 
 class Access(Protocol):
@@ -32,7 +32,9 @@ class Access(Protocol):
         not even know of the device, ForbiddenError otherwise; UnavailableError when the rules are too old to act on.
         """
 
-    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Place | None:
+    def spend(
+        self, caller: Caller | None, action: Action, device: str, profile: str, method: str
+    ) -> ConcurrencyPermit | None:
         """`check`, and count it: RateLimitError when the caller has done so as often as the rules allow.
 
         TooManyOpenError when as much is open; what is given is a place for this, where places are counted.
@@ -79,7 +81,7 @@ class Identity:
 class LimitState:
     """A limit that holds for a caller, and what is left of it on one node."""
 
-    rule: Rule
+    rule: AccessRule
     share: float
     """The node's part of it, up to 1."""
     left: int | None
@@ -107,7 +109,9 @@ class Everybody:
     ) -> None:
         """Return."""
 
-    def spend(self, caller: Caller | None, action: Action, device: str, profile: str, method: str) -> Place | None:
+    def spend(
+        self, caller: Caller | None, action: Action, device: str, profile: str, method: str
+    ) -> ConcurrencyPermit | None:
         """None: places are not counted."""
         del caller, action, device, profile, method
         return None

@@ -18,9 +18,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from app.analysis.contracts import ROLLUPS
-from app.analysis.inventory import WHOLE_FILES, Entry, File, Plan, plan, plan_without
+from app.analysis.inventory import WHOLE_FILES, DayPlan, FileStamp, InventoryEntry, plan, plan_without
 from app.analysis.lake import COMPACT, SCHEMA_VERSION, Day, Lake, Row, one_of
-from app.analysis.places import Place
+from app.analysis.places import LogFolder
 from app.analysis.session import is_hopeless
 from app.analysis.source import Source, ddl
 from app.core.errors import ConfigurationError
@@ -34,12 +34,12 @@ Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class LogListing:
     """The files of a log by date, and those that lie elsewhere; paths are inside the log, which is at `url`."""
 
     source: Source
     url: str
-    by_date: dict[str, dict[str, File]]
+    by_date: dict[str, dict[str, FileStamp]]
     """Date -> path -> the file."""
     strays: list[str]
 
@@ -56,26 +56,28 @@ class Listing:
         return day.run in (self.run(day.date), _run_of(self.by_date.get(day.date, ())))
 
 
-def list_log(source: Source, root: str, dates: Sequence[str] | None = None) -> Listing:
+def list_log(source: Source, root: str, dates: Sequence[str] | None = None) -> LogListing:
     """The files of some days, or of all. ConfigurationError when there is no such folder."""
-    log = Place(root)
+    log = LogFolder(root)
     if log.local is not None and not log.local.is_dir():
         raise ConfigurationError(f"{root}: there is no such folder")
     by_day = dates is not None and source.layout[0] == "date"
     folders = [f"date={date}" for date in dates or ()] if by_day else [""]
     place = re.compile("".join(f"{name}=([^/]+)/" for name in source.layout) + r"[^/]+\.parquet")
-    by_date, strays = defaultdict[str, dict[str, File]](dict), []
+    by_date, strays = defaultdict[str, dict[str, FileStamp]](dict), []
     for path, file in chain.from_iterable(log.find(folder, ".parquet").items() for folder in folders):
         match = place.fullmatch(path)
         parts = dict(zip(source.layout, match.groups(), strict=True)) if match else {}
         if _is_date(parts.get("date", "")) and re.fullmatch(r"[01]\d|2[0-3]", parts["hour"]):
-            by_date[parts["date"]][path] = File(file.size, (file.mtime_ns or 0) // 1000)
+            by_date[parts["date"]][path] = FileStamp(file.size, (file.mtime_ns or 0) // 1000)
         else:
             strays.append(path)
-    return Listing(source, log.url, dict(by_date), strays)
+    return LogListing(source, log.url, dict(by_date), strays)
 
 
-def compact(spark: SparkSession, lake: Lake, listing: Listing, plans: Mapping[str, Plan], progress: Progress) -> None:
+def compact(
+    spark: SparkSession, lake: Lake, listing: LogListing, plans: Mapping[str, DayPlan], progress: Progress
+) -> None:
     """Make these days, and commit them."""
     source = listing.source
     reader = spark.read.schema(ddl({**source.columns, **source.folders}))
@@ -103,16 +105,16 @@ def compact(spark: SparkSession, lake: Lake, listing: Listing, plans: Mapping[st
         done += len(batch)
 
 
-def plans(lake: Lake, listing: Listing, dates: Sequence[str], progress: Progress) -> dict[str, Plan]:
+def plans(lake: Lake, listing: LogListing, dates: Sequence[str], progress: Progress) -> dict[str, DayPlan]:
     """Of these days, those that are made. One that has lost files and gained none stays as it was, which is said."""
-    source, compacted, found = listing.source, lake.days(COMPACT, listing.source), dict[str, Plan]()
+    source, compacted, found = listing.source, lake.days(COMPACT, listing.source), dict[str, DayPlan]()
     for date in dates:
-        one, now = Plan(sorted(listing.by_date[date])), listing.by_date[date]
+        one, now = DayPlan(sorted(listing.by_date[date])), listing.by_date[date]
         if (day := compacted.get(date)) is not None:
             entries = lake.inventory(source, day)
             one = plan_without(now, day.files) if entries is None else plan(now, entries)
             if one.kept and not one.why_not and day.records and not lake.clean_files(source, day):
-                one = Plan((), (), "some of its files are gone, and so are its clean records")
+                one = DayPlan((), (), "some of its files are gone, and so are its clean records")
         if one.why_not:
             progress(0.0, f"compact {date} stays as it was: {one.why_not}")
         else:
@@ -120,9 +122,9 @@ def plans(lake: Lake, listing: Listing, dates: Sequence[str], progress: Progress
     return found
 
 
-def _batches(plans: Mapping[str, Plan]) -> Iterator[dict[str, Plan]]:
+def _batches(plans: Mapping[str, DayPlan]) -> Iterator[dict[str, DayPlan]]:
     """Days that one job takes: one that keeps something is alone."""
-    batch: dict[str, Plan] = {}
+    batch: dict[str, DayPlan] = {}
     for date, one in plans.items():
         if one.kept:
             yield {date: one}
@@ -166,7 +168,7 @@ def _write(lake: Lake, source: Source, frame: DataFrame) -> tuple[str, list[Row]
 
 
 def _write_careful(
-    spark: SparkSession, lake: Lake, listing: Listing, paths: Sequence[str], listed: Mapping[str, str]
+    spark: SparkSession, lake: Lake, listing: LogListing, paths: Sequence[str], listed: Mapping[str, str]
 ) -> tuple[str, list[Row]]:
     """Leave out files that cannot be read in full, each with its reason; `listed` are path -> date of those to read."""
     from pyspark.sql.functions import expr  # noqa: PLC0415 - an extra
@@ -203,13 +205,15 @@ def _left_out_file(date: str, reason: str, path: str, records: int = 0) -> Row:
     return {"date": date, "reason": reason, "files": 1, "records": records, "example": path}
 
 
-def _commit(lake: Lake, listing: Listing, date: str, made: Plan, part: str, quarantine: list[Row]) -> None:
+def _commit(lake: Lake, listing: LogListing, date: str, made: DayPlan, part: str, quarantine: list[Row]) -> None:
     source, run, now = listing.source, listing.run(date), listing.by_date[date]
     lost = {row["example"]: row for row in quarantine if row["reason"] in WHOLE_FILES}
     entries = [
         *made.kept,
         *(
-            Entry(path, *now[path], part, *((row["reason"], row["records"]) if (row := lost.get(path)) else ()))
+            InventoryEntry(
+                path, *now[path], part, *((row["reason"], row["records"]) if (row := lost.get(path)) else ())
+            )
             for path in made.read
         ),
     ]

@@ -19,7 +19,7 @@ SUMMARY_NAME: Final = "summary.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnContract:
     """One column, with its type in Spark SQL, and what its number counts."""
 
     name: str
@@ -29,13 +29,13 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableContract:
     """A table or rollup; `key` are the columns that tell rows apart (null counts as a value)."""
 
     name: str
     title: str
     key: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnContract, ...]
 
     @property
     def arrow(self) -> pa.Schema:
@@ -100,7 +100,7 @@ _COMMON: Final = """
 """
 
 
-def _columns(lines: str, known: Mapping[str, Column]) -> dict[str, Column]:
+def _columns(lines: str, known: Mapping[str, ColumnContract]) -> dict[str, ColumnContract]:
     """A line is `names | kind | meaning`, or names of columns that are known; before a dot is what tells two apart."""
     found = {}
     for line in filter(None, map(str.strip, lines.splitlines())):
@@ -108,18 +108,18 @@ def _columns(lines: str, known: Mapping[str, Column]) -> dict[str, Column]:
         for name in names.split():
             if said:
                 unit = said[0] if said[0] in _UNITS else ""
-                found[name] = Column(name.rpartition(".")[2], _KINDS[said[0]], unit, said[1])
+                found[name] = ColumnContract(name.rpartition(".")[2], _KINDS[said[0]], unit, said[1])
             else:
                 found[name] = known[name]
     return found
 
 
-def _tables(text: str) -> tuple[Table, ...]:
+def _tables(text: str) -> tuple[TableContract, ...]:
     """Of a paragraph each: `name: title (key)`, and its columns."""
     known, found = _columns(_COMMON, {}), []
     for head, lines in re.findall(r"^(\S.*)\n((?: .*\n)+)", text, re.MULTILINE):
         name, title, key = re.split(r": | \(", head.removesuffix(")"))
-        found.append(Table(name, title, tuple(key.split()), tuple(_columns(lines, known).values())))
+        found.append(TableContract(name, title, tuple(key.split()), tuple(_columns(lines, known).values())))
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ WHOLE_FILES: Final = ("not_parquet", "unreadable")
 """Reasons for which nothing of a file was taken: it is tried again, as it may have been half copied."""
 
 
-class File(NamedTuple):
+class FileStamp(NamedTuple):
     """A file as it lies in the log: bytes, and microseconds since 1970. Another size or time is another file."""
 
     size: int
@@ -24,7 +24,7 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InventoryEntry:
     """A file that a day had. `part` begins the names of the files of clean records that its own are in.
 
     `reason` says why nothing was taken of it, `records` how many it promised then.
@@ -51,11 +51,11 @@ SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DayPlan:
     """What is read to make a day, and what stays of what it was; `why_not` says why all of it stays as it was."""
 
     read: Sequence[str]
-    kept: Sequence[Entry] = ()
+    kept: Sequence[InventoryEntry] = ()
     why_not: str = ""
 
     @property
@@ -64,24 +64,24 @@ class Plan:
         return {one.part for one in self.kept}
 
 
-def plan(now: Mapping[str, File], before: Sequence[Entry]) -> Plan:
+def plan(now: Mapping[str, FileStamp], before: Sequence[InventoryEntry]) -> DayPlan:
     """A day of which no file is gone is made anew from all of them, else it keeps what it has."""
     taken = {one.path: one for one in before if one.reason is None}
     gone = taken.keys() - now.keys()
     if not gone:
-        return Plan(sorted(now))
+        return DayPlan(sorted(now))
     left = f"{len(gone):,} of its {len(taken):,} files are gone"
     # A copy may have another time. Its records cannot be told from those of the files that are gone.
     if changed := [path for path in taken if path in now and now[path].size != taken[path].size]:
-        return Plan((), before, f"{left}, and {len(changed):,} are not what they were, such as {changed[0]}")
-    tried = {one.path: File(one.size, one.time_us) for one in before}
+        return DayPlan((), before, f"{left}, and {len(changed):,} are not what they were, such as {changed[0]}")
+    tried = {one.path: FileStamp(one.size, one.time_us) for one in before}
     more = sorted(path for path in now if path not in taken)
     if all(now[path] == tried.get(path) for path in more):
-        return Plan((), before, left)
-    return Plan(more, [one for one in before if one.path not in more])
+        return DayPlan((), before, left)
+    return DayPlan(more, [one for one in before if one.path not in more])
 
 
-def plan_without(now: Mapping[str, File], files: int) -> Plan:
+def plan_without(now: Mapping[str, FileStamp], files: int) -> DayPlan:
     """Of a day that version 0.2.0 made, which noted how many files there were."""
     why_not = f"it had {files:,} files, and {len(now):,} are left" if len(now) < files else ""
-    return Plan((), (), why_not) if why_not else Plan(sorted(now))
+    return DayPlan((), (), why_not) if why_not else DayPlan(sorted(now))

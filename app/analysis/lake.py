@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from app.analysis.inventory import SCHEMA, Entry
-from app.analysis.places import Place, held
+from app.analysis.inventory import SCHEMA, InventoryEntry
+from app.analysis.places import LogFolder, held
 from app.analysis.source import Source, ddl
 from app.runtime.system import new_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from app.analysis.contracts import Table
+    from app.analysis.contracts import TableContract
 
 SCHEMA_VERSION: Final = 1
 """Of the rollups: a day with another one is made anew."""
@@ -51,7 +51,7 @@ class Lake:
     """The folder."""
 
     def __init__(self, name: str) -> None:
-        self.place = Place(name)
+        self.place = LogFolder(name)
 
     def alone(self) -> AbstractContextManager[None]:
         """Nobody else changes it meanwhile; of an object store that cannot be told."""
@@ -74,14 +74,14 @@ class Lake:
         for day in days:
             self.place.write(_manifest(step, source, day.date), json.dumps(asdict(day)).encode())
 
-    def inventory(self, source: Source, day: Day) -> list[Entry] | None:
+    def inventory(self, source: Source, day: Day) -> list[InventoryEntry] | None:
         """What a compacted day is made of; None of one that version 0.2.0 made."""
         name = _inventory(source, day)
         if name not in self.place.find(name.rpartition("/")[0]):
             return None
-        return [Entry(**row) for row in pq.read_table(pa.BufferReader(self.place.read(name))).to_pylist()]
+        return [InventoryEntry(**row) for row in pq.read_table(pa.BufferReader(self.place.read(name))).to_pylist()]
 
-    def commit_clean(self, source: Source, day: Day, entries: Iterable[Entry]) -> None:
+    def commit_clean(self, source: Source, day: Day, entries: Iterable[InventoryEntry]) -> None:
         """Say what a compacted day is made of, and that it is whole; then remove what it has no more."""
         entries = list(entries)
         name = _inventory(source, day)
@@ -141,7 +141,7 @@ class Lake:
             for file in set(self.files(folder, date, [""])).difference(self.files(folder, date, parts)):
                 self.place.remove(file)
 
-    def put_rollup(self, rollup: Table, frame: DataFrame, runs: Mapping[str, str]) -> None:
+    def put_rollup(self, rollup: TableContract, frame: DataFrame, runs: Mapping[str, str]) -> None:
         """Write a rollup of these days; each row carries the run of its day."""
         of_day = " ".join(f"WHEN DATE'{date}' THEN '{run}'" for date, run in runs.items())
         columns = [f"CAST({one.name} AS {one.type}) AS {one.name}" for one in rollup.columns]

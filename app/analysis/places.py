@@ -20,7 +20,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSy
 from app.core.errors import ConfigurationError
 
 
-class Place:
+class LogFolder:
     """A folder, by a path or a URL. ConfigurationError says in a sentence why it cannot be read or written."""
 
     def __init__(self, name: str) -> None:

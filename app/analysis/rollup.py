@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from app.analysis.buckets import bucket
 from app.analysis.compact import BATCH, Progress
-from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, Table
+from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, TableContract
 from app.analysis.deadlines import End
 from app.analysis.lake import COMPACT, ROLLUP, SCHEMA_VERSION, Day, Lake, quoted
 from app.analysis.options import DAY
 from app.analysis.source import CLOCK_TOLERANCE_US, DEVICE_US, LATENCY, OUTCOME, WAKE_US, Source
-from app.latency.schema import Kind
+from app.latency.schema import RecordKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,8 @@ SELECT one.* FROM (
 """Home was taken for dead and lived: two nodes wrote the outcome, and the record of home has the durations."""
 VIEWS: Final = {
     "further": f"""\
-SELECT date, kind, command_id, recorded_at, receiving_node, home_node FROM around WHERE kind != '{Kind.OUTCOME}'""",
+SELECT date, kind, command_id, recorded_at, receiving_node, home_node FROM around
+WHERE kind != '{RecordKind.OUTCOME}'""",
     # Without common tables: Spark would not know again what is kept of a query that has some.
     "device_of": f"""\
 SELECT date, device_id, IF(dense_rank() OVER (PARTITION BY date ORDER BY found IS NULL, of_group DESC, found)
@@ -98,7 +99,7 @@ WITH command AS (
   FROM record JOIN device_of USING (date, device_id)
   WHERE {OUTCOME} AND profile IS NOT NULL AND method IS NOT NULL
 ), late AS (
-  SELECT command_id, min(recorded_at) AS late_at FROM further WHERE kind = '{Kind.LATE}' GROUP BY command_id
+  SELECT command_id, min(recorded_at) AS late_at FROM further WHERE kind = '{RecordKind.LATE}' GROUP BY command_id
 ), unanswered AS (
   SELECT date, hour, profile, method, device_group, outcome, date_trunc('HOUR', late_at) AS late_hour,
     unix_micros(late_at) - registered AS took, allowed
@@ -224,7 +225,7 @@ def rollup(
         lake.commit(ROLLUP, source, [*days, *(there[date] for date in {**before, **after})])
 
 
-def _tables_of(source: Source) -> Sequence[Table]:
+def _tables_of(source: Source) -> Sequence[TableContract]:
     """What is left out is counted by the step before."""
     return (ROLLUPS if source is LATENCY else EVENT_ROLLUPS)[:-1]
 
@@ -261,7 +262,9 @@ def _views(
         yield
 
 
-def _write(spark: SparkSession, lake: Lake, say: Callable[[str], None], table: Table, runs: Mapping[str, str]) -> None:
+def _write(
+    spark: SparkSession, lake: Lake, say: Callable[[str], None], table: TableContract, runs: Mapping[str, str]
+) -> None:
     say(f"rollup {' to '.join(sorted({min(runs), max(runs)}))}: {table.name}")
     lake.put_rollup(table, spark.sql(QUERIES[table.name]), runs)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.core.events.cold import COLUMNS as EVENT_COLUMNS
-from app.latency.schema import COLUMNS, ColumnType, Kind
+from app.latency.schema import COLUMNS, ColumnType, RecordKind
 
 OUTCOMES: Final = ("succeeded", "failed", "timed_out", "cancelled", "unsent")
 CLOCK_TOLERANCE_US: Final = 10_000
@@ -70,7 +70,7 @@ def ddl(columns: Mapping[str, str]) -> str:
 
 DEVICE_US: Final = "(unix_micros(received_at) - unix_micros(published_at))"
 WAKE_US: Final = "(unix_micros(woken_at) - unix_micros(recorded_at))"
-OUTCOME: Final = f"kind = '{Kind.OUTCOME}'"
+OUTCOME: Final = f"kind = '{RecordKind.OUTCOME}'"
 
 LATENCY: Final = Source(
     "latency",
@@ -82,7 +82,7 @@ LATENCY: Final = Source(
         "negative_duration": " OR ".join(
             f"{column.name} < 0" for column in COLUMNS if column.type is ColumnType.MICROSECONDS
         ),
-        "unknown_kind": f"kind NOT IN {tuple(map(str, Kind))}",
+        "unknown_kind": f"kind NOT IN {tuple(map(str, RecordKind))}",
         "unknown_outcome": f"{OUTCOME} AND outcome NOT IN {OUTCOMES}",
     },
     {

@@ -22,7 +22,7 @@ from app.api.http import BytesResponse, headers_of
 from app.api.openapi import SECURITY, as_of_open, operation_id, with_border
 from app.api.parking import Parking
 from app.api.ports import Ports
-from app.api.sse import Streams
+from app.api.sse import SseStreams
 from app.api.turns import Turns
 from app.api.v1 import (
     access,
@@ -110,7 +110,7 @@ class Application(FastAPI):
         self._written = b""
         self.ports: Final = ports
         self.parking: Final = Parking(ports.counters)
-        self.streams: Final = Streams(
+        self.streams: Final = SseStreams(
             ports.counters, most=settings.api.max_streams, most_per_principal=settings.api.max_streams_per_principal
         )
         self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file), self.streams)

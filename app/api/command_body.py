@@ -23,7 +23,7 @@ _ALLOWED: Final = f"allowed: {', '.join(MEMBERS)}"
 _MISSING: Final = object()
 
 
-class CommandBody:
+class CommandBodyReader:
     """The bounds and defaults of a node, for callers who say less.
 
     `learned` knows timeouts, and `profile_of` the profile that is on record for a device.

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Header
 from pydantic.json_schema import SkipJsonSchema
 
-from app.access.conditions import ANY, Condition
+from app.access.conditions import ANY, Precondition
 from app.core.errors import InvalidInputError
 
 _TAGS: Final = re.compile(r'\s*(?:W/)?"([!#-~]*)"\s*(?:,|$)')
@@ -34,8 +34,8 @@ _NoneMatch = Annotated[
 ]
 
 
-async def _condition(if_match: _Match = None, if_none_match: _NoneMatch = None) -> Condition:
-    return Condition(_tags("If-Match", if_match), _tags("If-None-Match", if_none_match))
+async def _condition(if_match: _Match = None, if_none_match: _NoneMatch = None) -> Precondition:
+    return Precondition(_tags("If-Match", if_match), _tags("If-None-Match", if_none_match))
 
 
 def _tags(header: str, value: str | None) -> frozenset[str] | None:
@@ -60,5 +60,5 @@ def etag(tag: str) -> tuple[bytes, bytes]:
     return b"etag", f'"{tag}"'.encode()
 
 
-Conditional = Annotated[Condition, Depends(_condition)]
+Conditional = Annotated[Precondition, Depends(_condition)]
 """What a caller takes for granted."""

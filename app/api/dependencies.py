@@ -12,8 +12,8 @@ from app.access.ports import Access, Identity, LimitState
 from app.api.cursors import Cursors, cursors
 from app.api.hot import HotRoute
 from app.api.http import asking, headers_of
-from app.api.ports import Directory, Ports
-from app.api.sse import Streams
+from app.api.ports import DirectoryRecords, Ports
+from app.api.sse import SseStreams
 from app.api.turns import Turns
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
@@ -98,7 +98,7 @@ class Front(Protocol):
     ports: Ports
     hot: HotRoute
     lists: Turns
-    streams: Streams
+    streams: SseStreams
 
 
 async def _ports(request: Request) -> Ports:
@@ -116,7 +116,7 @@ async def _lists(request: Request) -> Turns:
     return front.lists
 
 
-async def _directory(request: Request) -> Directory:
+async def _directory(request: Request) -> DirectoryRecords:
     front: Front = request.app
     if front.ports.directory is None:
         raise NoDirectoryError(
@@ -126,7 +126,7 @@ async def _directory(request: Request) -> Directory:
     return front.ports.directory
 
 
-async def _streams(request: Request) -> Streams:
+async def _streams(request: Request) -> SseStreams:
     front: Front = request.app
     return front.streams
 
@@ -150,7 +150,7 @@ Events = Annotated[EventPlane, Depends(_events)]
 """The event plane; EventsOffError where there is none."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
-Records = Annotated[Directory, Depends(_directory)]
+Records = Annotated[DirectoryRecords, Depends(_directory)]
 """What is on record; NoDirectoryError."""
 NodePorts = Annotated[Ports, Depends(_ports)]
 """What the API needs of its node."""
@@ -158,5 +158,5 @@ Hot = Annotated[HotRoute, Depends(_hot)]
 """Serves the busy call."""
 Lists = Annotated[Turns, Depends(_lists)]
 """The turns of those who read lists."""
-OpenStreams = Annotated[Streams, Depends(_streams)]
+OpenStreams = Annotated[SseStreams, Depends(_streams)]
 """The streams that are open on this node."""

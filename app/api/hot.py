@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.access.asking import ASKING
 from app.api import problems
-from app.api.command_body import CommandBody
+from app.api.command_body import CommandBodyReader
 from app.api.http import BytesResponse, Serve, asking, headers_of, read_body
 from app.api.idempotency import naming_the_difference
 from app.api.media_types import media_type_refusal
@@ -25,12 +25,12 @@ from app.api.ports import Ports
 from app.api.preferences import Preference, read_preference
 from app.api.problems import ProblemType
 from app.api.representation import command_json, error_or_none, heard_json
-from app.api.sse import EventStream, Streams, wants_events
+from app.api.sse import EventStream, SseStreams, wants_events
 from app.api.story import feed_of
 from app.commands.send.invoker import Invocation, error_of, unsent_code
 from app.commands.send.registrar import CommandRequest
 from app.core.access.callers import Caller
-from app.core.access.places import Place
+from app.core.access.places import ConcurrencyPermit
 from app.core.access.rules import Action
 from app.core.commands.command import Command, CommandState
 from app.core.commands.deadlines import LearnedTimeouts
@@ -52,7 +52,7 @@ class HotRoute:
     """
 
     def __init__(
-        self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts, streams: Streams
+        self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts, streams: SseStreams
     ) -> None:
         self._member = ports.member
         self._access = ports.access
@@ -60,7 +60,7 @@ class HotRoute:
         self._invoker = ports.invoker
         self._counters = ports.counters
         self._parking = parking
-        self._body = CommandBody(settings, learned, ports.access.profile_of)
+        self._body = CommandBodyReader(settings, learned, ports.access.profile_of)
         # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
         # wake-up may be lost: then the sweep over parked callers finds it.
         self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE
@@ -92,7 +92,9 @@ class HotRoute:
             return
         await response(scope, receive, send)
 
-    async def _stream(self, asked: CommandRequest, caller: Caller | None, place: Place | None, root: str) -> Response:
+    async def _stream(
+        self, asked: CommandRequest, caller: Caller | None, place: ConcurrencyPermit | None, root: str
+    ) -> Response:
         """Send, and stream what happens from then on. It goes on when the caller hangs up."""
         identity = self._access.identity(caller)
         principal = None if identity is None else identity.principal
@@ -152,7 +154,7 @@ class HotRoute:
         return problems.of_command(problems.NO_OUTCOME, detail, command, extra, root=scope.get("root_path", ""))
 
     async def _invoke(
-        self, asked: CommandRequest, caller: Caller | None, place: Place | None, *, park: bool
+        self, asked: CommandRequest, caller: Caller | None, place: ConcurrencyPermit | None, *, park: bool
     ) -> Invocation:
         try:
             return await self._invoker.invoke(asked, park=park, place=place)
@@ -172,7 +174,7 @@ class HotRoute:
                 invocation.leave()
                 raise
 
-    def _spend(self, caller: Caller | None, asked: CommandRequest) -> Place | None:
+    def _spend(self, caller: Caller | None, asked: CommandRequest) -> ConcurrencyPermit | None:
         """What it takes of the caller's limits, who may send it now; what is not allowed is put on record."""
         audit = self._audit
         if audit is None:

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from app.access.asking import Asking
+from app.access.asking import RequestOrigin
 from app.core.access.callers import Caller
 from app.core.errors import PayloadTooLargeError
 from app.core.payload import MAX_BYTES
@@ -58,10 +58,10 @@ def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
     return headers
 
 
-def asking(caller: Caller | None, scope: Scope, headers: Mapping[bytes, bytes]) -> Asking:
+def asking(caller: Caller | None, scope: Scope, headers: Mapping[bytes, bytes]) -> RequestOrigin:
     """Who sends the request, and from where."""
     client = scope.get("client")
-    return Asking(caller, client[0] if client else None, headers.get(b"user-agent"))
+    return RequestOrigin(caller, client[0] if client else None, headers.get(b"user-agent"))
 
 
 async def read_body(receive: Receive, headers: Mapping[bytes, bytes], most: int = MAX_BYTES) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from app.api.cursors import Cursors
 from app.core.commands.command import Command
-from app.store.commands import Page, Query
+from app.store.commands import CommandSlice, Query
 from app.store.rules import page_cursor
 
 T = TypeVar("T")
@@ -22,8 +22,12 @@ LOOKS: Final = 10
 
 
 async def filled(
-    read: Callable[[Query], Awaitable[Page]], asked: Query, may_read: Callable[[Command], bool], *, sees_all: bool
-) -> Page:
+    read: Callable[[Query], Awaitable[CommandSlice]],
+    asked: Query,
+    may_read: Callable[[Command], bool],
+    *,
+    sees_all: bool,
+) -> CommandSlice:
     """So many commands as are asked for of those that the caller may read, and a cursor only if there may be more."""
     if sees_all:
         return await read(asked)
@@ -34,11 +38,11 @@ async def filled(
         shown += [one for one in page.commands if may_read(one)]
         if len(shown) > asked.limit:
             shown = shown[: asked.limit]
-            return Page(shown, page_cursor(shown[-1].created_at, shown[-1].id))
+            return CommandSlice(shown, page_cursor(shown[-1].created_at, shown[-1].id))
         if page.cursor is None:
-            return Page(shown, None)
+            return CommandSlice(shown, None)
         cursor, look = page.cursor, LOOK
-    return Page(shown, cursor)
+    return CommandSlice(shown, cursor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Ending(Enum):
     """They do not read what is written."""
 
 
-class Place:
+class ParkedCaller:
     """Where one caller waits. A wait is interrupted by cancelling its task; `why` tells that from others."""
 
     __slots__ = ("_receive", "_task", "_watcher", "may", "why")
@@ -81,7 +81,7 @@ class Parking:
     """All callers of this node that wait."""
 
     def __init__(self, counters: Counters) -> None:
-        self._places: set[Place] = set()
+        self._places: set[ParkedCaller] = set()
         self._counters = counters
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class Parking:
         ClientDisconnect when the caller hung up, DismissedError after `dismiss`, and after `recheck` what `may` raises.
         """
         loop = asyncio.get_running_loop()
-        place = Place(current_task(), receive, may)
+        place = ParkedCaller(current_task(), receive, may)
         self._places.add(place)
         timer = loop.call_later(WATCH_AFTER, place.watch)
         try:

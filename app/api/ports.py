@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from app.access.devices import Devices
-from app.access.keys import Keys
+from app.access.keys import KeyAdministrator
 from app.access.login.logins import Logins
 from app.access.people import People
 from app.access.ports import Access
@@ -15,7 +15,7 @@ from app.audit.reader import AuditReader
 from app.audit.recorder import Audit
 from app.cluster.directory import NodeInfo
 from app.commands.explain.explainer import Explainer
-from app.commands.follow.stream import Feed
+from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
 from app.commands.send.invoker import Invoker
 from app.core.commands.command import IfOffline
@@ -26,7 +26,7 @@ from app.node import Health, NodeState
 from app.runtime.telemetry import Counters, Fill
 from app.store.command_history import CommandHistory
 from app.store.commands import CommandReader
-from app.webhooks.administration import Administration
+from app.webhooks.administration import WebhookAdministrator
 
 if TYPE_CHECKING:
     from app.runtime.tracing import Tracing  # whose library is an extra
@@ -55,11 +55,11 @@ class Records(CommandReader, CommandHistory, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Directory:
+class DirectoryRecords:
     """What is on record about whom and what."""
 
     devices: Devices
-    keys: Keys
+    keys: KeyAdministrator
     people: People
     audit: AuditReader
 
@@ -75,7 +75,7 @@ class Ports:
     """Where people log in; None where nobody is asked."""
     audit: Audit | None
     """What commands are put on record in; None where they are not."""
-    directory: Directory | None
+    directory: DirectoryRecords | None
     """The access directory, as callers may read and change it; None where there is none."""
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
     """The live nodes of the cluster; StoreUnavailableError."""
@@ -90,7 +90,7 @@ class Ports:
     """Callers that are parked here."""
     watches: Watches
     """Commands that streams on this node follow."""
-    feed: Feed
+    feed: CommandStream
     """All commands, for streams that follow them together."""
     explainer: Explainer
     """Says what became of a command."""
@@ -98,7 +98,7 @@ class Ports:
     """How full every bounded queue of this process is."""
     if_offline: Callable[[], Mapping[str, IfOffline]]
     """By profile, what a command does where nobody is subscribed and its caller does not say."""
-    webhooks: Administration | None
+    webhooks: WebhookAdministrator | None
     """None on a node that serves none."""
     counters: Counters
     exposition: Exposition

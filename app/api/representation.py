@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import orjson
 
-from app.commands.explain.explainer import Explanation
+from app.commands.explain.explainer import CommandExplanation
 from app.core.commands.command import Command
-from app.core.commands.diagnosis import Heard
+from app.core.commands.diagnosis import DeviceSighting
 from app.core.commands.faults import with_code_text
-from app.store.commands import Page
+from app.store.commands import CommandSlice
 
 SLICE: Final = 25
 """How many commands of a page are written at once."""
@@ -40,7 +40,7 @@ def command_json(command: Command) -> bytes:
     return orjson.dumps(_members(command))
 
 
-async def page_json(page: Page) -> bytes:
+async def page_json(page: CommandSlice) -> bytes:
     """A page of commands. The event loop turns now and then meanwhile, as it may be long."""
     parts = []
     for first in range(0, len(page.commands), SLICE):
@@ -73,14 +73,14 @@ def _members(command: Command) -> dict[str, Any]:
     }
 
 
-def heard_json(one: Heard | None) -> dict[str, str] | None:
+def heard_json(one: DeviceSighting | None) -> dict[str, str] | None:
     """Where a device was heard last."""
     return (
         None if one is None else {"at": instant(one.at), "node": one.node, "profile": one.profile, "topic": one.topic}
     )
 
 
-def explanation_json(explanation: Explanation, presence: Mapping[str, object] | None = None) -> bytes:
+def explanation_json(explanation: CommandExplanation, presence: Mapping[str, object] | None = None) -> bytes:
     """What became of a command; `presence` is what the event log knows of its device."""
     judgement = explanation.judgement
     return orjson.dumps(

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.api.http import current_task
-from app.api.parking import Ending, Place
+from app.api.parking import Ending, ParkedCaller
 from app.api.problems import of_error
 from app.core.errors import AccessError, CapacityError, HomingError
 from app.runtime.telemetry import Counters, Fill
@@ -61,10 +61,10 @@ def wants_events(accept: bytes | None) -> bool:
     )
 
 
-class Stream:
+class SseStream:
     """An open stream, for who feeds it."""
 
-    def __init__(self, send: Send, place: Place) -> None:
+    def __init__(self, send: Send, place: ParkedCaller) -> None:
         self._send = send
         self._place = place
         self._now = asyncio.get_running_loop().time
@@ -95,11 +95,11 @@ class Stream:
             await self.write(bookmark())
 
 
-Feed = Callable[[Stream], Awaitable[None]]
+Feed = Callable[[SseStream], Awaitable[None]]
 """Writes a stream to its end."""
 
 
-class Streams:
+class SseStreams:
     """All streams of this node; at most `most`, and `most_per_principal` of each."""
 
     def __init__(self, counters: Counters, *, most: int, most_per_principal: int) -> None:
@@ -107,7 +107,7 @@ class Streams:
         self._most = most
         self._most_per_principal = most_per_principal
         self._principals: Counts[str] = Counts()
-        self._places: set[Place] = set()
+        self._places: set[ParkedCaller] = set()
         self._count = 0
 
     def __len__(self) -> int:
@@ -157,14 +157,14 @@ class Streams:
 
     async def run(self, feed: Feed, may: Callable[[], None], receive: Receive, send: Send) -> None:
         """Let the stream be written until it ends: by itself, by its caller, or by this node."""
-        place = Place(current_task(), receive, may)
+        place = ParkedCaller(current_task(), receive, may)
         self._places.add(place)
         self._counters["stream.opened"] += 1
         place.watch()
         last = b""
         try:
             await send({"type": "http.response.body", "body": retry(RETRY_MS), "more_body": True})
-            await feed(Stream(send, place))
+            await feed(SseStream(send, place))
         except asyncio.CancelledError:
             if not place.interrupted():
                 raise
@@ -185,7 +185,7 @@ class Streams:
             async with asyncio.timeout(LAST_WORD_SECONDS):
                 await send({"type": "http.response.body", "body": last})
 
-    def _last_word(self, place: Place) -> bytes:
+    def _last_word(self, place: ParkedCaller) -> bytes:
         if place.why is Ending.UNWANTED:
             self._counters["stream.unwanted"] += 1
             try:
@@ -207,7 +207,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        streams: Streams,
+        streams: SseStreams,
         feed: Feed,
         *,
         may: Callable[[], None],

@@ -6,11 +6,13 @@ import orjson
 
 from app.api import sse
 from app.api.representation import command_json, instant, json_or_none
-from app.commands.follow.watches import Following, Watches
+from app.commands.follow.watches import CommandFollower, Watches
 from app.core.commands.history import Account, Report
 
 
-async def feed_of(watches: Watches, command_id: str, seen: int | None, stream: sse.Stream, *, to_the_end: bool) -> None:
+async def feed_of(
+    watches: Watches, command_id: str, seen: int | None, stream: sse.SseStream, *, to_the_end: bool
+) -> None:
     """Write what happens to a command after the event `seen`; all of it, and first the command, when that is None."""
     async with watches.follow(command_id, seen or 0) as following:
         if seen is None:
@@ -23,7 +25,7 @@ async def feed_of(watches: Watches, command_id: str, seen: int | None, stream: s
             await stream.rest(following.changed)
 
 
-def _news(following: Following) -> list[bytes]:
+def _news(following: CommandFollower) -> list[bytes]:
     """What was not seen, as one piece."""
     identity = following.account.command.id
     events = [_event("progress", identity, one.number, _report_json(one)) for one in following.reports()]

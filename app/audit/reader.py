@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from app.access.administration import Administration
+from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
 from app.audit.verification import Verification, verify, why_empty
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
-from app.store.audit import AuditQuery, AuditStore, Page
+from app.store.audit import AuditQuery, AuditSlice, AuditStore
 
 
 class AuditReader:
     """Reads; nobody writes here."""
 
-    def __init__(self, store: AuditStore, authority: Authority, administration: Administration) -> None:
+    def __init__(self, store: AuditStore, authority: Authority, administration: AccessAdministrator) -> None:
         self._store = store
         self._authority = authority
         self._administration = administration
         self._verifying: Final = asyncio.Lock()
 
-    async def page(self, caller: Caller | None, query: AuditQuery) -> Page:
+    async def page(self, caller: Caller | None, query: AuditQuery) -> AuditSlice:
         """The newest first. Who belongs to a tenant reads what is told of it."""
         tenant = self._administration.tenant_of(caller)
         self._authority.check(caller, Action.AUDIT, tenant_id=tenant)

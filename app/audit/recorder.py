@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from app.access.asking import ASKING, Asking
+from app.access.asking import ASKING, RequestOrigin
 from app.audit.writer import MANY_IN_LINE, MOST_LINES, AuditWriter
 from app.callbacks.observer import Observer
 from app.callbacks.pending import Pending
 from app.core.access.callers import Caller
-from app.core.audit.lines import Block, Row, Thing
+from app.core.audit.lines import AuditBatch, AuditFact, AuditRow
 from app.core.clock import Clock
 from app.core.commands.callback import Answer, Registration
-from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.errors import DirectoryError, UnavailableError
 from app.runtime.telemetry import Counters, Fill
 
@@ -66,13 +66,13 @@ class Audit(Observer):
         self._sleep = sleep
         self._who: Who = lambda _: (None, None)
         self._tenant_of: Callable[[str], str | None] = lambda _: None
-        self._blocks: list[Block] = []
+        self._blocks: list[AuditBatch] = []
         """What is not in the chain yet, but for the last part of it."""
-        self._block = Block()
+        self._block = AuditBatch()
         """That."""
-        self._askers: dict[tuple[Asking | None, str | None], int] = {}
+        self._askers: dict[tuple[RequestOrigin | None, str | None], int] = {}
         """Who has asked in that part, for devices of a tenant."""
-        self._running: dict[str, Row] = {}
+        self._running: dict[str, AuditRow] = {}
         """Of what is not in the chain yet, the commands without outcome."""
         self._room = MOST_LINES
         """How many more things may wait."""
@@ -125,7 +125,7 @@ class Audit(Observer):
 
     def recorded(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
         outcome = recorded.outcome
-        if not self._commands or outcome is None or recorded.verdict is not Verdict.WON or outcome.home_heard:
+        if not self._commands or outcome is None or recorded.verdict is not MatchResult.WON or outcome.home_heard:
             return
         if recorded.waiting and not self._writer.name.startswith(f"{recorded.waiting[0]}/"):
             self._ended(outcome.command_id, outcome.state.value, answer.device_id)
@@ -168,7 +168,7 @@ class Audit(Observer):
             found = self._askers[key] = self._block.asker(self._facts_of(*key))
         return found
 
-    def _facts_of(self, asking: Asking | None, tenant: str | None) -> Thing:
+    def _facts_of(self, asking: RequestOrigin | None, tenant: str | None) -> AuditFact:
         if asking is None:
             return {"tenant": tenant}
         who, key = self._who(asking.caller)
@@ -180,7 +180,7 @@ class Audit(Observer):
         about = {} if device_id is None else {"device": device_id}
         self._note({"kind": kind, **about, **asker, **what})
 
-    def _note(self, what: Thing, *, fact: bool = True) -> None:
+    def _note(self, what: AuditFact, *, fact: bool = True) -> None:
         if self._has_room():
             now_us = self._now_us()
             self._put({"at": now_us, **what}, now_us, fact=fact)
@@ -193,7 +193,7 @@ class Audit(Observer):
         self._counters["audit.dropped"] += 1
         return False
 
-    def _put(self, told: Thing | Row, now_us: int, *, fact: bool = True) -> None:
+    def _put(self, told: AuditFact | AuditRow, now_us: int, *, fact: bool = True) -> None:
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
             self._block.told.append({"at": now_us, "kind": "dropped", "count": dropped})
@@ -205,7 +205,7 @@ class Audit(Observer):
 
     def _next_block(self) -> None:
         self._blocks.append(self._block)
-        self._block, self._askers = Block(), {}
+        self._block, self._askers = AuditBatch(), {}
 
     def _bind(self) -> None:
         """Put what was told into the chain: from now on it is what it is."""

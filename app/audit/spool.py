@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Self
 
-from app.core.audit.chain import Chain, Head, Line, columns_of
+from app.core.audit.chain import Chain, ChainHead, ChainLine, columns_of
 from app.core.errors import ConfigurationError
-from app.store.audit import Kept
+from app.store.audit import StoredLine
 
 SUFFIX: Final = ".audit"
 MOST_BYTES: Final = 2**30
@@ -27,7 +27,7 @@ MOST_BYTES: Final = 2**30
 class Spooled(NamedTuple):
     """A line, and what has to be said with it."""
 
-    kept: Kept
+    kept: StoredLine
     facts: int
     """That were told up to there."""
 
@@ -60,7 +60,7 @@ class Spool:
         """Whether more may be put."""
         return self._end < MOST_BYTES
 
-    def put(self, before: Head, lines: Sequence[Spooled]) -> None:
+    def put(self, before: ChainHead, lines: Sequence[Spooled]) -> None:
         """Keep lines, all or none, on the disk when this returns; `before` is where their chain was. OSError.
 
         To say it again changes nothing.
@@ -71,7 +71,7 @@ class Spool:
                 self._put(before, new)
                 self._last = new[-1].kept.line.seq
 
-    def _put(self, before: Head, lines: Sequence[Spooled]) -> None:
+    def _put(self, before: ChainHead, lines: Sequence[Spooled]) -> None:
         chunk = b"".join(b"%d %b\n" % (one.facts, one.kept.line.body) for one in lines)
         if self.is_empty():
             self._clear()
@@ -96,7 +96,7 @@ class Spool:
         with self._alone:
             return [] if self._chain is None else self._first(self._chain.head, most_lines, most_bytes)
 
-    def _first(self, before: Head, most_lines: int, most_bytes: int) -> list[Spooled]:
+    def _first(self, before: ChainHead, most_lines: int, most_bytes: int) -> list[Spooled]:
         found: list[Spooled] = []
         chain, size = Chain(before.writer, before), 0
         self._file.seek(self._begin)
@@ -114,7 +114,7 @@ class Spool:
         for one in lines:
             line = one.kept.line
             self._begin += len(b"%d %b\n" % (one.facts, line.body))
-            self._chain = Chain(line.writer, Head(line.writer, line.seq, line.hash))
+            self._chain = Chain(line.writer, ChainHead(line.writer, line.seq, line.hash))
         if self.is_empty():
             self._clear()
 
@@ -135,7 +135,9 @@ class Spool:
         first = self._file.readline()
         try:
             head = json.loads(first)
-            chain = Chain(str(head["writer"]), Head(str(head["writer"]), int(head["seq"]), bytes.fromhex(head["hash"])))
+            chain = Chain(
+                str(head["writer"]), ChainHead(str(head["writer"]), int(head["seq"]), bytes.fromhex(head["hash"]))
+            )
         except (ValueError, KeyError, TypeError):
             return self
         self._chain, self._begin, self._end = Chain(chain.head.writer, chain.head), len(first), len(first)
@@ -182,5 +184,5 @@ def _read(chain: Chain, text: bytes) -> Spooled | None:
     facts, _, body = text.partition(b" ")
     if not text.endswith(b"\n") or not facts.isdigit():
         return None
-    line: Line = chain.append(body[:-1])
-    return Spooled(Kept(line, columns_of(line.body)), int(facts))
+    line: ChainLine = chain.append(body[:-1])
+    return Spooled(StoredLine(line, columns_of(line.body)), int(facts))

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.core.audit.chain import REMOVALS, Fault, Head, Verifier, columns_of, heads_of, removed_of
-from app.store.audit import AuditStore, Kept
+from app.core.audit.chain import REMOVALS, ChainFault, ChainHead, Verifier, columns_of, heads_of, removed_of
+from app.store.audit import AuditStore, StoredLine
 
 BATCH: Final = 100
 """Lines of one call: one that tells of many things has some 80 KB."""
@@ -24,7 +24,7 @@ class Verification:
     lines: int
     heads: int
     """That the chains had to lead to."""
-    faults: tuple[Fault, ...]
+    faults: tuple[ChainFault, ...]
     """The first ones."""
 
     @property
@@ -41,7 +41,7 @@ def why_empty(changes: int) -> str:
     )
 
 
-async def verify(store: AuditStore, heads: Iterable[Head] = ()) -> Verification:
+async def verify(store: AuditStore, heads: Iterable[ChainHead] = ()) -> Verification:
     """Read everything twice: once for what the chains tell of each other. `heads` are those of logs.
 
     DirectoryUnavailableError. Lines that are written or removed meanwhile do no harm.
@@ -55,9 +55,9 @@ async def verify(store: AuditStore, heads: Iterable[Head] = ()) -> Verification:
         starts = now  # lines were removed meanwhile
 
 
-async def _starts(store: AuditStore) -> dict[str, Head]:
+async def _starts(store: AuditStore) -> dict[str, ChainHead]:
     """Where chains begin whose first lines were removed."""
-    found: dict[str, Head] = {}
+    found: dict[str, ChainHead] = {}
     async for kept in all_lines(store, after=(REMOVALS, 0)):
         if kept.line.writer != REMOVALS:
             break
@@ -67,14 +67,14 @@ async def _starts(store: AuditStore) -> dict[str, Head]:
     return found
 
 
-async def _verify(store: AuditStore, logged: list[Head], starts: Mapping[str, Head]) -> Verification:
+async def _verify(store: AuditStore, logged: list[ChainHead], starts: Mapping[str, ChainHead]) -> Verification:
     told = [*logged, *[head for head, _ in await store.heads()]]
     async for kept in all_lines(store):
         told += heads_of(kept.line.body) if b'"seen"' in kept.line.body else ()
-    by_writer: dict[str, list[Head]] = {}
+    by_writer: dict[str, list[ChainHead]] = {}
     for head in told:
         by_writer.setdefault(head.writer, []).append(head)
-    faults: list[Fault] = []
+    faults: list[ChainFault] = []
     lines, writers = 0, 0
     verifier: Verifier | None = None
     async for kept in all_lines(store):
@@ -85,7 +85,7 @@ async def _verify(store: AuditStore, logged: list[Head], starts: Mapping[str, He
             writers += 1
         faults += verifier.read(kept.line)
         if columns_of(kept.line.body) != kept.columns:
-            faults.append(Fault(writer, kept.line.seq, "what stands beside the line is not what it says"))
+            faults.append(ChainFault(writer, kept.line.seq, "what stands beside the line is not what it says"))
         lines += 1
     faults += [] if verifier is None else verifier.end()
     for writer, missing in sorted(by_writer.items()):
@@ -93,7 +93,7 @@ async def _verify(store: AuditStore, logged: list[Head], starts: Mapping[str, He
     return Verification(writers=writers, lines=lines, heads=len(set(told)), faults=tuple(faults[:MOST_FAULTS]))
 
 
-async def all_lines(store: AuditStore, after: tuple[str, int] = ("", 0)) -> AsyncIterator[Kept]:
+async def all_lines(store: AuditStore, after: tuple[str, int] = ("", 0)) -> AsyncIterator[StoredLine]:
     """Every line, by writer and number."""
     while batch := await store.read(after, BATCH):
         for kept in batch:

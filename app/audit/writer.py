@@ -14,11 +14,11 @@ import orjson
 import structlog
 
 from app.audit.spool import Spool, Spooled, left_behind, open_spool
-from app.core.audit.chain import DIRECTORY, MANY, REMOVALS, Chain, Columns, Head, listed
-from app.core.audit.lines import Block, things_of
+from app.core.audit.chain import DIRECTORY, MANY, REMOVALS, Chain, ChainHead, Columns, listed
+from app.core.audit.lines import AuditBatch, things_of
 from app.core.errors import DirectoryError, UnavailableError
 from app.runtime.telemetry import Counters
-from app.store.audit import SPAN_US, AuditStore, Kept
+from app.store.audit import SPAN_US, AuditStore, StoredLine
 
 BATCH: Final = 20
 """Lines of one call."""
@@ -93,7 +93,7 @@ class AuditWriter:
         """How many more things may wait in memory."""
         return max(0, MOST_LINES - self._waiting) if self._bytes < MOST_BYTES else 0
 
-    def bind(self, blocks: Sequence[Block], facts: int) -> None:
+    def bind(self, blocks: Sequence[AuditBatch], facts: int) -> None:
         """Put what was told into the chain: from now on it is what it is. `facts` of it are no heads of others."""
         self._facts += facts
         for block in blocks:
@@ -108,7 +108,7 @@ class AuditWriter:
 
     def _append(self, body: bytes, columns: Columns, things: int) -> None:
         line = self._chain.append(body)
-        self._lines.append((Spooled(Kept(line, columns), self._facts), things))
+        self._lines.append((Spooled(StoredLine(line, columns), self._facts), things))
         self._waiting += things
         self._bytes += len(body)
 
@@ -181,7 +181,7 @@ class AuditWriter:
             self._bytes -= len(spooled.kept.line.body)
             things += count
         line = batch[-1][0].kept.line
-        self._before = Head(line.writer, line.seq, line.hash)
+        self._before = ChainHead(line.writer, line.seq, line.hash)
         self._waiting -= things
         if written:
             self._counters["audit.written"] += things
@@ -231,7 +231,7 @@ class AuditWriter:
             if self._spool is not None:
                 self._spool.close()
 
-    def _log_head(self, head: Head) -> None:
+    def _log_head(self, head: ChainHead) -> None:
         self._log.info("audit_head", writer=head.writer, seq=head.seq, hash=head.hash.hex())
 
     def _fail(self, error: Exception) -> None:

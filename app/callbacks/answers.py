@@ -12,7 +12,7 @@ from app.callbacks.observer import Observers
 from app.callbacks.open_commands import OpenCommands
 from app.core.clock import Clock
 from app.core.commands.callback import Answer
-from app.core.commands.routing import Annexed, DeliverLocally, Drop, Forwarded, Progressed, Recorded, Verdict, route
+from app.core.commands.routing import Annexed, DeliverLocally, Drop, Forwarded, MatchResult, Progressed, Recorded, route
 from app.core.errors import InvalidInputError, StoreRefusedError, StoreUnavailableError
 from app.core.identifiers import validate_command_id, validate_device_id
 from app.core.profiles.correlation import Correlation
@@ -20,10 +20,10 @@ from app.latency.clock import StoreClock
 from app.mqtt.inbox import Arrival
 from app.store.commands import CommandWriter
 
-_NOT_ITS: Final = (Verdict.UNKNOWN, Verdict.MISMATCH)
+_NOT_ITS: Final = (MatchResult.UNKNOWN, MatchResult.MISMATCH)
 """No command expects the message as it was read; another reading of it may be expected."""
 
-_NOT_OPEN: Final = (*_NOT_ITS, Verdict.FINISHED)
+_NOT_OPEN: Final = (*_NOT_ITS, MatchResult.FINISHED)
 """Another reading of the message may be of a command that is open."""
 
 
@@ -112,18 +112,18 @@ class Answers:
         if recorded.verdict not in (_NOT_ITS if certain else _NOT_OPEN) or not first.others:
             return recorded, answer
         others = list(filter(_has_our_ids, first.others))
-        while others and not (recorded.verdict is Verdict.FINISHED and again and _says(answer, recorded)):
+        while others and not (recorded.verdict is MatchResult.FINISHED and again and _says(answer, recorded)):
             other = others.pop(0)
             other.received_at, other.size = first.received_at, first.size
-            finished = recorded.verdict is Verdict.FINISHED
+            finished = recorded.verdict is MatchResult.FINISHED
             further, read_so = await self._respond(other, open_only=finished or bool(others))
             if further.verdict not in _NOT_OPEN:
                 return further, read_so
-            if further.verdict is Verdict.FINISHED and other.correlation is Correlation.ID:
+            if further.verdict is MatchResult.FINISHED and other.correlation is Correlation.ID:
                 others.clear()
-            if not finished and (further.verdict is not Verdict.UNKNOWN or recorded.verdict is Verdict.UNKNOWN):
+            if not finished and (further.verdict is not MatchResult.UNKNOWN or recorded.verdict is MatchResult.UNKNOWN):
                 recorded, answer = further, read_so
-        if recorded.verdict is Verdict.FINISHED and recorded.command_id is not None:
+        if recorded.verdict is MatchResult.FINISHED and recorded.command_id is not None:
             by_id = replace(answer, correlation=Correlation.ID, value=recorded.command_id)
             recorded = await self._store.respond(by_id, self._node_id)
         return recorded, answer
@@ -133,13 +133,13 @@ class Answers:
             return await self._store.respond(answer, self._node_id, open_only=open_only), answer
         named = await self._echoes.named(answer)
         if named is None:
-            return Recorded(Verdict.UNKNOWN), answer
+            return Recorded(MatchResult.UNKNOWN), answer
         return await self._store.respond(named, self._node_id, open_only=open_only), named
 
     def _act(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
         match route(recorded, self._node_id):
             case DeliverLocally(outcome):
-                won = recorded.verdict is Verdict.WON
+                won = recorded.verdict is MatchResult.WON
                 self._open_commands.complete(outcome, now - arrived_at if won else None)
                 if not won:
                     self._drop(recorded.verdict.value, answer, outcome.command_id)
@@ -147,7 +147,7 @@ class Answers:
                 self._open_commands.progressed(command_id)
             case Drop(reason):
                 self._drop(reason, answer, recorded.command_id)
-                if recorded.verdict is Verdict.UNKNOWN:
+                if recorded.verdict is MatchResult.UNKNOWN:
                     self._floods.count(answer.device_id)
             case Forwarded() if self._store_clock is not None and recorded.outcome is not None:
                 # Of a command whose home is here the store has told its time when it was registered.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from app.callbacks.observer import Observers
 from app.callbacks.pending import Pending
 from app.callbacks.waiters import Waiters
-from app.core.access.places import Place
+from app.core.access.places import ConcurrencyPermit
 from app.core.clock import Clock
 from app.core.commands.command import Command
 from app.core.commands.routing import Outcome
@@ -41,7 +41,7 @@ class OpenCommands:
         """How full it is."""
         return {"pending": Fill(len(self._pending), self._most)}
 
-    def open(self, command_id: str, place: Place | None = None) -> Pending:
+    def open(self, command_id: str, place: ConcurrencyPermit | None = None) -> Pending:
         """Note a new command before anything is sent; CapacityError when the node has too many.
 
         It has its `place` until it ends, or is discarded.

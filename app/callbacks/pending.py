@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.core.access.places import Place
+from app.core.access.places import ConcurrencyPermit
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, Reach
 from app.core.commands.reception import Reception
@@ -58,7 +58,9 @@ class Pending:
     one_way: bool
     if_offline: IfOffline
 
-    def __init__(self, opened_at: float, command: Command | None = None, place: Place | None = None) -> None:
+    def __init__(
+        self, opened_at: float, command: Command | None = None, place: ConcurrencyPermit | None = None
+    ) -> None:
         """`command` is one that is on record already; `place` is what it takes of its caller's limits."""
         self.opened_at = opened_at
         self.place = place

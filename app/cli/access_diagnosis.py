@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from app.cli.diagnosis import Diagnosis, Level
+from app.cli.diagnosis import CheckLevel, Diagnosis
 from app.core.access.admins import admins, counts
 
 if TYPE_CHECKING:
@@ -40,15 +40,17 @@ def about_access(settings: Settings, facts: AccessFacts, now_us: int) -> Iterato
         yield _ok("reachable", f"version {facts.document.version}, tables as this program needs them")
         yield from _about_people(settings, facts.document, now_us)
     elif facts.no_tables and (sqlite or access.migrate):
-        yield Diagnosis(Level.WARN, "access", "tables", facts.trouble, "A node brings them up to date at its start.")
+        yield Diagnosis(
+            CheckLevel.WARN, "access", "tables", facts.trouble, "A node brings them up to date at its start."
+        )
     else:
         advice = (
             "Run homing access migrate." if facts.no_tables else "Start the database, or correct HOMING_ACCESS_URL."
         )
-        yield Diagnosis(Level.FAIL, "access", "tables" if facts.no_tables else "reachable", facts.trouble, advice)
+        yield Diagnosis(CheckLevel.FAIL, "access", "tables" if facts.no_tables else "reachable", facts.trouble, advice)
     if sqlite and settings.store.url.startswith("redis"):
         yield Diagnosis(
-            Level.WARN,
+            CheckLevel.WARN,
             "access",
             "cluster",
             "a SQLite file beside a Redis: nodes of another machine would have other rules",
@@ -61,14 +63,14 @@ def about_access(settings: Settings, facts: AccessFacts, now_us: int) -> Iterato
 def _about_open(settings: Settings) -> Diagnosis:
     if settings.access.open:
         return Diagnosis(
-            Level.WARN,
+            CheckLevel.WARN,
             "access",
             "open",
             "HOMING_ACCESS_OPEN=true: everybody who reaches the port may do everything",
             "Run homing access init, and set HOMING_ACCESS_URL instead.",
         )
     return Diagnosis(
-        Level.OK,
+        CheckLevel.OK,
         "access",
         "open",
         "to this machine alone: nobody is asked for a key",
@@ -88,10 +90,10 @@ def _about_people(settings: Settings, document: Document, now_us: int) -> Iterat
         yield _ok("may log in", f"{seen}; a node puts the bootstrap key on record at its start")
     else:
         advice = "Run homing access init, or set HOMING_ACCESS_BOOTSTRAP_KEY_FILE."
-        yield Diagnosis(Level.FAIL, "access", "may log in", seen, advice)
+        yield Diagnosis(CheckLevel.FAIL, "access", "may log in", seen, advice)
     if any(one.id == DEVELOPMENT_KEY for one in keys):
         yield Diagnosis(
-            Level.WARN,
+            CheckLevel.WARN,
             "access",
             "key",
             f"{DEVELOPMENT_KEY} counts, which everybody can read in deploy/",
@@ -100,4 +102,4 @@ def _about_people(settings: Settings, document: Document, now_us: int) -> Iterat
 
 
 def _ok(subject: str, seen: str) -> Diagnosis:
-    return Diagnosis(Level.OK, "access", subject, seen)
+    return Diagnosis(CheckLevel.OK, "access", subject, seen)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from app.audit.verification import Verification
-    from app.core.audit.chain import Head
-    from app.store.audit import Entry
+    from app.core.audit.chain import ChainHead
+    from app.store.audit import AuditEntry
     from app.store.directory import AccessDirectory
 
 application = typer.Typer(
@@ -38,9 +38,9 @@ def tail(
     """Print the latest lines, the newest last, as JSON."""
     from app.store.audit import AuditQuery
 
-    async def read(directory: AccessDirectory) -> list[Entry]:
+    async def read(directory: AccessDirectory) -> list[AuditEntry]:
         query = AuditQuery(who=who, device=device)
-        found: list[Entry] = []
+        found: list[AuditEntry] = []
         while len(found) < lines:
             page = await directory.audit.page(query._replace(limit=lines - len(found)))
             found += page.entries
@@ -128,9 +128,9 @@ def export() -> None:
     with_directory(read)
 
 
-def _heads(file: str) -> Iterator[Head]:
+def _heads(file: str) -> Iterator[ChainHead]:
     """The heads in logs, be they lines of text or JSON."""
-    from app.core.audit.chain import Head
+    from app.core.audit.chain import ChainHead
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8", "replace")
@@ -139,7 +139,7 @@ def _heads(file: str) -> Iterator[Head]:
     for line in text.splitlines():
         found = _head(line) if "audit_head" in line else None
         if found is not None:
-            yield Head(*found)
+            yield ChainHead(*found)
 
 
 def _head(line: str) -> tuple[str, int, bytes] | None:

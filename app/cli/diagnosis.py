@@ -19,7 +19,7 @@ FULL: Final = 0.8
 SMALL_RECEIVE_MAXIMUM: Final = 20
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """How bad it is; `fail` makes the exit code 1."""
 
     OK = "ok"
@@ -31,7 +31,7 @@ class Level(StrEnum):
 class Diagnosis:
     """One line of the report; `advice` says what to change, where something should be."""
 
-    level: Level
+    level: CheckLevel
     part: str
     subject: str
     seen: str
@@ -41,7 +41,7 @@ class Diagnosis:
 def about_memory_store() -> Diagnosis:
     """On `memory://`."""
     return Diagnosis(
-        Level.OK,
+        CheckLevel.OK,
         "store",
         "kind",
         "memory:// (one node alone, nothing survives its end)",
@@ -55,13 +55,13 @@ def about_redis(facts: RedisFacts) -> Iterator[Diagnosis]:
     yield _redis_version(facts)
     if facts.role != "master":
         yield _redis(
-            Level.FAIL,
+            CheckLevel.FAIL,
             "role",
             f"a replica of {facts.primary or 'another'}, which takes no writes",
             "Let HOMING_STORE_URL name the primary.",
         )
     if facts.mode == "cluster":
-        yield _redis(Level.FAIL, "mode", "Redis Cluster", "Homing speaks to one server; use a standalone one.")
+        yield _redis(CheckLevel.FAIL, "mode", "Redis Cluster", "Homing speaks to one server; use a standalone one.")
     yield _redis_eviction(facts)
     yield _redis_memory(facts)
     yield _redis_persistence(facts)
@@ -75,7 +75,7 @@ def about_redis(facts: RedisFacts) -> Iterator[Diagnosis]:
     )
     slow = facts.ping_ms > SLOW_REDIS_MS
     yield _redis(
-        Level.WARN if slow else Level.OK,
+        CheckLevel.WARN if slow else CheckLevel.OK,
         "latency",
         f"{facts.ping_ms:.2f} ms",
         "Each command takes two round trips: bring nodes and Redis closer together." if slow else "",
@@ -86,18 +86,18 @@ def about_broker(facts: BrokerFacts, version: str) -> Iterator[Diagnosis]:
     """On an MQTT broker, asked in the MQTT version of the settings."""
     if facts.protocol_refused:
         other = "3.1.1" if version == "5" else "5"
-        yield _broker(Level.FAIL, "protocol", f"it does not speak MQTT {version}", f"HOMING_MQTT_VERSION={other}")
+        yield _broker(CheckLevel.FAIL, "protocol", f"it does not speak MQTT {version}", f"HOMING_MQTT_VERSION={other}")
         return
-    yield _broker(Level.OK, "protocol", f"MQTT {version}")
+    yield _broker(CheckLevel.OK, "protocol", f"MQTT {version}")
     yield _broker_version(facts)
     if facts.maximum_qos == 0:
-        yield _broker(Level.FAIL, "QoS", "only QoS 0", "Homing needs QoS 1: allow it (max_qos 1 or 2).")
+        yield _broker(CheckLevel.FAIL, "QoS", "only QoS 0", "Homing needs QoS 1: allow it (max_qos 1 or 2).")
         return
-    yield _broker(Level.OK, "QoS", f"up to {facts.maximum_qos}")
+    yield _broker(CheckLevel.OK, "QoS", f"up to {facts.maximum_qos}")
     yield _topics(facts, version)
     if not facts.publish_works:
         yield _broker(
-            Level.FAIL,
+            CheckLevel.FAIL,
             "messages",
             "our own message did not come back",
             "Let this user publish and read homing-doctor/#.",
@@ -112,20 +112,20 @@ def about_broker(facts: BrokerFacts, version: str) -> Iterator[Diagnosis]:
     yield _dropped(facts)
 
 
-def _redis(level: Level, subject: str, seen: str, advice: str = "") -> Diagnosis:
+def _redis(level: CheckLevel, subject: str, seen: str, advice: str = "") -> Diagnosis:
     return Diagnosis(level, "store", subject, seen, advice)
 
 
 def _works(works: bool, subject: str, good: str, bad: str, advice: str) -> Diagnosis:  # noqa: FBT001
-    return _redis(Level.OK, subject, good) if works else _redis(Level.FAIL, subject, bad, advice)
+    return _redis(CheckLevel.OK, subject, good) if works else _redis(CheckLevel.FAIL, subject, bad, advice)
 
 
 def _redis_rights(facts: RedisFacts) -> Diagnosis:
     if not facts.missing_rights:
-        return _redis(Level.OK, "rights", f"user {facts.user} has all it needs")
+        return _redis(CheckLevel.OK, "rights", f"user {facts.user} has all it needs")
     lacking = " ".join(facts.missing_rights)
     return _redis(
-        Level.FAIL,
+        CheckLevel.FAIL,
         "rights",
         f"user {facts.user} lacks {lacking}",
         f"ACL SETUSER {facts.user} {lacking}; all of them are in deploy/redis/users.acl.",
@@ -134,62 +134,65 @@ def _redis_rights(facts: RedisFacts) -> Diagnosis:
 
 def _redis_version(facts: RedisFacts) -> Diagnosis:
     if _numbers(facts.version) < (6, 2):
-        return _redis(Level.WARN, "version", facts.version, "Not tested: run Redis 7.0 or newer, or Valkey.")
-    return _redis(Level.OK, "version", facts.version)
+        return _redis(CheckLevel.WARN, "version", facts.version, "Not tested: run Redis 7.0 or newer, or Valkey.")
+    return _redis(CheckLevel.OK, "version", facts.version)
 
 
 def _redis_eviction(facts: RedisFacts) -> Diagnosis:
     policy = facts.maxmemory_policy
     if policy != "noeviction":
         return _redis(
-            Level.FAIL, "eviction", policy, "It removes waiting commands silently: set maxmemory-policy noeviction."
+            CheckLevel.FAIL,
+            "eviction",
+            policy,
+            "It removes waiting commands silently: set maxmemory-policy noeviction.",
         )
     if facts.evicted_keys:
-        return _redis(Level.WARN, "eviction", f"{policy}, but {facts.evicted_keys} keys were evicted before")
-    return _redis(Level.OK, "eviction", policy)
+        return _redis(CheckLevel.WARN, "eviction", f"{policy}, but {facts.evicted_keys} keys were evicted before")
+    return _redis(CheckLevel.OK, "eviction", policy)
 
 
 def _redis_memory(facts: RedisFacts) -> Diagnosis:
     used = f"{facts.used_memory / 2**20:.1f} MiB"
     if not facts.maxmemory:
-        return _redis(Level.OK, "memory", f"{used} used, no limit")
+        return _redis(CheckLevel.OK, "memory", f"{used} used, no limit")
     seen = f"{used} of {facts.maxmemory / 2**20:.0f} MiB used"
     if facts.used_memory > FULL * facts.maxmemory:
-        return _redis(Level.WARN, "memory", seen, "When it is full, new commands are refused: raise maxmemory.")
-    return _redis(Level.OK, "memory", seen)
+        return _redis(CheckLevel.WARN, "memory", seen, "When it is full, new commands are refused: raise maxmemory.")
+    return _redis(CheckLevel.OK, "memory", seen)
 
 
 def _redis_persistence(facts: RedisFacts) -> Diagnosis:
     if facts.append_only:
         if facts.append_fsync == "no":
-            return _redis(Level.WARN, "persistence", "append-only file, fsync no", "Set appendfsync everysec.")
-        return _redis(Level.OK, "persistence", f"append-only file, fsync {facts.append_fsync or 'not shown'}")
+            return _redis(CheckLevel.WARN, "persistence", "append-only file, fsync no", "Set appendfsync everysec.")
+        return _redis(CheckLevel.OK, "persistence", f"append-only file, fsync {facts.append_fsync or 'not shown'}")
     advice = "Set appendonly yes and appendfsync everysec, or a restart forgets commands."
     if facts.snapshots is None:
-        return _redis(Level.WARN, "persistence", "no append-only file", advice)
-    return _redis(Level.WARN, "persistence", "snapshots only" if facts.snapshots else "none", advice)
+        return _redis(CheckLevel.WARN, "persistence", "no append-only file", advice)
+    return _redis(CheckLevel.WARN, "persistence", "snapshots only" if facts.snapshots else "none", advice)
 
 
-def _broker(level: Level, subject: str, seen: str, advice: str = "") -> Diagnosis:
+def _broker(level: CheckLevel, subject: str, seen: str, advice: str = "") -> Diagnosis:
     return Diagnosis(level, "broker", subject, seen, advice)
 
 
 def _broker_version(facts: BrokerFacts) -> Diagnosis:
     if facts.version is None:
-        return _broker(Level.OK, "version", "not told ($SYS/broker/version)")
+        return _broker(CheckLevel.OK, "version", "not told ($SYS/broker/version)")
     found = re.fullmatch(r"mosquitto version (\d+\.\d+\.\d+)\S*", facts.version)
     numbers = _numbers(found[1]) if found else ()
     if not numbers or numbers >= (2, 0, 13):
-        return _broker(Level.OK, "version", facts.version)
+        return _broker(CheckLevel.OK, "version", facts.version)
     if numbers >= (2, 0, 12):
         return _broker(
-            Level.WARN,
+            CheckLevel.WARN,
             "version",
             facts.version,
             "It replays retained messages to shared subscriptions (Homing ignores them): run 2.0.18 or newer.",
         )
     return _broker(
-        Level.WARN,
+        CheckLevel.WARN,
         "version",
         facts.version,
         "It loses a durable client's shared subscriptions on reconnect (Homing subscribes anew each time): "
@@ -200,58 +203,63 @@ def _broker_version(facts: BrokerFacts) -> Diagnosis:
 def _topics(facts: BrokerFacts, version: str) -> Diagnosis:
     if facts.refused_topics:
         lacking = ", ".join(facts.refused_topics)
-        return _broker(Level.FAIL, "rights", f"refused: {lacking}", "Grant what deploy/mosquitto/acl grants the nodes.")
-    return _broker(Level.OK, "rights", "not told (MQTT 3.1.1)" if version != "5" else "commands may be published")
+        return _broker(
+            CheckLevel.FAIL, "rights", f"refused: {lacking}", "Grant what deploy/mosquitto/acl grants the nodes."
+        )
+    return _broker(CheckLevel.OK, "rights", "not told (MQTT 3.1.1)" if version != "5" else "commands may be published")
 
 
 def _round_trip(facts: BrokerFacts) -> Diagnosis:
     milliseconds = facts.round_trip_ms or 0.0
     if milliseconds > SLOW_BROKER_MS:
         return _broker(
-            Level.WARN,
+            CheckLevel.WARN,
             "round trip",
             f"{milliseconds:.1f} ms",
             "Mosquitto: set_tcp_nodelay true. Else: mind the distance.",
         )
-    return _broker(Level.OK, "round trip", f"{milliseconds:.2f} ms")
+    return _broker(CheckLevel.OK, "round trip", f"{milliseconds:.2f} ms")
 
 
 def _shared(facts: BrokerFacts) -> Diagnosis:
     subject = "shared subscriptions"
     alone = "Without them only one node can run: use a broker that has them ($share), or HOMING_STORE_URL=memory://."
     if not facts.shared_available or facts.subscribe_refused:
-        return _broker(Level.FAIL, subject, "refused", alone)
+        return _broker(CheckLevel.FAIL, subject, "refused", alone)
     one, other = facts.shared_received
     total, seen = one + other, f"{SHARED_MESSAGES} messages went {one} : {other}"
     if total > SHARED_MESSAGES:
-        return _broker(Level.FAIL, subject, f"{seen}: every member gets everything", alone)
+        return _broker(CheckLevel.FAIL, subject, f"{seen}: every member gets everything", alone)
     if total < SHARED_MESSAGES:
-        return _broker(Level.FAIL, subject, f"{seen}: {SHARED_MESSAGES - total} are missing", alone)
+        return _broker(CheckLevel.FAIL, subject, f"{seen}: {SHARED_MESSAGES - total} are missing", alone)
     if not one or not other:
         return _broker(
-            Level.WARN, subject, seen, "All went to one node: choose a round-robin or random strategy in the broker."
+            CheckLevel.WARN,
+            subject,
+            seen,
+            "All went to one node: choose a round-robin or random strategy in the broker.",
         )
-    return _broker(Level.OK, subject, seen)
+    return _broker(CheckLevel.OK, subject, seen)
 
 
 def _receive_maximum(facts: BrokerFacts) -> Diagnosis:
     seen = f"{facts.receive_maximum} commands may be on their way to it"
     if facts.receive_maximum <= SMALL_RECEIVE_MAXIMUM:
         return _broker(
-            Level.WARN, "Receive Maximum", seen, "More wait their turn. Mosquitto: max_inflight_messages 1000."
+            CheckLevel.WARN, "Receive Maximum", seen, "More wait their turn. Mosquitto: max_inflight_messages 1000."
         )
-    return _broker(Level.OK, "Receive Maximum", seen)
+    return _broker(CheckLevel.OK, "Receive Maximum", seen)
 
 
 def _absence(facts: BrokerFacts) -> Diagnosis:
     subject = "absent devices"
     if facts.listened is None:
-        return _broker(Level.OK, subject, "not told (MQTT 3.1.1): commands to them wait for their deadline")
+        return _broker(CheckLevel.OK, subject, "not told (MQTT 3.1.1): commands to them wait for their deadline")
     if not facts.listened:
-        return _broker(Level.OK, subject, "the broker says that nobody is subscribed")
+        return _broker(CheckLevel.OK, subject, "the broker says that nobody is subscribed")
     where = ", ".join(facts.listened)
     return _broker(
-        Level.WARN,
+        CheckLevel.WARN,
         subject,
         f"the broker does not say that nobody is subscribed to {where}",
         "Somebody listens to everything there, or the broker never tells: commands to absent devices wait for their "
@@ -261,9 +269,9 @@ def _absence(facts: BrokerFacts) -> Diagnosis:
 
 def _queues(facts: BrokerFacts) -> Diagnosis:
     if facts.parked is None or facts.parked >= PARKED_MESSAGES:
-        return _broker(Level.OK, "queues", f"{PARKED_MESSAGES} messages waited for an absent client")
+        return _broker(CheckLevel.OK, "queues", f"{PARKED_MESSAGES} messages waited for an absent client")
     return _broker(
-        Level.FAIL,
+        CheckLevel.FAIL,
         "queues",
         f"only {facts.parked} of {PARKED_MESSAGES} messages waited for an absent client, the others are lost",
         "Mosquitto: max_queued_messages 100000, see deploy/mosquitto.conf.",
@@ -272,22 +280,24 @@ def _queues(facts: BrokerFacts) -> Diagnosis:
 
 def _dropped(facts: BrokerFacts) -> Diagnosis:
     if facts.dropped is None:
-        return _broker(Level.OK, "dropped messages", "not told ($SYS/broker/publish/messages/dropped)")
+        return _broker(CheckLevel.OK, "dropped messages", "not told ($SYS/broker/publish/messages/dropped)")
     if facts.dropped and facts.parked is not None and (lost := PARKED_MESSAGES - facts.parked):
         runs, others = divmod(facts.dropped, lost)
         seen = f"{facts.dropped} since it started; each run of this doctor loses {lost} of its own in so short a queue"
         if not others:
-            return _broker(Level.OK, "dropped messages", f"{seen}, and {runs} of them as many as that")
-        return _broker(Level.WARN, "dropped messages", seen, "Mend the queues first, then restart it to begin at 0.")
+            return _broker(CheckLevel.OK, "dropped messages", f"{seen}, and {runs} of them as many as that")
+        return _broker(
+            CheckLevel.WARN, "dropped messages", seen, "Mend the queues first, then restart it to begin at 0."
+        )
     if facts.dropped:
         return _broker(
-            Level.WARN,
+            CheckLevel.WARN,
             "dropped messages",
             f"{facts.dropped} since it started",
             "It acknowledged them and threw them away: raise its queue limits, then restart it to begin at 0. (Among "
             "them is what this doctor lost when it tried a queue that was too short.)",
         )
-    return _broker(Level.OK, "dropped messages", "none")
+    return _broker(CheckLevel.OK, "dropped messages", "none")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

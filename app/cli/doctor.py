@@ -27,19 +27,19 @@ def doctor(
     Publishes test messages below homing-doctor/, and one to each command topic of a device that there is not.
     Exit code: 0 all can work, perhaps with warnings, 1 something fails, 2 wrong settings.
     """
-    from app.cli.diagnosis import Level
+    from app.cli.diagnosis import CheckLevel
     from app.settings import load_settings
 
     diagnoses = list(examine(load_settings()))
     (_print_json if as_json else _print)(diagnoses)
-    if any(diagnosis.level is Level.FAIL for diagnosis in diagnoses):
+    if any(diagnosis.level is CheckLevel.FAIL for diagnosis in diagnoses):
         raise Stop("", Exit.FAILED)
 
 
 def examine(settings: Settings) -> Iterator[Diagnosis]:
     """Look at everything; what cannot be reached is a diagnosis, too."""
     from app.cli.access_diagnosis import about_access
-    from app.cli.diagnosis import Diagnosis, Level, about_broker, about_memory_store, about_redis
+    from app.cli.diagnosis import CheckLevel, Diagnosis, about_broker, about_memory_store, about_redis
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
     from app.mqtt.from_settings import mqtt_options
     from app.mqtt.paho_probe import probe
@@ -52,34 +52,38 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
         facts = inspect_server(settings.store.url, clock, run_id)
         yield from [about_memory_store()] if facts is None else about_redis(facts)
     except StoreUnavailableError as error:
-        yield Diagnosis(Level.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
+        yield Diagnosis(CheckLevel.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
     yield from _look_at_events(settings)
     yield from _look_at_profiles(settings)
     try:
         seen = probe(mqtt_options(settings, "homing-doctor"), clock, run_id, _needs(settings, run_id))
         yield from about_broker(seen, settings.mqtt.version)
     except BrokerUnavailableError as error:
-        yield Diagnosis(Level.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL.")
+        yield Diagnosis(
+            CheckLevel.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL."
+        )
 
 
 def _look_at_profiles(settings: Settings) -> Iterator[Diagnosis]:
     """Files that nodes go on without, and what others say in vain."""
-    from app.cli.diagnosis import Diagnosis, Level
+    from app.cli.diagnosis import CheckLevel, Diagnosis
     from app.profiles.loader import hints_in, load_what_can_be
 
     given = settings.profiles
     _, refused = load_what_can_be(given.dir, given.shipped_names, given.values)
     for one in refused:
         advice = f"Mend it and restart the nodes, which do not speak {one.name} meanwhile."
-        yield Diagnosis(Level.FAIL, "profiles", one.file.name, "; ".join(one.faults.splitlines()), advice)
+        yield Diagnosis(CheckLevel.FAIL, "profiles", one.file.name, "; ".join(one.faults.splitlines()), advice)
     wrong = {one.file for one in refused}
     for file in sorted(given.dir.glob("*.toml")) if given.dir is not None else ():
         for hint in () if file in wrong else hints_in(file):
-            yield Diagnosis(Level.WARN, "profiles", file.name, hint, "Nodes speak it; this part of it never counts.")
+            yield Diagnosis(
+                CheckLevel.WARN, "profiles", file.name, hint, "Nodes speak it; this part of it never counts."
+            )
 
 
 def _look_at_events(settings: Settings) -> Iterator[Diagnosis]:
-    from app.cli.diagnosis import Diagnosis, Level
+    from app.cli.diagnosis import CheckLevel, Diagnosis
     from app.cli.event_diagnosis import about_events, about_events_of_one, about_no_events
     from app.core.addresses import events_kind
     from app.core.errors import StoreUnavailableError
@@ -98,7 +102,7 @@ def _look_at_events(settings: Settings) -> Iterator[Diagnosis]:
             facts = inspect_event_log(events.url, databases, settings.mqtt.share_group, wall)
         except StoreUnavailableError as error:
             advice = "Start that Redis, or correct HOMING_EVENTS_URL."
-            yield Diagnosis(Level.FAIL, "events", "reachable", str(error), advice)
+            yield Diagnosis(CheckLevel.FAIL, "events", "reachable", str(error), advice)
         else:
             yield from about_events(events, facts, round(wall() * 1_000_000))
     if events.cold:
@@ -175,10 +179,10 @@ def _needs(settings: Settings, run_id: str) -> Needs:
 
 def _print_json(diagnoses: Sequence[Diagnosis]) -> None:
     """The worst level of all, then each as it is: a format, so that members are only ever added."""
-    from app.cli.diagnosis import Level
+    from app.cli.diagnosis import CheckLevel
 
     found = {one.level for one in diagnoses}
-    worst = next((level for level in (Level.FAIL, Level.WARN) if level in found), Level.OK)
+    worst = next((level for level in (CheckLevel.FAIL, CheckLevel.WARN) if level in found), CheckLevel.OK)
     out.line(written({"level": worst, "diagnoses": [asdict(one) for one in diagnoses]}))
 
 
@@ -194,9 +198,9 @@ def _print(diagnoses: Sequence[Diagnosis]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from app.cli.diagnosis import Level
+    from app.cli.diagnosis import CheckLevel
 
-    colours = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+    colours = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.FAIL: "bold red"}
     table = Table("", "part", "what", "seen", "what to do", box=None, pad_edge=False)
     for diagnosis in diagnoses:
         cells = (diagnosis.part, diagnosis.subject, diagnosis.seen, diagnosis.advice)

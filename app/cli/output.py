@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Stream:
+class StandardStream:
     """A standard stream. rich, which takes a tenth of a short verb to import, draws on it what is more than a line."""
 
     def __init__(self, *, is_err: bool) -> None:
@@ -49,9 +49,9 @@ class Stream:
         return sys.stderr if self._is_err else sys.stdout
 
 
-out = Stream(is_err=False)
+out = StandardStream(is_err=False)
 """Results; the only thing a script has to read."""
-err = Stream(is_err=True)
+err = StandardStream(is_err=True)
 """Progress, warnings and errors."""
 
 
@@ -82,7 +82,7 @@ def complain(sentence: str) -> None:
     tell(err, f"homing: {sentence}")
 
 
-def tell(stream: Stream, line: str) -> None:
+def tell(stream: StandardStream, line: str) -> None:
     """Print a line that may quote others: it may not move the cursor."""
     stream.line(plain(line))
 

@@ -19,7 +19,7 @@ from app.core.errors import ConfigurationError, HomingError, NodeIdTakenError
 from app.runtime.exits import Exit
 
 
-class Entry(NamedTuple):
+class VerbEntry(NamedTuple):
     """Where in this package a verb is, and the sentence that `homing --help` has for it."""
 
     place: str
@@ -27,54 +27,56 @@ class Entry(NamedTuple):
 
 
 COMMANDS: Final = {
-    "send": Entry("send:send", "Send a command to a device, and wait for its outcome."),
-    "list": Entry("commands:list_commands", "List the latest commands."),
-    "get": Entry("commands:get", "Show a command as it stands."),
-    "watch": Entry("commands:watch", "Follow a command, or all of them, as they happen."),
-    "explain": Entry("commands:explain", "Say what became of a command, and why."),
-    "cancel": Entry("commands:cancel", "End a command. The device is not told."),
-    "devices": Entry("devices:application", "Keep a record of devices: profile, labels, a note."),
-    "profiles": Entry("cluster:profiles", "List the device profiles that the node speaks."),
-    "methods": Entry("cluster:methods", "List what devices of a profile can be asked to do."),
+    "send": VerbEntry("send:send", "Send a command to a device, and wait for its outcome."),
+    "list": VerbEntry("commands:list_commands", "List the latest commands."),
+    "get": VerbEntry("commands:get", "Show a command as it stands."),
+    "watch": VerbEntry("commands:watch", "Follow a command, or all of them, as they happen."),
+    "explain": VerbEntry("commands:explain", "Say what became of a command, and why."),
+    "cancel": VerbEntry("commands:cancel", "End a command. The device is not told."),
+    "devices": VerbEntry("devices:application", "Keep a record of devices: profile, labels, a note."),
+    "profiles": VerbEntry("cluster:profiles", "List the device profiles that the node speaks."),
+    "methods": VerbEntry("cluster:methods", "List what devices of a profile can be asked to do."),
 }
 EVENTS: Final = {
-    "events": Entry("events:application", "Read, follow and publish what devices say unasked."),
-    "state": Entry("operations:state", "Read and write the last values of topics and devices."),
-    "webhooks": Entry("operations:webhooks", "Have URLs told of outcomes."),
+    "events": VerbEntry("events:application", "Read, follow and publish what devices say unasked."),
+    "state": VerbEntry("operations:state", "Read and write the last values of topics and devices."),
+    "webhooks": VerbEntry("operations:webhooks", "Have URLs told of outcomes."),
 }
 CONNECTION: Final = {
-    "login": Entry("login:login", "Keep a key, or log in by name and password."),
-    "logout": Entry("login:logout", "End a login, and remove its key from here."),
-    "whoami": Entry("login:whoami", "Say who the node takes you for."),
-    "context": Entry("login:application", "Choose among several clusters and keys."),
+    "login": VerbEntry("login:login", "Keep a key, or log in by name and password."),
+    "logout": VerbEntry("login:logout", "End a login, and remove its key from here."),
+    "whoami": VerbEntry("login:whoami", "Say who the node takes you for."),
+    "context": VerbEntry("login:application", "Choose among several clusters and keys."),
 }
 THROUGH_A_NODE: Final = {
-    "roles": Entry("operations:roles", "Say what may be done by those who have a role."),
-    "admin": Entry("operations:admin", "Keys, people, roles, tenants and the audit, as far as your own key may."),
+    "roles": VerbEntry("operations:roles", "Say what may be done by those who have a role."),
+    "admin": VerbEntry("operations:admin", "Keys, people, roles, tenants and the audit, as far as your own key may."),
 }
 IN_THE_DATABASE: Final = {
-    "access": Entry("access:application", "Set up who may do what, and keep it like a file."),
-    "keys": Entry("keys:application", "Make, show, replace and revoke API keys."),
-    "users": Entry("users:application", "Add, show and disable people; set their passwords."),
-    "audit": Entry("audit:application", "Read who asked what; find out whether it was changed."),
+    "access": VerbEntry("access:application", "Set up who may do what, and keep it like a file."),
+    "keys": VerbEntry("keys:application", "Make, show, replace and revoke API keys."),
+    "users": VerbEntry("users:application", "Add, show and disable people; set their passwords."),
+    "audit": VerbEntry("audit:application", "Read who asked what; find out whether it was changed."),
 }
 RUNNING: Final = {
-    "serve": Entry("serve:serve", "Run a node."),
-    "doctor": Entry("doctor:doctor", "Check broker, store and access of the settings; say what to change."),
-    "status": Entry("cluster:status", "Say what answers there, and whether it can serve."),
-    "nodes": Entry("cluster:nodes", "List the live nodes of the cluster."),
-    "metrics": Entry("cluster:metrics", "Print the metrics of a node."),
+    "serve": VerbEntry("serve:serve", "Run a node."),
+    "doctor": VerbEntry("doctor:doctor", "Check broker, store and access of the settings; say what to change."),
+    "status": VerbEntry("cluster:status", "Say what answers there, and whether it can serve."),
+    "nodes": VerbEntry("cluster:nodes", "List the live nodes of the cluster."),
+    "metrics": VerbEntry("cluster:metrics", "Print the metrics of a node."),
 }
 TOOLS: Final = {
-    "api": Entry("api:api", "Call any operation of a node."),
-    "profile": Entry("profile:application", "Write a device profile: check it, try it, trace what a broker carries."),
-    "analyze": Entry("analyze:analyze", "Say what a latency log says: compact, rollup and report."),
-    "compact": Entry("analyze:compact", "Do the first step of analyze: clean records in large files."),
-    "rollup": Entry("analyze:rollup", "Do the second step of analyze: counts that can be added up."),
-    "report": Entry("analyze:report", "Do the third step of analyze: tables and report.html."),
-    "generate-log": Entry("analyze:generate_log", "Write a latency log with known faults, to try the analysis on."),
+    "api": VerbEntry("api:api", "Call any operation of a node."),
+    "profile": VerbEntry(
+        "profile:application", "Write a device profile: check it, try it, trace what a broker carries."
+    ),
+    "analyze": VerbEntry("analyze:analyze", "Say what a latency log says: compact, rollup and report."),
+    "compact": VerbEntry("analyze:compact", "Do the first step of analyze: clean records in large files."),
+    "rollup": VerbEntry("analyze:rollup", "Do the second step of analyze: counts that can be added up."),
+    "report": VerbEntry("analyze:report", "Do the third step of analyze: tables and report.html."),
+    "generate-log": VerbEntry("analyze:generate_log", "Write a latency log with known faults, to try the analysis on."),
 }
-PANELS: Final[Mapping[str, Mapping[str, Entry]]] = MappingProxyType(
+PANELS: Final[Mapping[str, Mapping[str, VerbEntry]]] = MappingProxyType(
     {
         "Commands": COMMANDS,
         "Events": EVENTS,
@@ -92,7 +94,9 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
 """The distributions that add these verbs, by their entry points."""
 VERBS_OF_OTHERS: Final = "homing.verbs"
 """The group of entry points by which another distribution adds a verb: its name, and a function for Typer."""
-ALL: Final[Mapping[str, Entry]] = MappingProxyType(dict(chain.from_iterable(one.items() for one in PANELS.values())))
+ALL: Final[Mapping[str, VerbEntry]] = MappingProxyType(
+    dict(chain.from_iterable(one.items() for one in PANELS.values()))
+)
 GROUPS: Final = frozenset(
     {
         *("devices", "events", "state", "webhooks", "context", "roles", "admin"),
@@ -147,7 +151,7 @@ def _add_those_of_others(application: typer.Typer, typed: str) -> None:
             application.command(name, rich_help_panel="Tools")(point.load())
 
 
-def _add(application: typer.Typer, name: str, entry: Entry, panel: str) -> None:
+def _add(application: typer.Typer, name: str, entry: VerbEntry, panel: str) -> None:
     found = _found(entry.place)
     if name in GROUPS:
         application.add_typer(found, name=name, short_help=entry.sentence, rich_help_panel=panel)

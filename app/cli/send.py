@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from homing_client import Command
 
 
-class IfOffline(StrEnum):
+class OfflineChoice(StrEnum):
     """What to do when nobody is subscribed to the device's topic."""
 
     FAIL = "fail"
@@ -55,7 +55,7 @@ def send(  # noqa: PLR0913 - each is something that people type
     ] = None,
     one_way: Annotated[bool, typer.Option("--one-way", help="The device does not answer; the broker has to.")] = False,
     if_offline: Annotated[
-        IfOffline | None,
+        OfflineChoice | None,
         typer.Option(
             help="When nobody is subscribed to the device's topic: fail is unsent at once; send waits until --timeout. "
             "Absent: fail where the broker tells, else send."

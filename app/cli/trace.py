@@ -15,7 +15,7 @@ from app.runtime.exits import Exit
 if TYPE_CHECKING:
     from app.core.messages import ReceivedMessage
     from app.core.profiles.profile import DeviceProfile
-    from app.mqtt.base import Delivery, MqttClient
+    from app.mqtt.base import InboundDelivery, MqttClient
     from app.profiles.tools.tracing import Tracer
     from app.settings import Settings
 
@@ -96,7 +96,7 @@ async def _listen(
 
     ended, clock = asyncio.Event(), SystemClock()
 
-    def hear(delivery: Delivery) -> None:
+    def hear(delivery: InboundDelivery) -> None:
         delivery.acknowledge()
         if ended.is_set():
             return

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from app.cluster.directory import Directory, NodeInfo
+from app.cluster.directory import ClusterDirectory, NodeInfo
 from app.cluster.orphans import Orphans
-from app.core.cluster.notices import Notice, Word
+from app.core.cluster.notices import SessionNotice, Word
 from app.core.errors import UnavailableError
 from app.runtime.telemetry import Counters
 
@@ -35,7 +35,7 @@ Drain = Callable[[NodeInfo, timedelta], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Heir:
+class OnNodeDeath:
     """Who takes over what a dead node had besides."""
 
     gone: Callable[[str], None]
@@ -49,10 +49,10 @@ async def _nothing(_client_id: str, _filters: Sequence[str], _idle: timedelta) -
     return 0
 
 
-NOBODY: Final = Heir(lambda _node_id: None, _nothing)
+NOBODY: Final = OnNodeDeath(lambda _node_id: None, _nothing)
 
 
-class _Cluster(Directory, Orphans, Protocol):
+class _AdoptionCluster(ClusterDirectory, Orphans, Protocol):
     """Who lives, and what the dead have left."""
 
 
@@ -67,7 +67,7 @@ class Adopter:
     def __init__(
         self,
         *,
-        cluster: _Cluster,
+        cluster: _AdoptionCluster,
         drain: Drain,
         interval: float,
         counters: Counters,
@@ -109,7 +109,7 @@ class Adopter:
         for orphan in self._suspects & suspects:
             await self._take(orphan)
 
-    def heard(self, notice: Notice) -> None:
+    def heard(self, notice: SessionNotice) -> None:
         """Act on what is told of a session."""
         if notice.word is Word.BACK:
             if (task := self._lost.pop(notice.incarnation, None)) is not None:

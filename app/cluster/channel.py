@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.cluster.wakeups import Hearing
+from app.cluster.wakeups import ChannelHandlers
 from app.core.cluster.wakeup import WATCHED, decode_wake_up
 from app.runtime.telemetry import Counters
 
@@ -29,7 +29,7 @@ def carried(secret: str) -> bytes:
 class ChannelReader:
     """Tells `hearing` what was heard; what is neither is counted."""
 
-    def __init__(self, hearing: Hearing, counters: Counters) -> None:
+    def __init__(self, hearing: ChannelHandlers, counters: Counters) -> None:
         self._hearing = hearing
         self._counters = counters
 

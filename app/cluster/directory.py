@@ -22,7 +22,7 @@ class NodeInfo:
     filters: tuple[str, ...] = ()
 
 
-class Directory(Protocol):
+class ClusterDirectory(Protocol):
     """The members of the cluster. Calls raise StoreUnavailableError when the cluster's memory does not answer."""
 
     async def nodes(self) -> Sequence[NodeInfo]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from app.cluster.cluster import Cluster
 from app.cluster.local import LocalCluster
-from app.cluster.wakeups import Hearing
+from app.cluster.wakeups import ChannelHandlers
 from app.core.clock import Clock
 from app.core.cluster.charter import Charter
 from app.runtime.telemetry import Counters
@@ -22,7 +22,7 @@ def open_cluster(
     clock: Clock,
     counters: Counters,
     new_charter: Callable[[], Charter],
-    hearing: Hearing,
+    hearing: ChannelHandlers,
     on_failure: Callable[[BaseException], None],
 ) -> Cluster:
     """The cluster of the nodes whose store has this URL; ConfigurationError when the URL is not understood.

@@ -7,10 +7,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from app.cluster.directory import Directory, NodeInfo
+from app.cluster.directory import ClusterDirectory, NodeInfo
 from app.cluster.membership import Membership
 from app.core.cluster.charter import Charter
-from app.core.cluster.notices import Notice, Word, decode_notice, encode_notice, notice_topic
+from app.core.cluster.notices import SessionNotice, Word, decode_notice, encode_notice, notice_topic
 from app.core.errors import BrokerUnavailableError
 from app.mqtt.base import RollCall
 from app.runtime.telemetry import Counters
@@ -21,7 +21,7 @@ PATIENCE: Final = timedelta(seconds=1)
 """How long the first node of a cluster waits for nodes of another one to answer."""
 
 
-class _Cluster(Membership, Directory, Protocol):
+class _FoundingCluster(Membership, ClusterDirectory, Protocol):
     """Who lives, and what they share."""
 
 
@@ -31,7 +31,7 @@ class Founding:
     Two clusters with one charter are one share group to the broker: each gets a part of the other's responses.
     """
 
-    def __init__(self, *, cluster: _Cluster, roll_call: RollCall | None, counters: Counters) -> None:
+    def __init__(self, *, cluster: _FoundingCluster, roll_call: RollCall | None, counters: Counters) -> None:
         self._cluster = cluster
         self._roll_call = roll_call
         self._counters = counters
@@ -63,7 +63,7 @@ class Founding:
                 return False
             return notice.word is Word.HERE and notice.asker == asker.incarnation
 
-        question = encode_notice(Notice(Word.WHO, asker.node_id, asker.incarnation), charter)
+        question = encode_notice(SessionNotice(Word.WHO, asker.node_id, asker.incarnation), charter)
         try:
             return await self._roll_call.ask(notice_topic(charter), question, is_answer, PATIENCE)
         except BrokerUnavailableError as error:

@@ -15,7 +15,7 @@ import structlog
 
 from app.cluster.channel import ChannelReader, carried, note
 from app.cluster.directory import NodeInfo
-from app.cluster.wakeups import Hearing
+from app.cluster.wakeups import ChannelHandlers
 from app.core import keys
 from app.core.clock import Clock
 from app.core.cluster.charter import Charter
@@ -54,7 +54,7 @@ class RedisCluster:
         clock: Clock,
         counters: Counters,
         new_charter: Callable[[], Charter],
-        hearing: Hearing,
+        hearing: ChannelHandlers,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._lease = lease.total_seconds()

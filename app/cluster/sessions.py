@@ -9,7 +9,7 @@ from typing import Final
 from app.cluster.directory import NodeInfo
 from app.core.clock import Clock, IdFactory
 from app.core.cluster.charter import Charter
-from app.core.cluster.notices import Notice, Word, decode_notice, encode_notice, notice_topic
+from app.core.cluster.notices import SessionNotice, Word, decode_notice, encode_notice, notice_topic
 from app.core.topics import share
 from app.mqtt.base import Subscription, Will
 from app.runtime.telemetry import Counters
@@ -19,7 +19,7 @@ OwnTopics = MutableMapping[str, Callable[[bytes], None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BrokerSession:
     """What an incarnation of this node asks of the broker."""
 
     info: NodeInfo
@@ -41,7 +41,7 @@ class Sessions:
         prefix: str,
         filters: Sequence[str],
         own_topics: OwnTopics,
-        heard: Callable[[Notice], None],
+        heard: Callable[[SessionNotice], None],
         answer: Callable[[str, bytes], None],
         new_ulid: IdFactory,
         new_secret: Callable[[], str],
@@ -65,12 +65,12 @@ class Sessions:
         client_id = f"{self._prefix}-{node_id}-{self._new_secret()}"
         return NodeInfo(node_id, self._new_ulid(), client_id, self._clock.wall())
 
-    def of(self, info: NodeInfo, charter: Charter) -> Session:
+    def of(self, info: NodeInfo, charter: Charter) -> BrokerSession:
         """The session of an incarnation under a charter; from now on notices under this charter are heard."""
         self._own_topics.pop(self._noticed, None)
         if self._group is None:
             subscriptions = [Subscription(one) for one in self._filters]
-            return Session(_with_filters(info, subscriptions), subscriptions, None)
+            return BrokerSession(_with_filters(info, subscriptions), subscriptions, None)
         topic = self._noticed = notice_topic(charter)
         group = f"{self._group}-{charter.group}"
         # With QoS 0, as a notice is of no use to a session whose node is away.
@@ -80,7 +80,7 @@ class Sessions:
         ]
 
         def say(word: Word, asker: str = "") -> bytes:
-            return encode_notice(Notice(word, info.node_id, info.incarnation, asker), charter)
+            return encode_notice(SessionNotice(word, info.node_id, info.incarnation, asker), charter)
 
         def hear(payload: bytes) -> None:
             notice = self._read(payload, charter)
@@ -93,9 +93,9 @@ class Sessions:
 
         self._own_topics[topic] = hear
         lost, back = say(Word.LOST), say(Word.BACK)
-        return Session(_with_filters(info, subscriptions), subscriptions, Will(topic, lost, back))
+        return BrokerSession(_with_filters(info, subscriptions), subscriptions, Will(topic, lost, back))
 
-    def _read(self, payload: bytes, charter: Charter) -> Notice | None:
+    def _read(self, payload: bytes, charter: Charter) -> SessionNotice | None:
         try:
             return decode_notice(payload, charter)
         except ValueError:

@@ -28,7 +28,7 @@ def _nobody(_what: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class ChannelHandlers:
     """Who is told what comes over the channel of this node. `resubscribed`: what came until now may have been lost."""
 
     wake: WakeUpHandler

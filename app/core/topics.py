@@ -263,7 +263,7 @@ class TopicTemplate:
         return f"TopicTemplate({self.text!r})"
 
 
-class _Level(NamedTuple):
+class _TemplateLevel(NamedTuple):
     """A level of a template: a literal, one placeholder, or a pattern with placeholders in it."""
 
     literal: str | None
@@ -276,14 +276,14 @@ class _Level(NamedTuple):
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
-def _level(text: str, level: str, allowed: Collection[str] | None) -> _Level:
+def _level(text: str, level: str, allowed: Collection[str] | None) -> _TemplateLevel:
     if "{" not in level and "}" not in level:
-        return _Level(level)
+        return _TemplateLevel(level)
     if (found := _REST.fullmatch(level)) is not None:
         but = frozenset(one.strip() for one in (found[2] or "").split(",")) - {""}
-        return _Level(None, (_known(text, found[1], allowed),), rest=True, but=but)
+        return _TemplateLevel(None, (_known(text, found[1], allowed),), rest=True, but=but)
     if (found := _PLACEHOLDER.fullmatch(level)) is not None:
-        return _Level(None, (_known(text, found[1], allowed),))
+        return _TemplateLevel(None, (_known(text, found[1], allowed),))
     literals = _PLACEHOLDER.split(level)[::2]
     if any("{" in one or "}" in one for one in literals) or "" in literals[1:-1]:
         raise ConfigurationError(
@@ -291,7 +291,7 @@ def _level(text: str, level: str, allowed: Collection[str] | None) -> _Level:
             "in lower-case letters, with something between two of them; {name*}, or {name* but word, word}, is levels"
         )
     names = tuple(_known(text, name, allowed) for name in _PLACEHOLDER.findall(level))
-    return _Level(None, names, re.compile("(.+)".join(re.escape(one) for one in literals), re.DOTALL))
+    return _TemplateLevel(None, names, re.compile("(.+)".join(re.escape(one) for one in literals), re.DOTALL))
 
 
 def _known(text: str, name: str, allowed: Collection[str] | None) -> str:

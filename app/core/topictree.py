@@ -15,14 +15,14 @@ LONG_TOPIC: Final = 256
 T = TypeVar("T")
 
 
-class _Node(Generic[T]):
+class _TreeNode(Generic[T]):
     """A level of topics: what follows by literal, by any level, and what ends here or begins to take several levels."""
 
     __slots__ = ("any", "ends", "literals", "takes_rest")
 
     def __init__(self) -> None:
-        self.literals: dict[str, _Node[T]] = {}
-        self.any: _Node[T] | None = None
+        self.literals: dict[str, _TreeNode[T]] = {}
+        self.any: _TreeNode[T] | None = None
         self.ends: list[tuple[int, T]] = []
         self.takes_rest: list[tuple[int, T]] = []
 
@@ -34,7 +34,7 @@ class TopicTree(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._root: _Node[T] = _Node()
+        self._root: _TreeNode[T] = _TreeNode()
         self._size = 0
 
     def enter(self, template: TopicTemplate, thing: T) -> None:
@@ -42,9 +42,9 @@ class TopicTree(Generic[T]):
         node = self._root
         for level in template.levels[: template.before_several]:
             if level is None:
-                node.any = node = node.any or _Node()
+                node.any = node = node.any or _TreeNode()
             else:
-                node = node.literals.setdefault(level, _Node())
+                node = node.literals.setdefault(level, _TreeNode())
         (node.ends if template.before_several is None else node.takes_rest).append((self._size, thing))
         self._size += 1
 
@@ -53,7 +53,7 @@ class TopicTree(Generic[T]):
         found: list[tuple[int, T]] = []
         nodes = [self._root]
         for level in levels:
-            below: list[_Node[T]] = []
+            below: list[_TreeNode[T]] = []
             for node in nodes:
                 if node.takes_rest:
                     found += node.takes_rest

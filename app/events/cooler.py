@@ -17,13 +17,13 @@ from app.core.clock import Clock
 from app.core.errors import HomingError
 from app.core.events.event import Database, Event, Shard
 from app.core.events.generation import Generation, GenerationState
-from app.core.events.plan import Kept
+from app.core.events.plan import NamedDatabase
 from app.core.events.reading import EVERYTHING, Reading
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters
 from app.store.archive import Archive
 from app.store.events import ArchivedError, EventStore
-from app.store.roles import Role
+from app.store.roles import RoleLease
 
 ROUND_SECONDS: Final = 2.0
 SWEEP_SECONDS: Final = 600.0
@@ -40,8 +40,8 @@ class Cooler:
         self,
         store: EventStore,
         archive: Archive,
-        kept: Sequence[Kept],
-        role: Role,
+        kept: Sequence[NamedDatabase],
+        role: RoleLease,
         *,
         hot: timedelta,
         quota_bytes: int,
@@ -149,7 +149,7 @@ class Cooler:
         reason = f"it has {one.count} events, and {readable} can be read"
         _log.error("events_cold_stuck", database=database, generation=one.number, reason=reason)
 
-    async def _sweep(self, kept: Kept, there: Sequence[Generation], now: int) -> None:
+    async def _sweep(self, kept: NamedDatabase, there: Sequence[Generation], now: int) -> None:
         named = [(one.number, file) for one in there for file in one.files]
         gone = await self._archive.sweep(kept.name, now - kept.retention_us, named)
         if gone:

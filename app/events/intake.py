@@ -20,16 +20,16 @@ from app.core.events.event import Entry, Shard, validate_entry
 from app.core.events.plan import Plan
 from app.core.identifiers import CANARY, validate_device_id
 from app.core.messages import ReceivedMessage
-from app.core.profiles.device_events import DeviceEvent, Presence
+from app.core.profiles.device_events import DeviceEvent, PresenceSign
 from app.core.profiles.listening import EventReader
 from app.events.pace import give_way
 from app.events.presence import PresenceKeeper
-from app.events.writer import EventWriter, Waiting
+from app.events.writer import EventWriter, PendingEntry
 from app.mqtt.base import MqttClient, SessionDrain, Subscription
 from app.mqtt.inbox import Arrival, Inbox
 from app.runtime.tasks import end
 from app.runtime.telemetry import BurstLog, Counters
-from app.store.roles import Role
+from app.store.roles import RoleLease
 
 SETTLE_SECONDS: Final = 1.0
 """How long a node that stops waits for what it has to be appended."""
@@ -50,7 +50,7 @@ class Intake:
     def __init__(
         self,
         *,
-        role: Role,
+        role: RoleLease,
         open_mqtt: OpenMqtt,
         reader: EventReader,
         plan: Plan,
@@ -86,7 +86,7 @@ class Intake:
         return await self._role.held()
 
     def gone(self, node_id: str) -> None:
-        """See `Role.gone`."""
+        """See `RoleLease.gone`."""
         self._role.gone(node_id)
 
     async def run(self) -> None:
@@ -152,7 +152,7 @@ class Intake:
 
     def _tell(self, shard: Shard, entry: Entry) -> None:
         """A device has fallen silent, which no message says."""
-        if not self._writer.put(shard, Waiting(entry, self._epoch, lambda _is_in: None)):
+        if not self._writer.put(shard, PendingEntry(entry, self._epoch, lambda _is_in: None)):
             self._drops.drop("events_full", topic=entry.topic)
 
     def _take(self, arrival: Arrival) -> None:
@@ -170,9 +170,9 @@ class Intake:
         self._keep(arrival, entries)
 
     def _entry_of(
-        self, one: DeviceEvent | Presence, arrival: Arrival, message: ReceivedMessage
+        self, one: DeviceEvent | PresenceSign, arrival: Arrival, message: ReceivedMessage
     ) -> tuple[Shard, Entry] | None:
-        if isinstance(one, Presence):
+        if isinstance(one, PresenceSign):
             if self._presence is None or not _is_device(one.device_id):
                 return None
             return self._presence.heard(one, arrival.at)
@@ -194,14 +194,14 @@ class Intake:
         if not entries:
             arrival.settle()
             return
-        done = arrival.done if len(entries) == 1 else _Parts(arrival, len(entries)).done
+        done = arrival.done if len(entries) == 1 else _MessageParts(arrival, len(entries)).done
         for shard, entry in entries:
-            if not self._writer.put(shard, Waiting(entry, self._epoch, done)):
+            if not self._writer.put(shard, PendingEntry(entry, self._epoch, done)):
                 self._drops.drop("events_full", topic=entry.topic)  # QoS 0, which nothing holds back
                 done(is_in=False)
 
 
-class _Parts:
+class _MessageParts:
     """What a message says, part by part."""
 
     __slots__ = ("_arrival", "_in", "_left")

@@ -11,7 +11,7 @@ import structlog
 from app.core.clock import Clock
 from app.core.errors import HomingError
 from app.core.events.generation import Generation, GenerationState, is_full, over
-from app.core.events.plan import Kept
+from app.core.events.plan import NamedDatabase
 from app.core.events.quota import Discard, Quota, of_all
 from app.runtime.telemetry import Counters
 from app.store.events import Generations
@@ -27,7 +27,7 @@ class Keeper:
     def __init__(
         self,
         generations: Generations,
-        kept: Sequence[Kept],
+        kept: Sequence[NamedDatabase],
         *,
         generation_bytes: int,
         quota_bytes: int,

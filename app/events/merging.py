@@ -27,7 +27,7 @@ May = Callable[[Entry], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class EventPage:
+class MergedPage:
     """Events by position, and where to read on. `more` when there may be some right now.
 
     Up to `lost` something was left out that cannot be read any more; 0: nothing was.
@@ -39,7 +39,7 @@ class EventPage:
     lost: Position = BEGINNING
 
 
-class _Source:
+class _ShardSource:
     """One shard, of which some events are known ahead."""
 
     def __init__(self, number: int, shard: Shard, after: Position, step: int) -> None:
@@ -82,7 +82,7 @@ class Merge:
         step = min(limit, limit * 3 // (2 * len(shards)) + SPARE)
         step = step if may is None else max(step, LEAST_STEP)
         self._sources = [
-            _Source(number, shard, after, step)
+            _ShardSource(number, shard, after, step)
             for number, (shard, after) in enumerate(zip(shards, cursor.positions, strict=True))
         ]
         self._limit = limit
@@ -90,7 +90,7 @@ class Merge:
         self._given: list[Event] = []
         self._hidden = 0
 
-    async def page(self, store: EventStore, topic_filter: str, until: Position) -> EventPage:
+    async def page(self, store: EventStore, topic_filter: str, until: Position) -> MergedPage:
         """The page."""
         full = False
         for _ in range(ROUNDS):
@@ -100,7 +100,7 @@ class Merge:
             if full or self._hidden >= MOST_HIDDEN or not any(one.more for one in self._sources):
                 break
         more = full if self._may else any(one.ahead for one in self._sources)
-        return EventPage(
+        return MergedPage(
             self._given,
             Cursor(tuple(one.place for one in self._sources)),
             more or any(one.more for one in self._sources),

@@ -14,31 +14,31 @@ import structlog
 from app.core.clock import Clock
 from app.core.errors import EventsOffError, StoreUnavailableError, UnavailableError
 from app.core.events.cursors import Scope
-from app.core.events.event import END, Database, Entry, Event, Position, Shard, Tenants, validate_entry
+from app.core.events.event import END, Database, Entry, Event, Position, Shard, TenantShares, validate_entry
 from app.core.events.generation import Generation
-from app.core.events.plan import Kept, Plan
+from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.presence import Change, change_of, topic_of
 from app.core.events.quota import is_bounded
 from app.core.events.reading import Cursor
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 from app.core.profiles.listening import EventReader
 from app.core.profiles.profile import DeviceProfile
 from app.events.cooler import Cooler
 from app.events.intake import Intake, OpenMqtt
 from app.events.keeper import Keeper
-from app.events.merging import EventPage, May
+from app.events.merging import May, MergedPage
 from app.events.presence import PresenceKeeper
 from app.events.reader import EventsReader
-from app.events.sharing import IntakeSharing, Membership, SharedIntake
+from app.events.sharing import IntakeSharing, NodeSession, SharedIntake
 from app.events.spans import UNTRACED, EventSpans
-from app.events.tail import Batch, Tails
+from app.events.tail import EventBatch, Tails
 from app.events.writer import EventWriter
 from app.runtime.services import Service
 from app.runtime.telemetry import Counters, Fill
 from app.settings import EventsSettings
 from app.store.archive import Archive
 from app.store.events import EventStore
-from app.store.roles import Role
+from app.store.roles import RoleLease
 
 BOUND: Final = 8
 """How many times Receive Maximum may wait to be appended, as QoS 0 is not bounded by it."""
@@ -90,7 +90,7 @@ class EventPlane:
 
     async def page(
         self, scope: Scope, cursor: Cursor, limit: int, until: Position = END, may: May | None = None
-    ) -> EventPage:
+    ) -> MergedPage:
         """See `EventsReader.page`."""
         self._check()
         async with _budget():
@@ -122,7 +122,7 @@ class EventPlane:
         self._check()
         return await self._reader.gap(scope.databases, cursor)
 
-    def follow(self, scope: Scope, cursor: Cursor) -> AsyncGenerator[Batch, None]:
+    def follow(self, scope: Scope, cursor: Cursor) -> AsyncGenerator[EventBatch, None]:
         """See `Tails.follow`."""
         self._check()
         return self._tails.follow(scope.databases, scope.topic_filter, cursor)
@@ -199,7 +199,7 @@ class EventPlane:
 
         `client_id` and `topic_filters` are those of the session of its commands. BrokerUnavailableError.
         """
-        return 0 if self._shared is None else await self._shared.adopt(Membership(client_id, topic_filters), idle)
+        return 0 if self._shared is None else await self._shared.adopt(NodeSession(client_id, topic_filters), idle)
 
     async def commit(self, transaction: Transaction) -> Position:
         """See `EventLog.commit`."""
@@ -212,7 +212,7 @@ class EventPlane:
             with self._spans.append(transaction.shard, transaction.entries):
                 return await self._store.commit(transaction)
 
-    async def put_value(self, database: str, entry: Entry, conditions: Sequence[Condition]) -> Position:
+    async def put_value(self, database: str, entry: Entry, conditions: Sequence[ValueCondition]) -> Position:
         """Make it the last value if the conditions hold, which are about its topic; ValueChangedError."""
         self._check()
         there = await self.value(database, entry.topic)
@@ -235,7 +235,7 @@ class EventPlane:
         names = self._reader.scope(database, "#").databases
         return [(name, structure) for name in names for structure in await self._store.structures(name)]
 
-    async def generations(self) -> list[tuple[Kept, Sequence[Generation]]]:
+    async def generations(self) -> list[tuple[NamedDatabase, Sequence[Generation]]]:
         """All databases with their generations."""
         self._check()
         return [(one, await self._store.generations(one.name)) for one in self.plan.kept]
@@ -334,15 +334,15 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
     *,
     profiles: Collection[DeviceProfile],
     open_store: Callable[[Sequence[Database]], EventStore],
-    role: Role,
+    role: RoleLease,
     open_mqtt: OpenMqtt,
     clock: Clock,
     counters: Counters,
     new_secret: Callable[[], str],
-    cold: tuple[Archive, Role] | None = None,
+    cold: tuple[Archive, RoleLease] | None = None,
     sharing: IntakeSharing | None = None,
     spans: EventSpans = UNTRACED,
-    tenants: Tenants | None = None,
+    tenants: TenantShares | None = None,
 ) -> EventPlane:
     """The event plane as the settings say; nothing is open yet. `cold`: the cold tier, and the role of who fills it."""
     plan = Plan(settings.kept, profiles, settings.shards, settings.values, settings.values_bytes, tenants)

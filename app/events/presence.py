@@ -11,7 +11,7 @@ from app.core.errors import EventLogError, UnavailableError
 from app.core.events.event import Database, Entry, Shard
 from app.core.events.plan import Plan
 from app.core.events.presence import FILTER, Change, Presences, change_of, entry_of
-from app.core.profiles.device_events import Presence
+from app.core.profiles.device_events import PresenceSign
 from app.runtime.telemetry import Counters
 from app.store.events import EventLog
 
@@ -40,7 +40,7 @@ class PresenceKeeper:
             else:
                 return
 
-    def heard(self, one: Presence, at: float) -> tuple[Shard, Entry] | None:
+    def heard(self, one: PresenceSign, at: float) -> tuple[Shard, Entry] | None:
         """What is to be appended as a device has given a sign; nothing when that is no change."""
         change = self._presences.heard(one.device_id, at, one.offline_after, online=one.online)
         return None if change is None else self._told(change)

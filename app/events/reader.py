@@ -12,7 +12,7 @@ from app.core.events.event import BEGINNING, END, Database, Position, Shard
 from app.core.events.generation import GenerationState
 from app.core.events.plan import Plan
 from app.core.events.reading import Cursor, Reading
-from app.events.merging import EventPage, May, Merge
+from app.events.merging import May, Merge, MergedPage
 from app.store.events import EventStore
 
 MAX_PAGE: Final = 1000
@@ -76,7 +76,7 @@ class EventsReader:
         limit: int,
         until: Position = END,
         may: May | None = None,
-    ) -> EventPage:
+    ) -> MergedPage:
         """At most `limit` events behind the cursor, and not behind `until`: of those that the reader `may` know of."""
         return await Merge(self.shards(databases), cursor, limit, may).page(self._store, topic_filter, until)
 

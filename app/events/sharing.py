@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class NodeSession:
     """This node as the cluster knows it: the session of its commands, and what that subscribes to."""
 
     client_id: str
@@ -42,7 +42,7 @@ class Membership:
 class IntakeSharing:
     """What sharing needs of the node. `others`: whether other nodes live."""
 
-    member: Callable[[], Membership]
+    member: Callable[[], NodeSession]
     still_member: Callable[[str], Awaitable[None]]
     others: Callable[[], bool]
     open_mqtt: Callable[[str, Callable[[str], Awaitable[None]]], MqttClient]
@@ -56,7 +56,7 @@ def session_of(client_id: str) -> str:
     return f"events-{client_id}"
 
 
-def shared(topic_filters: Sequence[str], member: Membership) -> list[Subscription]:
+def shared(topic_filters: Sequence[str], member: NodeSession) -> list[Subscription]:
     """What such a session subscribes to."""
     group = next((one.split("/", 2)[1] for one in member.filters if one.startswith("$share/")), "homing")
     return [Subscription(share(f"{group}{SUFFIX}", one)) for one in topic_filters]
@@ -128,7 +128,7 @@ class SharedIntake:
         """Return when the broker keeps this node's share."""
         await self._intake.listened()
 
-    async def adopt(self, member: Membership, idle: timedelta) -> int:
+    async def adopt(self, member: NodeSession, idle: timedelta) -> int:
         """Take in what the session of a node that died holds, and end it."""
         topic_filters = [one.topic_filter for one in shared(self._reader.filters(), member)]
         drain = self._sharing.open_drain(session_of(member.client_id))

@@ -33,7 +33,7 @@ AGAIN_SECONDS: Final = 0.5
 _log = structlog.get_logger(__name__)
 
 
-class Batch(NamedTuple):
+class EventBatch(NamedTuple):
     """Events in order, and the cursor behind them. Up to `lost` something cannot be read any more; 0: all can."""
 
     events: Sequence[Event]
@@ -56,7 +56,7 @@ class Tails:
         """How many follow."""
         return Fill(self._followers, MOST_FOLLOWERS)
 
-    async def follow(self, databases: Databases, topic_filter: str, cursor: Cursor) -> AsyncGenerator[Batch, None]:
+    async def follow(self, databases: Databases, topic_filter: str, cursor: Cursor) -> AsyncGenerator[EventBatch, None]:
         """Everything behind the cursor that fits, without end. CapacityError when as many follow as may.
 
         What was there already comes in the order of all databases; then each comes as it is said.
@@ -66,11 +66,11 @@ class Tails:
             raise CapacityError(f"{MOST_FOLLOWERS} readers follow events on this node already")
         self._followers += 1
         names = tuple(dict.fromkeys(one.database for one in shards))
-        follower = _Follower(topic_filter, {name: _first(shards, name) for name in names})
+        follower = _TailFollower(topic_filter, {name: _first(shards, name) for name in names})
         try:
             while True:
                 page = await self._reader.page(databases, topic_filter, cursor, STEP)
-                yield Batch(page.events, page.cursor, page.lost)
+                yield EventBatch(page.events, page.cursor, page.lost)
                 cursor = page.cursor
                 if page.more:
                     continue
@@ -83,7 +83,7 @@ class Tails:
                     page = await self._reader.page(databases, topic_filter, cursor, STEP)
                     cursor, behind = page.cursor, page.more
                     if page.events or page.lost:
-                        yield Batch(page.events, cursor, page.lost)
+                        yield EventBatch(page.events, cursor, page.lost)
                 async for batch in follower.batches(cursor):
                     cursor = batch.cursor
                     yield batch
@@ -98,7 +98,7 @@ class Tails:
         """End all tails."""
         await end([tail.task for tail in self._tails.values()])
 
-    async def _join(self, database: str, follower: _Follower) -> None:
+    async def _join(self, database: str, follower: _TailFollower) -> None:
         tail = self._tails.get(database)
         if tail is None:
             heads = await self._reader.heads(database)
@@ -118,7 +118,7 @@ class Tails:
         elif count:
             _log.error("tail_failed", database=database, count=count, exc_info=error)
 
-    async def _leave(self, names: Sequence[str], follower: _Follower) -> None:
+    async def _leave(self, names: Sequence[str], follower: _TailFollower) -> None:
         left = [name for name in names if name in self._tails and self._tails[name].leave(follower) == 0]
         await end([self._tails.pop(name).task for name in left])
 
@@ -128,7 +128,7 @@ def _first(shards: Sequence[Shard], database: str) -> int:
     return next(number for number, shard in enumerate(shards) if shard.database == database)
 
 
-class _Follower:
+class _TailFollower:
     """What waits for one reader; `first` says where the shards of each database begin among those that are read."""
 
     def __init__(self, topic_filter: str, first: Mapping[str, int]) -> None:
@@ -158,7 +158,7 @@ class _Follower:
         self._there.set()
         return not self._behind
 
-    async def batches(self, cursor: Cursor) -> AsyncIterator[Batch]:
+    async def batches(self, cursor: Cursor) -> AsyncIterator[EventBatch]:
         """What the tail brings, until it is too much; what is before the cursor was read already."""
         at = list(cursor.positions)
         while not self._behind:
@@ -173,7 +173,7 @@ class _Follower:
                 read = at[first : first + len(positions)]
                 missed = max(one if one > known else BEGINNING for one, known in zip(lost, read, strict=True))
                 at[first : first + len(positions)] = map(max, read, positions)
-                yield Batch(new, Cursor(tuple(at)), missed)
+                yield EventBatch(new, Cursor(tuple(at)), missed)
 
 
 class _Tail:
@@ -192,13 +192,13 @@ class _Tail:
         self._shards = reader.database(database).all_shards()
         self._database = database
         self._positions = list(heads.positions)
-        self._followers: set[_Follower] = set()
+        self._followers: set[_TailFollower] = set()
         self.task = asyncio.create_task(self._run(), name=f"tail of {database}")
 
-    def join(self, follower: _Follower) -> None:
+    def join(self, follower: _TailFollower) -> None:
         self._followers.add(follower)
 
-    def leave(self, follower: _Follower) -> int:
+    def leave(self, follower: _TailFollower) -> int:
         """How many are left."""
         self._followers.discard(follower)
         return len(self._followers)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from app.core.errors import EventLogError, FencedError, QuotaError, UnavailableError
-from app.core.events.batches import Batch
+from app.core.events.batches import BatchId
 from app.core.events.event import Entry, Shard
 from app.events.spans import UNTRACED, EventSpans
 from app.runtime.tasks import end
@@ -28,7 +28,7 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 _log = structlog.get_logger(__name__)
 
 
-class Waiting(NamedTuple):
+class PendingEntry(NamedTuple):
     """An entry, and what is to be called with whether it is in the log."""
 
     entry: Entry
@@ -60,17 +60,17 @@ class EventWriter:
         self._admit = admit
         self._counters = counters
         self._spans = spans
-        self._lanes: dict[Shard, _Lane] = {}
+        self._lanes: dict[Shard, _ShardLane] = {}
         self._size = 0
 
-    def put(self, shard: Shard, waiting: Waiting) -> bool:
+    def put(self, shard: Shard, waiting: PendingEntry) -> bool:
         """Append it soon; false, and nothing happens, when as many wait as may."""
         if self._size >= self._bound:
             return False
         self._size += 1
         lane = self._lanes.get(shard)
         if lane is None:
-            lane = self._lanes[shard] = _Lane(self, shard)
+            lane = self._lanes[shard] = _ShardLane(self, shard)
         lane.put(waiting)
         return True
 
@@ -82,20 +82,20 @@ class EventWriter:
         """Give up what waits: it has no PUBACK, so it comes again."""
         await end([lane.task for lane in self._lanes.values() if lane.task is not None])
 
-    async def append(self, shard: Shard, batch: list[Waiting]) -> bool:
+    async def append(self, shard: Shard, batch: list[PendingEntry]) -> bool:
         """Append a batch, as often as it takes; whether it is in the log."""
         entries = [one.entry for one in batch]
         self._numbers[shard] += 1
         try:
             with self._spans.batch(shard, entries):
-                await self._until_in(shard, entries, batch[0].epoch, Batch(self._name, self._numbers[shard]))
+                await self._until_in(shard, entries, batch[0].epoch, BatchId(self._name, self._numbers[shard]))
         except FencedError:
             self._counters["events.fenced"] += len(batch)
             return False
         self._counters["events.appended"] += len(batch)
         return True
 
-    async def _until_in(self, shard: Shard, entries: Sequence[Entry], epoch: int | None, batch: Batch) -> None:
+    async def _until_in(self, shard: Shard, entries: Sequence[Entry], epoch: int | None, batch: BatchId) -> None:
         """FencedError."""
         pause = FIRST_PAUSE_SECONDS
         failures = 0
@@ -116,7 +116,7 @@ class EventWriter:
             else:
                 return
 
-    async def serve(self, shard: Shard, waiting: deque[Waiting], full: asyncio.Event) -> None:
+    async def serve(self, shard: Shard, waiting: deque[PendingEntry], full: asyncio.Event) -> None:
         """Append everything that waits for the shard, and what comes meanwhile."""
         while waiting:
             if len(waiting) < self._max_items:
@@ -139,22 +139,22 @@ class EventWriter:
         except TimeoutError:
             pass
 
-    def is_full(self, waiting: deque[Waiting]) -> bool:
+    def is_full(self, waiting: deque[PendingEntry]) -> bool:
         """Whether there is a whole batch."""
         return len(waiting) >= self._max_items
 
 
-class _Lane:
+class _ShardLane:
     """What waits for one shard, and the task that appends it while there is something."""
 
     def __init__(self, writer: EventWriter, shard: Shard) -> None:
         self.task: asyncio.Task[None] | None = None
         self._writer = writer
         self._shard = shard
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[PendingEntry] = deque()
         self._full = asyncio.Event()
 
-    def put(self, waiting: Waiting) -> None:
+    def put(self, waiting: PendingEntry) -> None:
         self._waiting.append(waiting)
         if self._writer.is_full(self._waiting):
             self._full.set()
@@ -168,7 +168,7 @@ class _Lane:
             self.task = None
 
 
-def _batch(waiting: deque[Waiting], most: int) -> list[Waiting]:
+def _batch(waiting: deque[PendingEntry], most: int) -> list[PendingEntry]:
     """The first ones, of one epoch."""
     batch = [waiting.popleft()]
     while waiting and len(batch) < most and waiting[0].epoch == batch[0].epoch:

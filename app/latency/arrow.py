@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.latency.record import Closed, Row, error_code
-from app.latency.schema import COLUMNS, VERSION, ColumnType, Kind
+from app.latency.schema import COLUMNS, VERSION, ColumnType, RecordKind
 
 _TYPES: Final = {
     ColumnType.TEXT: pa.string(),
@@ -52,7 +52,7 @@ def batch_of_closed(closed: Sequence[Closed], node_id: str, offset: float | None
     end = pc.coalesce(at["delivered_at"], at["closed_at"])
     return _batch(
         {
-            "kind": pa.repeat(pa.scalar(Kind.OUTCOME.value), len(closed)),
+            "kind": pa.repeat(pa.scalar(RecordKind.OUTCOME.value), len(closed)),
             "command_id": values["command_id"],
             "device_id": values["device_id"],
             "profile": values["profile"],

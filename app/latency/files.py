@@ -39,7 +39,7 @@ class LogFile(Protocol):
         """Forget it. Raises nothing."""
 
 
-class Place(Protocol):
+class FileStore(Protocol):
     """A folder of the log."""
 
     def create(self, path: str) -> LogFile:
@@ -66,11 +66,11 @@ class LocalPlace:
             ) from None
 
     def create(self, path: str) -> LogFile:
-        """See Place."""
+        """See `FileStore`."""
         return _LocalFile(self._folder / path)
 
     def tidy(self, is_ours: Callable[[str], bool]) -> None:
-        """See Place."""
+        """See `FileStore`."""
         for path in self._folder.glob(f"date=*/hour=*/.*{TEMPORARY}"):
             if is_ours(path.name[1 : -len(TEMPORARY)]):
                 path.unlink(missing_ok=True)
@@ -115,12 +115,12 @@ class RemotePlace:
         self._found: tuple[FileSystem, str] | None = None
 
     def create(self, path: str) -> LogFile:
-        """See Place."""
+        """See `FileStore`."""
         filesystem, folder = self._filesystem()
         return _RemoteFile(filesystem, f"{folder}/{path}", by_name=self._scheme not in OBJECT_STORES)
 
     def tidy(self, is_ours: Callable[[str], bool]) -> None:
-        """See Place. There is nothing to tidy: a file is only sent when it is complete."""
+        """See `FileStore`. There is nothing to tidy: a file is only sent when it is complete."""
 
     def _filesystem(self) -> tuple[FileSystem, str]:
         if self._found is None:
@@ -161,7 +161,7 @@ class _RemoteFile:
             stream.write(whole)
 
 
-def open_place(url: str) -> Place:
+def open_place(url: str) -> FileStore:
     """The folder or URL; ConfigurationError says what is wrong with it."""
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):

@@ -31,7 +31,7 @@ ROW_SHARE: Final = 4
 _Result = TypeVar("_Result")
 
 
-class Finished(NamedTuple):
+class IntervalResult(NamedTuple):
     """What the end of an interval brought."""
 
     files: int
@@ -44,7 +44,7 @@ class Writer(Protocol):
     def add(self, closed: Sequence[Closed], rows: Sequence[Row], offset: float | None) -> int:
         """Take records; how many wait in memory."""
 
-    def finish(self) -> Finished:
+    def finish(self) -> IntervalResult:
         """End the open files."""
 
 

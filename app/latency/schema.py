@@ -27,7 +27,7 @@ class ColumnType(StrEnum):
     MICROSECONDS = "microseconds"  # 64-bit integer
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """What a record is about."""
 
     OUTCOME = "outcome"

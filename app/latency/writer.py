@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.latency.arrow import DICTIONARY, METADATA, SCHEMA, batch_of_closed, batch_of_rows
-from app.latency.files import LogFile, Place
-from app.latency.log import Finished
+from app.latency.files import FileStore, LogFile
+from app.latency.log import IntervalResult
 from app.latency.record import Closed, Row, WriteError
 
 ROW_GROUP: Final = 16_384
@@ -24,7 +24,7 @@ HOUR_US: Final = 3_600_000_000
 class LogWriter:
     """Writes one file per partition and interval. Not for threads: one thread calls all methods."""
 
-    def __init__(self, place: Place, node_id: str, incarnation: str, *, row_group: int = ROW_GROUP) -> None:
+    def __init__(self, place: FileStore, node_id: str, incarnation: str, *, row_group: int = ROW_GROUP) -> None:
         self._place = place
         self._node_id = node_id
         self._incarnation = incarnation
@@ -46,7 +46,7 @@ class LogWriter:
             raise self._lost(error, at_stake) from error
         return sum(one.waiting for one in self._open.values())
 
-    def finish(self) -> Finished:
+    def finish(self) -> IntervalResult:
         """End the interval: all open files get their names. WriteError when one could not be written."""
         files = records = 0
         try:
@@ -56,7 +56,7 @@ class LogWriter:
                 files, records = files + 1, records + self._open.pop(hour).records
         except (OSError, ImportError, ValueError, pa.ArrowException) as error:
             raise self._lost(error, self._records()) from error
-        return Finished(files, records)
+        return IntervalResult(files, records)
 
     def _tidy(self) -> None:
         """Once: this node's own left-overs. No other process has its name, as it holds the lease."""

@@ -12,7 +12,7 @@ from app.core.messages import Publication, Receipt, ReceivedMessage
 from app.runtime.telemetry import Fill
 
 
-class Delivery(Protocol):
+class InboundDelivery(Protocol):
     """A received message together with the duty to acknowledge it."""
 
     @property
@@ -23,7 +23,7 @@ class Delivery(Protocol):
         """Send PUBACK, once. A no-op for QoS 0, and when its connection is gone: then the broker redelivers."""
 
 
-MessageHandler = Callable[[Delivery], None]
+MessageHandler = Callable[[InboundDelivery], None]
 """Called on the event loop for every delivery. Must not block; an exception is counted and logged, no more."""
 
 

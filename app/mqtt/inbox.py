@@ -13,7 +13,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.messages import ReceivedMessage
-from app.mqtt.base import Delivery
+from app.mqtt.base import InboundDelivery
 
 MOST_REFUSED: Final = 64
 """Messages that stay with the broker as nobody takes them: more would use up the Receive Maximum."""
@@ -24,7 +24,7 @@ class Arrival:
 
     __slots__ = ("_inbox", "after", "at", "delivery", "message", "settled")
 
-    def __init__(self, delivery: Delivery, at: float, inbox: Inbox) -> None:
+    def __init__(self, delivery: InboundDelivery, at: float, inbox: Inbox) -> None:
         self.delivery = delivery
         self.message: ReceivedMessage = delivery.message
         self.at = at
@@ -67,7 +67,7 @@ class Inbox:
         self._refused = 0
         self._emptied: asyncio.Event | None = None
 
-    def handle(self, delivery: Delivery) -> None:
+    def handle(self, delivery: InboundDelivery) -> None:
         """Begin with a delivery. Called on the event loop for each one; returns at once."""
         arrival = Arrival(delivery, self._clock.monotonic(), self)
         self._arrived.append(arrival)

@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Session:
+class _LoopbackSession:
     subscriptions: dict[str, int] = field(default_factory=dict)
     queue: deque[ReceivedMessage] = field(default_factory=deque)
     unacknowledged: dict[int, ReceivedMessage] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class LoopbackBroker:
 
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _LoopbackSession] = {}
         self._clients: dict[str, LoopbackMqttClient] = {}
         self._retained: dict[str, ReceivedMessage] = {}
         self._turns: Counter[str] = Counter()
@@ -65,7 +65,7 @@ class LoopbackBroker:
     def publish(self, message: ReceivedMessage) -> bool:
         """Give a message to all who subscribed, as it is: also one with the retain flag set. Whether there were any."""
         matched = False
-        shared: dict[str, list[tuple[_Session, int]]] = {}
+        shared: dict[str, list[tuple[_LoopbackSession, int]]] = {}
         for session in self._sessions.values():
             plain_qos = []
             for topic_filter, qos in session.subscriptions.items():
@@ -92,7 +92,7 @@ class LoopbackBroker:
         if other is not None and other is not client:
             other.take_over()
         self._clients[client.client_id] = client
-        session = self._sessions.setdefault(client.client_id, _Session())
+        session = self._sessions.setdefault(client.client_id, _LoopbackSession())
         session.receive = receive
         again = [replace(message, redelivered=True) for message in session.unacknowledged.values()]
         session.queue.extendleft(reversed(again))
@@ -137,7 +137,7 @@ class LoopbackBroker:
         session = self._sessions.get(client_id)
         return 0 if session is None else len(session.queue) + len(session.unacknowledged)
 
-    def _enqueue(self, session: _Session, message: ReceivedMessage, max_qos: int) -> None:
+    def _enqueue(self, session: _LoopbackSession, message: ReceivedMessage, max_qos: int) -> None:
         qos = min(message.qos, max_qos)
         if session.receive is None and qos == 0:
             return
@@ -147,11 +147,11 @@ class LoopbackBroker:
         session.queue.append(replace(message, qos=qos))
         self._send_soon(session)
 
-    def _send_soon(self, session: _Session) -> None:
+    def _send_soon(self, session: _LoopbackSession) -> None:
         if session.queue and session.receive is not None:
             asyncio.get_running_loop().call_soon(self._send, session)
 
-    def _send(self, session: _Session) -> None:
+    def _send(self, session: _LoopbackSession) -> None:
         while session.queue and session.receive is not None:
             message = session.queue.popleft()
             delivery_id = next(self._delivery_ids)

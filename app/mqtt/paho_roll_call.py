@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions, tls_context
 from app.mqtt.paho_drain import text_of
 from app.mqtt.paho_link import PahoLink
@@ -27,7 +27,7 @@ class PahoRollCall:
     async def ask(self, topic: str, question: bytes, is_answer: Callable[[bytes], bool], patience: timedelta) -> bool:
         answered = asyncio.Event()
 
-        def hear(delivery: Delivery) -> None:
+        def hear(delivery: InboundDelivery) -> None:
             if is_answer(delivery.message.payload):
                 answered.set()
             delivery.acknowledge()

@@ -15,11 +15,11 @@ from app.callbacks.pending import Pending
 from app.core.clock import Clock
 from app.core.commands.callback import Answer
 from app.core.commands.command import Command, CommandState
-from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.errors import CapacityError, UnavailableError
 from app.latency.log import LatencyLog
 from app.latency.record import error_code
-from app.latency.schema import Kind
+from app.latency.schema import RecordKind
 from app.runtime.telemetry import Counters, Fill
 from app.store.commands import CommandReader
 
@@ -83,7 +83,7 @@ class Journal(Observer):
         outcome = recorded.outcome
         if outcome is None or answer.state is CommandState.RUNNING:
             return
-        won = recorded.verdict is Verdict.WON
+        won = recorded.verdict is MatchResult.WON
         if not won and not self._same(outcome, answer):
             self._further(recorded, outcome, answer, arrived_at, now)
             return
@@ -126,7 +126,7 @@ class Journal(Observer):
         home = recorded.waiting[0]
         self._log.row(
             {
-                "kind": (Kind.LATE if recorded.verdict is Verdict.LATE else Kind.DUPLICATE).value,
+                "kind": (RecordKind.LATE if recorded.verdict is MatchResult.LATE else RecordKind.DUPLICATE).value,
                 "command_id": outcome.command_id,
                 "device_id": answer.device_id,
                 "outcome": outcome.state.value,
@@ -171,7 +171,7 @@ class Journal(Observer):
         reception = outcome.reception
         seconds = foreign.record_seconds
         return {
-            "kind": Kind.OUTCOME.value,
+            "kind": RecordKind.OUTCOME.value,
             "command_id": command.id,
             "device_id": command.device_id,
             "profile": command.profile,

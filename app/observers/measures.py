@@ -10,7 +10,7 @@ from app.callbacks.observer import Observer, Way
 from app.callbacks.pending import Pending
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
-from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.runtime.histograms import Histogram, StoreMeasures
 from app.runtime.telemetry import Counters
 
@@ -18,7 +18,7 @@ OTHER_PROFILE: Final = "other"
 """Stands for profiles that this node does not know: a command of an earlier start, with other settings."""
 
 _BY_WAY: Final = {Way.INLINE: "wakeup.delivered", Way.FETCHED: "wakeup.fetched", Way.RESYNC: "sweep.delivered"}
-_BY_VERDICT: Final = {Verdict.LATE: "response.late", Verdict.PROGRESS: "response.progress"}
+_BY_VERDICT: Final = {MatchResult.LATE: "response.late", MatchResult.PROGRESS: "response.progress"}
 
 
 class CommandMeasures(Observer):
@@ -68,7 +68,7 @@ class CommandMeasures(Observer):
     def recorded(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
         """What is good for nothing is told as dropped, too, and counted there."""
         self.record.observe(now - arrived_at)
-        if recorded.verdict is Verdict.WON:
+        if recorded.verdict is MatchResult.WON:
             self._counters["response.local" if self._node_id in recorded.waiting else "response.forwarded"] += 1
         elif (name := _BY_VERDICT.get(recorded.verdict)) is not None:
             self._counters[name] += 1

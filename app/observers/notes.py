@@ -15,8 +15,8 @@ from app.callbacks.pending import Pending
 from app.core.clock import Clock
 from app.core.commands.callback import Answer
 from app.core.commands.command import CommandState
-from app.core.commands.diagnosis import Heard, Hop, Told
-from app.core.commands.misses import MOST_GOT, Miss, Target, compare, plain
+from app.core.commands.diagnosis import DeviceSighting, Hop, NodeReport
+from app.core.commands.misses import MOST_GOT, MissedMessage, Target, compare, plain
 from app.core.messages import Receipt
 
 MOST_COMMANDS: Final = 5_000
@@ -40,7 +40,7 @@ class Notes(Observer):
         self.open_command: Callable[[str], Pending | None] = lambda _command_id: None
         """Finds a command that is open here; there are such only once there is an observer of them."""
         self._hops: dict[str, Sequence[Hop]] = {}
-        self._misses: deque[Miss] = deque(maxlen=MOST_MISSES)
+        self._misses: deque[MissedMessage] = deque(maxlen=MOST_MISSES)
         self._heard: dict[str, dict[str, tuple[float, str]]] = {}
 
     def closed(self, pending: Pending) -> None:
@@ -87,17 +87,17 @@ class Notes(Observer):
             return None
         return max(profiles, key=lambda name: profiles[name][0])
 
-    def last_heard(self, device_id: str) -> Heard | None:
+    def last_heard(self, device_id: str) -> DeviceSighting | None:
         """Where this node heard a device last."""
         return max(self._where(device_id), key=lambda one: one.at, default=None)
 
-    def about(self, command_id: str, target: Target) -> Told:
+    def about(self, command_id: str, target: Target) -> NodeReport:
         """What is known here of a command and of its device."""
         pending = self.open_command(command_id)
         hops = self._hops.get(command_id, ()) if pending is None or not pending.registered else hops_of(pending)
-        return Told(self._node_id, hops, self._near(command_id, target), self._where(target.device))
+        return NodeReport(self._node_id, hops, self._near(command_id, target), self._where(target.device))
 
-    def _near(self, command_id: str, target: Target) -> Sequence[Miss]:
+    def _near(self, command_id: str, target: Target) -> Sequence[MissedMessage]:
         """Those of the misses that have to do with the command, the nearest first."""
         compared = [compare(one, target) for one in self._misses]
         fitting = [
@@ -105,14 +105,17 @@ class Notes(Observer):
         ]
         return [one.miss for one in sorted(fitting, key=lambda one: one.score, reverse=True)[:MOST_TOLD]]
 
-    def _where(self, device: str) -> Sequence[Heard]:
+    def _where(self, device: str) -> Sequence[DeviceSighting]:
         found: Mapping[str, tuple[float, str]] = self._heard.get(device, {})
-        return [Heard(round(at * 1_000_000), self._node_id, profile, topic) for profile, (at, topic) in found.items()]
+        return [
+            DeviceSighting(round(at * 1_000_000), self._node_id, profile, topic)
+            for profile, (at, topic) in found.items()
+        ]
 
     def _miss(self, reason: str, topic: str, got: str, device: str) -> None:
         at = round(self._clock.wall() * 1_000_000)
         self._misses.append(
-            Miss(at, self._node_id, topic[:MOST_TOPIC], reason, got[:MOST_GOT], device[:MOST_DEVICE_ID])
+            MissedMessage(at, self._node_id, topic[:MOST_TOPIC], reason, got[:MOST_GOT], device[:MOST_DEVICE_ID])
         )
 
 

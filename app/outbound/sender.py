@@ -45,7 +45,7 @@ _NOT_ALLOWED: Final = "the name leads to an address that is not allowed"
 _log = structlog.get_logger(__name__)
 
 
-class Answer(NamedTuple):
+class SendResult(NamedTuple):
     """What came of an attempt, and what the receiver said."""
 
     reply: Reply
@@ -77,13 +77,13 @@ class HttpSender:
         """See the port."""
         return (await self._exchange(url, headers, body, _beginning)).reply
 
-    async def ask(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def ask(self, url: str, headers: Mapping[str, str], body: bytes) -> SendResult:
         """What came of it, and what the receiver says; it never raises."""
         return await self._exchange(url, {"accept-encoding": "identity", **headers}, body, _whole)
 
     async def _exchange(
         self, url: str, headers: Mapping[str, str], body: bytes, read: Callable[[StreamReader], Awaitable[bytes]]
-    ) -> Answer:
+    ) -> SendResult:
         try:
             async with self._open().post(
                 url, data=body, headers={"content-type": "application/json", **headers}, allow_redirects=False
@@ -91,11 +91,11 @@ class HttpSender:
                 status, retry_after = response.status, response.headers.get("retry-after")
                 said = await read(response.content)
         except TimeoutError:
-            return Answer(Reply(None, f"no reply within {self._seconds or SECONDS:g} s"), timed_out=True)
+            return SendResult(Reply(None, f"no reply within {self._seconds or SECONDS:g} s"), timed_out=True)
         except (ClientError, OSError, ValueError) as error:
-            return Answer(Reply(None, _reason(error)[:_MOST_REASON]))
+            return SendResult(Reply(None, _reason(error)[:_MOST_REASON]))
         reason = "" if 200 <= status < 300 else f"the receiver answered {status}"  # noqa: PLR2004 - RFC 9110, 15.3
-        return Answer(Reply(status, reason, retry_after), said)
+        return SendResult(Reply(status, reason, retry_after), said)
 
     async def close(self) -> None:
         """See the port."""

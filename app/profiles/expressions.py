@@ -17,7 +17,7 @@ from app.core.paths import Path
 from app.core.payload import MISSING, JsonValue, Missing
 from app.core.payload import lookup as plain_lookup
 from app.core.replies.reply import Document
-from app.profiles.language.faults import Fault
+from app.profiles.language.faults import ProfileFault
 from app.profiles.language.positions import Location
 
 Made: TypeAlias = "JsonValue | Missing"
@@ -94,14 +94,14 @@ def expressions_in(template: JsonValue) -> Iterator[str]:
             yield from expressions_in(value)
 
 
-def faults_in(template: JsonValue, place: Location) -> Iterator[Fault]:
+def faults_in(template: JsonValue, place: Location) -> Iterator[ProfileFault]:
     """What is wrong with a template."""
     for name in names_in(template):
         if name.partition(".")[0] not in FACTS:
-            yield Fault(place, f"{{{name}}} is unknown; allowed: {_ALLOWED}")
+            yield ProfileFault(place, f"{{{name}}} is unknown; allowed: {_ALLOWED}")
     for text in expressions_in(template):
         if (wrong := fault_of(text)) is not None:
-            yield Fault(place, wrong)
+            yield ProfileFault(place, wrong)
 
 
 def fault_of(text: str) -> str | None:

@@ -40,7 +40,7 @@ def _rule(value: str) -> str:
     return value
 
 
-class _Entry(BaseModel):
+class _TimeoutEntry(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)  # further keys say how it was found, for people
 
     profile: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -53,12 +53,12 @@ class _Entry(BaseModel):
         return self.profile, self.method, self.device_group or NO_GROUP
 
 
-class _File(BaseModel):
+class _TimeoutsFile(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
     version: int
     device_group: Annotated[str, Field(max_length=512), AfterValidator(_rule)] | None = None
-    timeout: list[_Entry] = []
+    timeout: list[_TimeoutEntry] = []
 
     @model_validator(mode="before")
     @classmethod
@@ -70,7 +70,7 @@ class _File(BaseModel):
         return data
 
     @model_validator(mode="after")
-    def _tells_rows_apart(self) -> _File:
+    def _tells_rows_apart(self) -> _TimeoutsFile:
         seen: set[tuple[str, str, str]] = set()
         for number, entry in enumerate(self.timeout, 1):
             if entry.key in seen:
@@ -87,7 +87,7 @@ def load_timeouts(file: Path | None) -> LearnedTimeouts:
         return LearnedTimeouts()
     where = f"{VARIABLE}: {file}"
     try:
-        data = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        data = _TimeoutsFile.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigurationError(f"{where}: cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

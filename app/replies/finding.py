@@ -49,7 +49,7 @@ class NoHandlers:
         raise HandlerFailedError("reply_handler_unknown")
 
 
-class Found(NamedTuple):
+class FoundReply(NamedTuple):
     """The reply; or None, and the reason why there is none."""
 
     reply: Publication | None
@@ -64,7 +64,7 @@ class Finder:
         self._last_entry = last_entry
         self._handlers = handlers
 
-    async def first(self, candidates: Sequence[Candidate], device_id: str) -> Found:
+    async def first(self, candidates: Sequence[Candidate], device_id: str) -> FoundReply:
         """The first that has all it needs. Raises HomingError, UndecodableMessageError.
 
         A handler is asked where the reply has all that it needs else. One that fails ends it: no other kind is tried.
@@ -85,8 +85,8 @@ class Finder:
             if one.spec.handler is not None and not await self._ask(one, one.spec.handler, command):
                 continue
             if (reply := one.reply(command)) is not None:
-                return Found(reply)
-        return Found(None, lacking)
+                return FoundReply(reply)
+        return FoundReply(None, lacking)
 
     async def _ask(self, candidate: Candidate, handler: str, command: Document | None) -> bool:
         """Whether the handler has something to say."""

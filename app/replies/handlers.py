@@ -20,14 +20,14 @@ from app.core.replies.handlers import HANDLER_NAME, MOST_SECRETS, Handler, key_o
 from app.core.replies.reply import Document
 from app.core.webhooks.endpoints import validate_url
 from app.core.webhooks.signing import signed_headers
-from app.profiles.language.faults import Fault, listed
+from app.profiles.language.faults import ProfileFault, listed
 from app.profiles.language.positions import lines_of
 from app.runtime.services import Service
 from app.runtime.telemetry import Bursts, Counters, Fill
 from app.settings import ReplySettings
 
 if TYPE_CHECKING:
-    from app.outbound.sender import Answer, HttpSender  # whose library is loaded by nodes that use it
+    from app.outbound.sender import HttpSender, SendResult  # whose library is loaded by nodes that use it
 
 VARIABLE: Final = "HOMING_REPLY_HANDLERS"
 _KEYS: Final = ("url", "secret")
@@ -77,14 +77,14 @@ class HttpHandlers:
             self._flying[name] -= 1
         return self._read(name, answer)
 
-    async def _post(self, handler: Handler, question: Document) -> Answer:
+    async def _post(self, handler: Handler, question: Document) -> SendResult:
         body = to_json(question)
         now = round(self._clock.wall() * 1_000_000)
         headers = signed_headers(handler.keys, f"ask_{self._new_ulid()}", body, now)
         self._counters["reply.asked"] += 1
         return await self._sender.ask(handler.url, headers, body)
 
-    def _read(self, name: str, answer: Answer) -> JsonValue | Missing:
+    def _read(self, name: str, answer: SendResult) -> JsonValue | Missing:
         if answer.timed_out:
             raise self._failed(name, "reply_handler_timeout", answer.reply.reason)
         if answer.reply.status is None:
@@ -161,7 +161,7 @@ def read_handlers(file: Path | None, *, plain_http: bool) -> Mapping[str, Handle
         raise ConfigurationError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{file}: not TOML: {error}") from None
-    faults: list[Fault] = []
+    faults: list[ProfileFault] = []
     handlers = {}
     for name, table in found.items():
         wrong = list(_faults(name, table, plain_http=plain_http))
@@ -173,35 +173,35 @@ def read_handlers(file: Path | None, *, plain_http: bool) -> Mapping[str, Handle
     return handlers
 
 
-def _faults(name: str, table: object, *, plain_http: bool) -> Iterator[Fault]:
+def _faults(name: str, table: object, *, plain_http: bool) -> Iterator[ProfileFault]:
     if not HANDLER_NAME.fullmatch(name):
-        yield Fault((name,), "is no name; allowed: a lower-case letter, then up to 31 of a-z 0-9 _ -")
+        yield ProfileFault((name,), "is no name; allowed: a lower-case letter, then up to 31 of a-z 0-9 _ -")
     if not isinstance(table, dict):
-        yield Fault((name,), f"is no table; allowed: [{name}] with {' and '.join(_KEYS)} below")
+        yield ProfileFault((name,), f"is no table; allowed: [{name}] with {' and '.join(_KEYS)} below")
         return
     for key in table.keys() - set(_KEYS):
-        yield Fault((name, key), f"is unknown; allowed: {', '.join(_KEYS)}")
+        yield ProfileFault((name, key), f"is unknown; allowed: {', '.join(_KEYS)}")
     yield from _faults_of_url(name, table.get("url"), plain_http=plain_http)
     secrets = _secrets(table.get("secret"))
     if not 1 <= len(secrets) <= MOST_SECRETS or not all(isinstance(one, str) for one in secrets):
-        yield Fault((name, "secret"), "is no secret; allowed: text that begins with whsec_, or a list of two")
+        yield ProfileFault((name, "secret"), "is no secret; allowed: text that begins with whsec_, or a list of two")
         return
     for secret in secrets:
         try:
             key_of(secret)
         except InvalidInputError as error:
-            yield Fault((name, "secret"), error.reason)
+            yield ProfileFault((name, "secret"), error.reason)
 
 
-def _faults_of_url(name: str, url: object, *, plain_http: bool) -> Iterator[Fault]:
+def _faults_of_url(name: str, url: object, *, plain_http: bool) -> Iterator[ProfileFault]:
     if not isinstance(url, str):
-        yield Fault((name, "url"), "is missing, or no text; allowed: https://host[:port]/path")
+        yield ProfileFault((name, "url"), "is missing, or no text; allowed: https://host[:port]/path")
         return
     try:
         validate_url(url, plain_http=plain_http)
     except InvalidInputError as error:
         also = " (HOMING_REPLY_PLAIN_HTTP=true allows http)" if url.startswith("http://") and not plain_http else ""
-        yield Fault((name, "url"), error.reason + also)
+        yield ProfileFault((name, "url"), error.reason + also)
 
 
 def _secrets(value: object) -> list[str]:

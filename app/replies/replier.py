@@ -26,7 +26,7 @@ from app.core.profiles.listening import ReplyReader
 from app.core.replies.reply import Candidate
 from app.mqtt.base import MqttClient, Puback
 from app.mqtt.inbox import Arrival
-from app.replies.finding import Finder, Found, Handlers, LastEntry, NoHandlers, no_events
+from app.replies.finding import Finder, FoundReply, Handlers, LastEntry, NoHandlers, no_events
 from app.runtime.telemetry import Counters, Fill
 from app.store.commands import CommandReader
 
@@ -125,9 +125,9 @@ class Replier:
         except InvalidInputError:
             self._drop("reply_unmade", device_id)
         else:
-            self._leave(Found(publication, "reply_lacks_values"), device_id)
+            self._leave(FoundReply(publication, "reply_lacks_values"), device_id)
 
-    def _leave(self, found: Found, device_id: str) -> None:
+    def _leave(self, found: FoundReply, device_id: str) -> None:
         if found.reply is None:
             self._drop(found.lacking, device_id)
         elif self._reader.hears(found.reply.topic):

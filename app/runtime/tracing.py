@@ -80,7 +80,7 @@ class Tracing:
             resource=Resource.create(about),
             shutdown_on_exit=False,
         )
-        self._provider.add_span_processor(_Queue(outlet, counters))
+        self._provider.add_span_processor(_SpanQueue(outlet, counters))
         self._tracer = self._provider.get_tracer("homing", __version__)
 
     @contextmanager
@@ -170,7 +170,7 @@ def _span_context(traceparent: str) -> SpanContext:
     return get_current_span(context_of(traceparent)).get_span_context()
 
 
-class _Queue(BatchSpanProcessor):
+class _SpanQueue(BatchSpanProcessor):
     """Counts what there is no room for; by two numbers that only one thread each changes."""
 
     def __init__(self, outlet: _Outlet, counters: Counters) -> None:

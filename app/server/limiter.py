@@ -24,7 +24,7 @@ SUSPICIOUS_SECONDS: Final = 1.0
 """A head that takes longer is the first to go when there is no room."""
 
 
-class Why(StrEnum):
+class CloseReason(StrEnum):
     """Why the door closed a connection: the reasons of `homing_http_connections_closed_total`."""
 
     IDLE = "idle"
@@ -41,13 +41,13 @@ class Why(StrEnum):
     TOO_MUCH_HELD = "too_much_held"
 
 
-class Standing(Enum):
+class Admission(Enum):
     """What a connection may do."""
 
-    GUEST = auto()
+    ADMITTED = auto()
     PROBE = auto()
     """There was no room, but for a question after the node's health."""
-    STRANGER = auto()
+    REJECTED = auto()
     """There was no room at all."""
 
 
@@ -69,27 +69,27 @@ class Limits:
     """What may be held of requests that are not complete, over all connections."""
 
 
-class Guest(Protocol):
+class Connection(Protocol):
     """A connection, as the door sees it."""
 
     peer: str
 
-    def dismiss(self, why: Why) -> None:
+    def dismiss(self, why: CloseReason) -> None:
         """Close."""
 
     def unread(self) -> int:
         """Bytes that were written and that the peer has not taken."""
 
 
-class Line:
+class TimeoutQueue:
     """Connections that wait for one thing, in the order in which they began to."""
 
-    def __init__(self, patience: float, why: Why) -> None:
-        self.since: Final[dict[Guest, float]] = {}
+    def __init__(self, patience: float, why: CloseReason) -> None:
+        self.since: Final[dict[Connection, float]] = {}
         self.why: Final = why
         self._patience = patience
 
-    def overdue(self, now: float) -> Iterator[Guest]:
+    def overdue(self, now: float) -> Iterator[Connection]:
         """Take out those whose time is up."""
         while self.since:
             guest = next(iter(self.since))
@@ -99,19 +99,19 @@ class Line:
             yield guest
 
 
-class Door:
+class ConnectionLimiter:
     """Admits connections, and closes those that take too long or stand in the way. Counts each under its reason."""
 
     def __init__(self, limits: Limits, clock: Clock, counters: Counters) -> None:
         self.limits: Final = limits
         self.now: Final = clock.monotonic
-        self.idle: Final = Line(limits.idle, Why.IDLE)
-        self.head: Final = Line(limits.head, Why.SLOW_HEAD)
-        self.body: Final = Line(limits.body, Why.SLOW_BODY)
+        self.idle: Final = TimeoutQueue(limits.idle, CloseReason.IDLE)
+        self.head: Final = TimeoutQueue(limits.head, CloseReason.SLOW_HEAD)
+        self.body: Final = TimeoutQueue(limits.body, CloseReason.SLOW_BODY)
         self.held = 0
         """Bytes of requests that are not complete."""
-        self._stalled: Final[dict[Guest, tuple[float, int]]] = {}
-        self._probes: Final[dict[Guest, Why]] = {}
+        self._stalled: Final[dict[Connection, tuple[float, int]]] = {}
+        self._probes: Final[dict[Connection, CloseReason]] = {}
         self._peers: Final[Counter[str]] = Counter()
         self._count = 0
         self.counters: Final = counters
@@ -122,41 +122,41 @@ class Door:
         """How many connections there are, of how many."""
         return Fill(self._count, self.limits.connections)
 
-    def admit(self, guest: Guest) -> Standing:
+    def admit(self, guest: Connection) -> Admission:
         """Where a new connection stands. Room is made by closing one that nobody is being answered on."""
         self.counters["http.opened"] += 1
         full = self._full(guest.peer)
-        if full is not None and self._make_room(None if full is Why.TOO_MANY else guest.peer):
+        if full is not None and self._make_room(None if full is CloseReason.TOO_MANY else guest.peer):
             full = self._full(guest.peer)
         if full is None:
             self._count += 1
             self._peers[guest.peer] += 1
-            return Standing.GUEST
+            return Admission.ADMITTED
         if len(self._probes) >= self.limits.probes and not self._dismiss_first(self._waiting_probes()):
             self.note(full, guest.peer)
-            return Standing.STRANGER
+            return Admission.REJECTED
         self._probes[guest] = full
-        return Standing.PROBE
+        return Admission.PROBE
 
-    def gone(self, guest: Guest, standing: Standing) -> None:
+    def gone(self, guest: Connection, standing: Admission) -> None:
         """The connection is closed."""
         self._stalled.pop(guest, None)
         self._probes.pop(guest, None)
-        if standing is Standing.GUEST:
+        if standing is Admission.ADMITTED:
             self._count -= 1
             self._peers[guest.peer] -= 1
             if not self._peers[guest.peer]:
                 del self._peers[guest.peer]
 
-    def turn_away(self, probe: Guest) -> None:
+    def turn_away(self, probe: Connection) -> None:
         """Count a connection that asked for more than there was room for."""
         self.note(self._probes[probe], probe.peer)
 
-    def stalls(self, guest: Guest) -> None:
+    def stalls(self, guest: Connection) -> None:
         """The peer does not read what was written; its patience begins."""
         self._stalled.setdefault(guest, (self.now(), guest.unread()))
 
-    def reads(self, guest: Guest) -> None:
+    def reads(self, guest: Connection) -> None:
         """The peer has read."""
         self._stalled.pop(guest, None)
 
@@ -168,21 +168,21 @@ class Door:
                 self.note(line.why, guest.peer)
                 guest.dismiss(line.why)
         for guest in self._overdue_readers(now):
-            self.note(Why.SLOW_READER, guest.peer)
-            guest.dismiss(Why.SLOW_READER)
+            self.note(CloseReason.SLOW_READER, guest.peer)
+            guest.dismiss(CloseReason.SLOW_READER)
 
-    def note(self, why: Why, peer: str) -> None:
+    def note(self, why: CloseReason, peer: str) -> None:
         """Count a connection that is closed, and log it unless that happens all the time."""
         self.counters[f"http.closed.{why}"] += 1
-        if why is not Why.IDLE:
+        if why is not CloseReason.IDLE:
             count = self._bursts.count(why)
             if count:
                 self._log.warning("http_connection_closed", reason=str(why), count=count, peer=peer)
 
-    def _full(self, peer: str) -> Why | None:
+    def _full(self, peer: str) -> CloseReason | None:
         if self._peers[peer] >= self.limits.per_peer:
-            return Why.TOO_MANY_OF_PEER
-        return Why.TOO_MANY if self._count >= self.limits.connections else None
+            return CloseReason.TOO_MANY_OF_PEER
+        return CloseReason.TOO_MANY if self._count >= self.limits.connections else None
 
     def _make_room(self, peer: str | None) -> bool:
         """Close the connection that is missed least: of this peer, or of anybody."""
@@ -194,18 +194,18 @@ class Door:
             if guest not in self._probes and (peer is None or guest.peer == peer)
         )
 
-    def _waiting_probes(self) -> Iterator[Guest]:
+    def _waiting_probes(self) -> Iterator[Connection]:
         return (guest for guest in self._probes if guest in self.head.since)
 
-    def _dismiss_first(self, guests: Iterable[Guest]) -> bool:
+    def _dismiss_first(self, guests: Iterable[Connection]) -> bool:
         guest = next(iter(guests), None)
         if guest is None:
             return False
-        self.note(Why.MADE_ROOM, guest.peer)
-        guest.dismiss(Why.MADE_ROOM)
+        self.note(CloseReason.MADE_ROOM, guest.peer)
+        guest.dismiss(CloseReason.MADE_ROOM)
         return True
 
-    def _overdue_readers(self, now: float) -> list[Guest]:
+    def _overdue_readers(self, now: float) -> list[Connection]:
         """Those that read next to nothing in their time; the others get as much again."""
         overdue = [guest for guest, (since, _) in self._stalled.items() if now - since >= self.limits.stall]
         slow = []

@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from app.api.problems import ProblemType, problem
 from app.core.peers import peer_of
 from app.server.hosts import Hosts
-from app.server.limiter import Door, Line, Standing, Why
+from app.server.limiter import Admission, CloseReason, ConnectionLimiter, TimeoutQueue
 from app.server.refusals import MAX_HEAD, MAX_HEADERS, MAX_MESSAGE, MAX_TARGET, REFUSALS
 from app.server.transport import GatheringTransport
 
@@ -38,7 +38,7 @@ class _RefusedError(Exception):
     """Raised inside the parser, to make it stop."""
 
 
-class Besides(NamedTuple):
+class OpsListener(NamedTuple):
     """What answers in the API's place on another port."""
 
     port: int
@@ -55,9 +55,9 @@ class BoundedProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        door: Door,
+        door: ConnectionLimiter,
         hosts: Hosts,
-        besides: Besides | None = None,
+        besides: OpsListener | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.peer = ""
@@ -65,15 +65,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._besides: Final = besides
         self._door: Final = door
         self._hosts = hosts
-        self._standing: Standing | None = None
-        self._line: Line | None = None
+        self._standing: Admission | None = None
+        self._line: TimeoutQueue | None = None
         self._part = _BETWEEN
         self._size = 0
         """Bytes of the part that is coming in."""
         self._held = 0
         self._backlog = b""
         """What came behind requests that are still to be served."""
-        self._why: Why | None = None
+        self._why: CloseReason | None = None
         """Why the connection ends, once the requests before have been answered."""
         self._deaf = False
         """Whether nothing more is taken from the peer, as the connection is about to end."""
@@ -89,10 +89,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._besides is not None and self.server is not None and self.server[1] == self._besides.port:
             self._application = self._besides.application
         self._standing = self._door.admit(self)
-        if self._standing is Standing.STRANGER:
-            self._say_last(Why.TOO_MANY)
+        if self._standing is Admission.REJECTED:
+            self._say_last(CloseReason.TOO_MANY)
         else:
-            self._stand_in(self._door.idle if self._standing is Standing.GUEST else self._door.head)
+            self._stand_in(self._door.idle if self._standing is Admission.ADMITTED else self._door.head)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free the place."""
@@ -152,14 +152,14 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _RefusedError  # whoever stands between us may have read it differently (RFC 9112, 6.1)
         if b"expect" in by_name:
             self.expect_100_continue = by_name[b"expect"].lower() == b"100-continue"
-        if self._standing is Standing.GUEST and self._hosts.is_plain(self.url, self.headers, by_name, version):
+        if self._standing is Admission.ADMITTED and self._hosts.is_plain(self.url, self.headers, by_name, version):
             self.app = self._application
         else:
             self.app = self._choose(by_name)
         super().on_headers_complete()
         self._part = _BODY
         self._size = 0
-        if self._standing is Standing.PROBE:
+        if self._standing is Admission.PROBE:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -197,7 +197,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse_backlog()
         if self.flow.read_paused and not self._backlog:
             self.flow.resume_reading()
-        if self._part == _BETWEEN and self._line is None and not self._held and self._standing is Standing.GUEST:
+        if self._part == _BETWEEN and self._line is None and not self._held and self._standing is Admission.ADMITTED:
             self._line = self._door.idle
             self._door.idle.since[self] = self._door.now()
         else:
@@ -205,9 +205,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # --- the door calls these ---
 
-    def dismiss(self, why: Why) -> None:
+    def dismiss(self, why: CloseReason) -> None:
         """Close: with a word where a request is half there, and at once where somebody else needs the room."""
-        if why is Why.IDLE:
+        if why is CloseReason.IDLE:
             self.transport.close()
         elif why in REFUSALS:
             self._line = None
@@ -224,7 +224,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def must_linger(self) -> bool:
         """Whether the peer may still send, so that closing at once would cost it our last words (RFC 9112, 9.6)."""
-        return self._standing in (Standing.GUEST, Standing.PROBE) and (self._part != _BETWEEN or self._deaf)
+        return self._standing in (Admission.ADMITTED, Admission.PROBE) and (self._part != _BETWEEN or self._deaf)
 
     def linger(self) -> None:
         """Nothing more will be written. Take what comes, for a moment, and forget it."""
@@ -253,7 +253,7 @@ class BoundedProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as stopped:
             self._ignore_upgrade(data[stopped.args[0] :])
         except httptools.HttpParserError:
-            self._refuse(self._why or Why.UNREADABLE)
+            self._refuse(self._why or CloseReason.UNREADABLE)
         else:
             if self._part != _BETWEEN:
                 self._check_size(len(data))
@@ -270,7 +270,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _stop_at_head(self) -> NoReturn:
-        self._why = Why.TARGET_TOO_LONG if len(self.url) > MAX_TARGET else Why.HEAD_TOO_LARGE
+        self._why = CloseReason.TARGET_TOO_LONG if len(self.url) > MAX_TARGET else CloseReason.HEAD_TOO_LARGE
         raise _RefusedError
 
     def _check_size(self, size: int) -> None:
@@ -278,11 +278,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._size += size
         if self._part == _BODY:
             if self._size > MAX_MESSAGE:
-                self._refuse(Why.BODY_TOO_LARGE)
+                self._refuse(CloseReason.BODY_TOO_LARGE)
         elif len(self.url) > MAX_TARGET:
-            self._refuse(Why.TARGET_TOO_LONG)
+            self._refuse(CloseReason.TARGET_TOO_LONG)
         elif self._size > MAX_HEAD or len(self.headers) > MAX_HEADERS:
-            self._refuse(Why.HEAD_TOO_LARGE)
+            self._refuse(CloseReason.HEAD_TOO_LARGE)
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read the request once more, without its wish to speak something else.
@@ -291,7 +291,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self._refuse(Why.UNREADABLE)
+            self._refuse(CloseReason.UNREADABLE)
             return
         head = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
         head += [b"%b: %b" % header for header in _without_upgrade(self.headers)]
@@ -307,20 +307,20 @@ class BoundedProtocol(HttpToolsProtocol):
         refusal = self._hosts.refusal(self.url, self.headers, by_name, self.parser.get_http_version())
         if refusal is not None:
             return self._refusing(*refusal)
-        if self._standing is Standing.PROBE and self.url.partition(b"?")[0] not in PROBES:
+        if self._standing is Admission.PROBE and self.url.partition(b"?")[0] not in PROBES:
             self._door.turn_away(self)
-            return self._refusing(*REFUSALS[Why.TOO_MANY])
+            return self._refusing(*REFUSALS[CloseReason.TOO_MANY])
         return self._application
 
     def _refusing(self, kind: ProblemType, detail: str) -> Any:  # noqa: ANN401 - an application, as uvicorn types it
         self._door.counters[f"refused.{kind.slug}"] += 1
         return problem(kind, detail)
 
-    def _refuse(self, why: Why) -> None:
+    def _refuse(self, why: CloseReason) -> None:
         self._door.note(why, self.peer)
         self._turn_down(why)
 
-    def _turn_down(self, why: Why) -> None:
+    def _turn_down(self, why: CloseReason) -> None:
         """Take nothing more, answer what came before, and then say why."""
         self._deaf, self._why, self._backlog = True, why, b""
         earlier = bool(self.pipeline)
@@ -343,7 +343,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.cycle.disconnected = True
         self.cycle.message_event.set()
 
-    def _say_last(self, why: Why) -> None:
+    def _say_last(self, why: CloseReason) -> None:
         self._deaf = True
         response = problem(*REFUSALS[why])
         head = [*self.server_state.default_headers, *response.raw_headers]
@@ -368,7 +368,7 @@ class BoundedProtocol(HttpToolsProtocol):
             line = None if self.flow.read_paused else door.body
         elif self._is_serving():
             line = None
-        elif self._part == _HEAD or self._standing is Standing.PROBE:
+        elif self._part == _HEAD or self._standing is Admission.PROBE:
             line = door.head
         else:
             line = door.idle
@@ -379,7 +379,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return cycle is not None and not cycle.response_complete
 
-    def _stand_in(self, line: Line | None) -> None:
+    def _stand_in(self, line: TimeoutQueue | None) -> None:
         if self._line is not None:
             self._line.since.pop(self, None)
         self._line = line
@@ -392,7 +392,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._held += size
             self._door.held += size
             if self._door.held > self._door.limits.held:
-                self._refuse(Why.TOO_MUCH_HELD)
+                self._refuse(CloseReason.TOO_MUCH_HELD)
         elif self._held:
             self._release()
 
@@ -417,6 +417,6 @@ def _without_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[b
             yield name, value
 
 
-def bounded(door: Door, hosts: Hosts, besides: Besides | None = None) -> type[asyncio.Protocol]:
+def bounded(door: ConnectionLimiter, hosts: Hosts, besides: OpsListener | None = None) -> type[asyncio.Protocol]:
     """What uvicorn makes its protocols with."""
     return cast("type[asyncio.Protocol]", partial(BoundedProtocol, door=door, hosts=hosts, besides=besides))

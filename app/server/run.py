@@ -25,10 +25,10 @@ from app.main import Homing, open_adapters
 from app.runtime.system import SystemClock
 from app.runtime.telemetry import Counters
 from app.server.hosts import Hosts
-from app.server.limiter import TICK_SECONDS, Door, Limits
+from app.server.limiter import TICK_SECONDS, ConnectionLimiter, Limits
 from app.server.listening import BACKLOG, url_of
 from app.server.open_files import allow_open_files
-from app.server.protocol import Besides, bounded
+from app.server.protocol import OpsListener, bounded
 from app.settings import AccessSettings, ApiSettings, Settings
 
 OTHER_FILES: Final = 64
@@ -47,9 +47,9 @@ def _shown_access(access: AccessSettings) -> str:
 
 def http_config(
     application: Any,  # noqa: ANN401 - any application
-    door: Door,
+    door: ConnectionLimiter,
     hosts: Hosts,
-    besides: Besides | None = None,
+    besides: OpsListener | None = None,
 ) -> uvicorn.Config:
     """How uvicorn serves a node."""
     return uvicorn.Config(
@@ -94,9 +94,9 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         drain: Callable[[], Coroutine[Any, Any, None]],
         dismiss_callers: Callable[[], None],
-        door: Door,
+        door: ConnectionLimiter,
         settings: Settings,
-        besides: Besides | None = None,
+        besides: OpsListener | None = None,
     ) -> None:
         super().__init__(config)
         self._besides = besides
@@ -161,7 +161,7 @@ class NodeServer:
         self.failure: BaseException | None = None
         self._listeners = [*listeners, *([] if operations is None else [operations])]
         counters: Counters = Counter()
-        self.door = Door(_limits(settings.api), SystemClock(), counters)
+        self.door = ConnectionLimiter(_limits(settings.api), SystemClock(), counters)
         homing = Homing(
             settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.door.fill}
         )
@@ -171,7 +171,7 @@ class NodeServer:
         )
         besides = None
         if operations is not None:
-            besides = Besides(operations.getsockname()[1], Operations(homing.application.ports))
+            besides = OpsListener(operations.getsockname()[1], Operations(homing.application.ports))
         self.uvicorn = _Server(
             http_config(homing.application, self.door, hosts, besides),
             homing.drain,

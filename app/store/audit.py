@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from app.core.audit.chain import Author, Columns, Head, Line
+from app.core.audit.chain import Author, ChainHead, ChainLine, Columns
 
 SPAN_US: Final = 1_000_000
 """How much time one line may tell of, in microseconds."""
 
 
-class Place(NamedTuple):
+class AuditPosition(NamedTuple):
     """The place of what was told among all, by time. Pages go from the newest backwards."""
 
     at_us: int
@@ -28,51 +28,51 @@ class AuditQuery(NamedTuple):
     who: str | None = None
     device: str | None = None
     tenant: str | None = None
-    before: Place | None = None
+    before: AuditPosition | None = None
     limit: int = 50
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """One thing that a line tells of."""
 
-    place: Place
+    place: AuditPosition
     hash: bytes
     """Of the line."""
     body: bytes
     """Its JSON; what is kept, where that cannot be read."""
 
 
-class Page(NamedTuple):
+class AuditSlice(NamedTuple):
     """What was found, the newest first."""
 
-    entries: Sequence[Entry]
-    before: Place | None
+    entries: Sequence[AuditEntry]
+    before: AuditPosition | None
     """Where the next page begins, also when this one is short; None: there is no more."""
 
 
-class Kept(NamedTuple):
+class StoredLine(NamedTuple):
     """A line, with what stands beside it so that it can be looked for."""
 
-    line: Line
+    line: ChainLine
     columns: Columns
 
 
 class AuditStore(Protocol):
     """Every method raises DirectoryUnavailableError when no answer came within the budget of the call."""
 
-    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+    async def append(self, lines: Sequence[StoredLine], facts: int) -> None:
         """Keep lines of one writer, in the order of their numbers, and their head, at which so many facts were told.
 
         Those that are kept already stay as they are: to say it again changes nothing.
         """
 
-    async def heads(self) -> Sequence[tuple[Head, int]]:
+    async def heads(self) -> Sequence[tuple[ChainHead, int]]:
         """The last head of each writer, and how many lines up to there tell facts; the latest first."""
 
-    async def page(self, query: AuditQuery) -> Page:
+    async def page(self, query: AuditQuery) -> AuditSlice:
         """The newest first. Pages that look for something may be short, as the effort of one is bounded."""
 
-    async def read(self, after: tuple[str, int], limit: int) -> Sequence[Kept]:
+    async def read(self, after: tuple[str, int], limit: int) -> Sequence[StoredLine]:
         """Lines by writer and number, after this one; to begin with, after ("", 0)."""
 
     async def remove(self, before_us: int, author: Author) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Protocol
 
-from app.core.commands.stream import Marks, Page
+from app.core.commands.stream import Marks, StreamPage
 
 
-class Happenings(Protocol):
+class CommandChanges(Protocol):
     """Errors are those of `CommandReader`. What nobody follows is not written, so commands pay nothing for this."""
 
     async def keep(self, duration: timedelta, told_ms: int = 0) -> int:
@@ -19,7 +19,7 @@ class Happenings(Protocol):
         happens until the clock has come there bears the millisecond behind it.
         """
 
-    async def after(self, marks: Marks) -> Page:
+    async def after(self, marks: Marks) -> StreamPage:
         """What has happened after `marks`, which stay as they are; a part of it where it is much.
 
         The page says where some may have been dropped before they were read, and where all began anew.

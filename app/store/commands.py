@@ -84,7 +84,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CommandSlice:
     """A page of commands; `cursor` is None on the last one. A page may be short, or empty, without being the last."""
 
     commands: Sequence[Command]
@@ -116,7 +116,7 @@ class CommandReader(Protocol):
         it for ever.
         """
 
-    async def list_commands(self, query: Query) -> Page:
+    async def list_commands(self, query: Query) -> CommandSlice:
         """A page of commands, newest first within a device; across devices newest first as well."""
 
     async def pending_of(self, node_id: str, limit: int = 1000) -> list[Command]:

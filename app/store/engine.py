@@ -23,7 +23,7 @@ from app.store.directory import AccessDirectory
 from app.store.events import EventStore
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.events import MemoryEventLog
-from app.store.roles import OnlyOne, Role
+from app.store.roles import OnlyOne, RoleLease
 from app.store.state import StateStore
 from app.store.tiered import TieredEventLog
 
@@ -134,8 +134,8 @@ class EventEngine:
     """What the URL of an event log offers: the log, and the roles of who brings events in and who archives them."""
 
     open_log: Callable[[Sequence[Database]], EventStore]
-    role: Role
-    cooling: Role
+    role: RoleLease
+    cooling: RoleLease
     archive: Archive | None = None
     """The cold tier, where there is one; `open_log` knows of it then."""
 
@@ -192,7 +192,7 @@ def _redis_events(
     from app.store.redis.driver.role import RedisRole  # noqa: PLC0415 - see above
     from app.store.redis.events.log import RedisEventLog  # noqa: PLC0415 - see above
 
-    def role(what: str) -> Role:
+    def role(what: str) -> RoleLease:
         return RedisRole(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters)
 
     return EventEngine(
@@ -205,8 +205,8 @@ def _redis_events(
 def _archive(url: str, clock: Clock, new_secret: Callable[[], str]) -> Archive:
     with _cold_extra():
         from app.store.parquet.archive import ParquetArchive  # noqa: PLC0415 - an extra
-        from app.store.parquet.place import Place  # noqa: PLC0415 - likewise
-    return ParquetArchive(Place(url, clock, new_secret))
+        from app.store.parquet.place import ObjectStore  # noqa: PLC0415 - likewise
+    return ParquetArchive(ObjectStore(url, clock, new_secret))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from app.core.errors import EventLogError
-from app.core.events.batches import Batch
+from app.core.events.batches import BatchId
 from app.core.events.event import Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation
 from app.core.events.reading import Reading, Slice
@@ -39,7 +39,7 @@ class EventLog(Protocol):
         """How full the log's own queues are."""
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
     ) -> Position:
         """Put 1 to MAX_ENTRIES entries behind all others, in this order; they are durable when it returns.
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 
-class Role(Protocol):
+class RoleLease(Protocol):
     """Held by one node at a time, under a lease. StoreUnavailableError never comes out: who waits, waits."""
 
     async def hold(self) -> int | None:

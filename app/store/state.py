@@ -6,10 +6,10 @@ from typing import Protocol
 
 from app.runtime.telemetry import Fill
 from app.store.command_history import CommandHistory
-from app.store.command_stream import Happenings
+from app.store.command_stream import CommandChanges
 from app.store.commands import CommandStore
 from app.store.echo_states import States
-from app.store.webhooks import Webhooks
+from app.store.webhooks import WebhookStore
 
 
 class Lifetime(Protocol):
@@ -36,9 +36,9 @@ class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
         """What devices tell of their states, on the same connections."""
 
     @property
-    def webhooks(self) -> Webhooks:
+    def webhooks(self) -> WebhookStore:
         """Who is told of outcomes, on the same connections."""
 
     @property
-    def happenings(self) -> Happenings:
+    def happenings(self) -> CommandChanges:
         """What happens to all commands, on the same connections."""

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from app.core.webhooks.deliveries import Delivery, Notice
+from app.core.webhooks.deliveries import Delivery, OutboxEntry
 from app.core.webhooks.endpoints import Endpoint
-from app.core.webhooks.places import FIRST, DeliveryPage, Place
+from app.core.webhooks.places import FIRST, DeliveryPage, DeliveryPosition
 
 
-class Webhooks(Protocol):
+class WebhookStore(Protocol):
     """Each call is atomic and safe to repeat; StoreUnavailableError when the store did not answer within its budget."""
 
     async def endpoints(self) -> Sequence[Endpoint]:
@@ -27,10 +27,10 @@ class Webhooks(Protocol):
     async def remove_endpoint(self, endpoint_id: str) -> bool:
         """Forget it and all that waits for it; whether there was one."""
 
-    async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[Notice]:
+    async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[OutboxEntry]:
         """What happened to commands of these partitions, at most `most` of each, the oldest first."""
 
-    async def forget(self, notices: Sequence[Notice]) -> None:
+    async def forget(self, notices: Sequence[OutboxEntry]) -> None:
         """Take them out of the outbox: they are in the queues of their endpoints."""
 
     async def enqueue(self, endpoint_id: str, delivery: Delivery) -> bool:
@@ -54,7 +54,7 @@ class Webhooks(Protocol):
     async def again(self, endpoint_id: str, event_id: str) -> bool:
         """Let an ended delivery be tried once more, now, with all of its attempts before it; whether there is one."""
 
-    async def deliveries(self, endpoint_id: str, limit: int, behind: Place = FIRST) -> DeliveryPage:
+    async def deliveries(self, endpoint_id: str, limit: int, behind: DeliveryPosition = FIRST) -> DeliveryPage:
         """Those behind a place: first those that wait, the next one first, then those that ended, the last one first.
 
         One that is tried meanwhile takes another place, and may come twice.

@@ -18,17 +18,17 @@ from app.core.webhooks.endpoints import (
     validate_id,
     validate_url,
 )
-from app.core.webhooks.places import FIRST, DeliveryPage, Place
+from app.core.webhooks.places import FIRST, DeliveryPage, DeliveryPosition
 from app.core.webhooks.schedule import KEPT, Reply
 from app.core.webhooks.signing import Signer
 from app.outbound.sender import Sender
-from app.store.webhooks import Webhooks
+from app.store.webhooks import WebhookStore
 from app.webhooks import events
-from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, Book
+from app.webhooks.book import MOST_ENDPOINTS, MOST_OF_TENANT, EndpointBook
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EndpointChange:
     """What a caller says of an endpoint; None leaves it as it is."""
 
     url: str | None = None
@@ -38,14 +38,14 @@ class Wanted:
     enabled: bool | None = None
 
 
-class Administration:
+class WebhookAdministrator:
     """`tenant` is in every call: None for who operates Homing and knows of all, "" where nobody is asked for a key."""
 
     def __init__(
         self,
         *,
-        store: Webhooks,
-        book: Book,
+        store: WebhookStore,
+        book: EndpointBook,
         sender: Sender,
         signer: Signer,
         new_ulid: IdFactory,
@@ -63,7 +63,7 @@ class Administration:
         self._plain_http = plain_http
         self._allowed = allowed
 
-    async def create(self, tenant: str, wanted: Wanted) -> tuple[Endpoint, str]:
+    async def create(self, tenant: str, wanted: EndpointChange) -> tuple[Endpoint, str]:
         """A new endpoint and its secret, which is shown this once; InvalidInputError, CapacityError."""
         if wanted.url is None:
             raise InvalidInputError("url", "is missing; allowed: https://host[:port]/path")
@@ -101,7 +101,11 @@ class Administration:
         raise WebhookNotFoundError(f"there is no webhook {endpoint_id}")
 
     async def change(
-        self, tenant: str | None, endpoint_id: str, wanted: Wanted, check: Callable[[Endpoint], None] = lambda _: None
+        self,
+        tenant: str | None,
+        endpoint_id: str,
+        wanted: EndpointChange,
+        check: Callable[[Endpoint], None] = lambda _: None,
     ) -> Endpoint:
         """The endpoint as it stands then. What waits for a disabled one is kept for a day.
 
@@ -129,7 +133,7 @@ class Administration:
         await self._book.refresh()
 
     async def deliveries(
-        self, tenant: str | None, endpoint_id: str, limit: int, behind: Place = FIRST
+        self, tenant: str | None, endpoint_id: str, limit: int, behind: DeliveryPosition = FIRST
     ) -> tuple[int, DeliveryPage]:
         """How many wait; and of these, the next one first, and those that ended, the last one first, up to `limit`."""
         await self.get(tenant, endpoint_id)
@@ -150,7 +154,7 @@ class Administration:
         headers = self._signer.headers(endpoint, event.event_id, event.body, now)
         return await self._sender.post(endpoint.url, headers, event.body)
 
-    def _changed(self, endpoint: Endpoint, wanted: Wanted) -> Endpoint:
+    def _changed(self, endpoint: Endpoint, wanted: EndpointChange) -> Endpoint:
         devices, methods = validate_filter(
             endpoint.devices if wanted.devices is None else wanted.devices,
             endpoint.methods if wanted.methods is None else wanted.methods,

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.core.errors import InvalidInputError
 from app.core.webhooks.endpoints import Endpoint
-from app.store.webhooks import Webhooks
+from app.store.webhooks import WebhookStore
 
 MOST_ENDPOINTS: Final = 200
 """How many a cluster can have."""
@@ -21,10 +21,10 @@ TenantOf = Callable[[str], str]
 """To whom a device belongs; "" where nobody is asked for a key."""
 
 
-class Book:
+class EndpointBook:
     """Follows the store: an endpoint is known on all nodes after one interval."""
 
-    def __init__(self, store: Webhooks, tenant_of: TenantOf) -> None:
+    def __init__(self, store: WebhookStore, tenant_of: TenantOf) -> None:
         self._store = store
         self._tenant_of = tenant_of
         self._endpoints: Mapping[str, Endpoint] = {}

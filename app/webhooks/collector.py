@@ -10,16 +10,16 @@ import structlog
 
 from app.core.commands.command import Command
 from app.core.errors import CommandNotFoundError, UnreadableRecordError
-from app.core.webhooks.deliveries import Delivery, Notice
+from app.core.webhooks.deliveries import Delivery, OutboxEntry
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.core.webhooks.schedule import KEPT
 from app.runtime.telemetry import Counters
 from app.store.commands import CommandReader
-from app.store.webhooks import Webhooks
+from app.store.webhooks import WebhookStore
 from app.webhooks import events
-from app.webhooks.book import Book
+from app.webhooks.book import EndpointBook
 from app.webhooks.events import Render
-from app.webhooks.waiting import Waiting
+from app.webhooks.waiting import DeliveryBacklog
 
 ROUND: Final = 100
 """How much of a partition's outbox is moved at once."""
@@ -31,13 +31,13 @@ class Collector:
     def __init__(
         self,
         *,
-        store: Webhooks,
+        store: WebhookStore,
         commands: CommandReader,
-        book: Book,
+        book: EndpointBook,
         render: Render,
         now: Callable[[], int],
         counters: Counters,
-        waiting: Waiting,
+        waiting: DeliveryBacklog,
     ) -> None:
         self._store = store
         self._waiting = waiting
@@ -71,7 +71,7 @@ class Collector:
             if other.tenant == endpoint.tenant and other.enabled and EventType.DISABLED in other.events:
                 await self._enqueue(other, events.of_disabled(disabled, now))
 
-    async def _tell(self, notice: Notice, command: Command | None) -> bool:
+    async def _tell(self, notice: OutboxEntry, command: Command | None) -> bool:
         """Queue the event for all that want it; False when another version has to do it."""
         if command is None:
             try:

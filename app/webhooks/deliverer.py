@@ -13,10 +13,10 @@ from app.core.errors import HomingError
 from app.core.webhooks.endpoints import Endpoint
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters, Fill
-from app.webhooks.book import Book
+from app.webhooks.book import EndpointBook
 from app.webhooks.collector import Collector
-from app.webhooks.lane import MOST_IN_FLIGHT, Lane
-from app.webhooks.waiting import MOST_OF_TENANT, Waiting
+from app.webhooks.lane import MOST_IN_FLIGHT, DeliveryLane
+from app.webhooks.waiting import MOST_OF_TENANT, DeliveryBacklog
 
 INTERVAL: Final = 0.5
 """Seconds between two looks at the outbox."""
@@ -32,11 +32,11 @@ class Deliverer:
         self,
         *,
         collector: Collector,
-        book: Book,
-        waiting: Waiting,
+        book: EndpointBook,
+        waiting: DeliveryBacklog,
         live: Callable[[], Awaitable[Sequence[str]]],
         node_id: str,
-        open_lane: Callable[[str], Lane],
+        open_lane: Callable[[str], DeliveryLane],
         root: str,
         counters: Counters,
         interval: float = INTERVAL,
@@ -50,7 +50,7 @@ class Deliverer:
         self._root = root
         self._counters = counters
         self._interval = interval
-        self._lanes: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
+        self._lanes: dict[str, tuple[DeliveryLane, asyncio.Task[None]]] = {}
         self._known_live: tuple[str, ...] = ()
         self._share = share_of(node_id, ())
         self._log = structlog.get_logger()

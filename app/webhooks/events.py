@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 
 from app.core.commands.command import Command
-from app.core.webhooks.deliveries import LATE_SEQUENCE, OUTCOME_SEQUENCE, Delivery, Notice, event_id
+from app.core.webhooks.deliveries import LATE_SEQUENCE, OUTCOME_SEQUENCE, Delivery, OutboxEntry, event_id
 from app.core.webhooks.endpoints import BY_STATE, Endpoint, EventType
 
 Render = Callable[[Command], bytes]
 """A command as the API shows it."""
 
 
-def of_command(notice: Notice, command: Command, render: Render, now: int) -> Delivery:
+def of_command(notice: OutboxEntry, command: Command, render: Render, now: int) -> Delivery:
     """The event of a command that has an outcome; `now` in µs."""
     kind = EventType.LATE if notice.late else BY_STATE[command.state]
     data = {

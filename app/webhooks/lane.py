@@ -18,7 +18,7 @@ from app.core.webhooks.signing import Signer
 from app.outbound.sender import SECONDS, Sender
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters
-from app.store.webhooks import Webhooks
+from app.store.webhooks import WebhookStore
 
 MOST_IN_FLIGHT: Final = 8
 HOLD: Final = timedelta(seconds=2 * SECONDS)
@@ -28,7 +28,7 @@ Disable = Callable[[Endpoint, str], Awaitable[None]]
 """Serves the endpoint no more, for a reason."""
 
 
-class Lane:
+class DeliveryLane:
     """`endpoint` gives the endpoint as it stands, or None when there is none any more; `now` is in µs."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Lane:
         endpoint_id: str,
         *,
         endpoint: Callable[[str], Endpoint | None],
-        store: Webhooks,
+        store: WebhookStore,
         sender: Sender,
         signer: Signer,
         disable: Disable,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from app import __version__
-from app.cluster.directory import Directory
+from app.cluster.directory import ClusterDirectory
 from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.webhooks.signing import LEAST_ROOT_BYTES, Signer
@@ -15,21 +15,21 @@ from app.runtime.services import Service
 from app.runtime.telemetry import Counters
 from app.settings import WebhooksSettings
 from app.store.state import StateStore
-from app.webhooks.administration import Administration
-from app.webhooks.book import Book, TenantOf
+from app.webhooks.administration import WebhookAdministrator
+from app.webhooks.book import EndpointBook, TenantOf
 from app.webhooks.collector import Collector
 from app.webhooks.deliverer import Deliverer
 from app.webhooks.events import Render
-from app.webhooks.lane import Lane
-from app.webhooks.waiting import Waiting
+from app.webhooks.lane import DeliveryLane
+from app.webhooks.waiting import DeliveryBacklog
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookPlane:
     """What serves webhooks, on a node that has the root secret."""
 
-    book: Book
-    administration: Administration
+    book: EndpointBook
+    administration: WebhookAdministrator
     service: Service
 
 
@@ -45,7 +45,7 @@ def open_webhooks(
     settings: WebhooksSettings,
     *,
     store: StateStore,
-    cluster: Directory,
+    cluster: ClusterDirectory,
     node_id: str,
     tenant_of: TenantOf,
     render: Render,
@@ -63,8 +63,8 @@ def open_webhooks(
     from app.outbound.sender import HttpSender  # noqa: PLC0415 - its library is loaded by nodes that use it
 
     hooks, signer, random = store.webhooks, Signer(root), Random()
-    book = Book(hooks, tenant_of)
-    waiting = Waiting(hooks, book)
+    book = EndpointBook(hooks, tenant_of)
+    waiting = DeliveryBacklog(hooks, book)
     sender = HttpSender(allowed=settings.allowed_networks, user_agent=f"homing/{__version__}")
 
     def now() -> int:
@@ -77,8 +77,8 @@ def open_webhooks(
         store=hooks, commands=store, book=book, render=render, now=now, counters=counters, waiting=waiting
     )
 
-    def open_lane(endpoint_id: str) -> Lane:
-        return Lane(
+    def open_lane(endpoint_id: str) -> DeliveryLane:
+        return DeliveryLane(
             endpoint_id,
             endpoint=book.get,
             store=hooks,
@@ -100,7 +100,7 @@ def open_webhooks(
         root=signer.fingerprint,
         counters=counters,
     )
-    administration = Administration(
+    administration = WebhookAdministrator(
         store=hooks,
         book=book,
         sender=sender,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from app.store.webhooks import Webhooks
-from app.webhooks.book import Book
+from app.store.webhooks import WebhookStore
+from app.webhooks.book import EndpointBook
 
 MOST_OF_TENANT: Final = 200_000
 """How many events may wait for all endpoints of a tenant."""
 
 
-class Waiting:
+class DeliveryBacklog:
     """Counted anew each round; in between, a node knows only of what it adds itself."""
 
-    def __init__(self, store: Webhooks, book: Book) -> None:
+    def __init__(self, store: WebhookStore, book: EndpointBook) -> None:
         self._store = store
         self._book = book
         self._of: Counter[str] = Counter()

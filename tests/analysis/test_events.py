@@ -17,7 +17,7 @@ from app.analysis.source import EVENTS
 from app.core.events.event import Entry, Event, Shard
 from app.runtime.system import SystemClock, new_secret
 from app.store.parquet.archive import ParquetArchive
-from app.store.parquet.place import Place
+from app.store.parquet.place import ObjectStore
 from tests.analysis.results import analysis, queried, rolled, rows
 from tests.analysis.small_logs import BEGIN, outcome, timed_out, write
 
@@ -54,7 +54,7 @@ def put(folder: Path, database: str, events: Sequence[Event], generation: int = 
         yield events
 
     async def archived() -> None:
-        archive = ParquetArchive(Place(str(folder), SystemClock(), new_secret))
+        archive = ParquetArchive(ObjectStore(str(folder), SystemClock(), new_secret))
         await archive.put(Shard(database, 0), generation, all_of_them())
         await archive.close()
 

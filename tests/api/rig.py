@@ -24,7 +24,7 @@ from app.core.errors import StoreUnavailableError
 from app.core.identifiers import CANARY
 from app.core.messages import Publication, ReceivedMessage
 from app.main import Homing
-from app.mqtt.base import Delivery as MqttDelivery
+from app.mqtt.base import InboundDelivery as MqttDelivery
 from app.mqtt.base import Puback, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node
@@ -32,7 +32,7 @@ from app.parts import Adapters
 from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid
 from app.runtime.telemetry import Counters
 from app.settings import Settings, load_settings
-from app.store.commands import Finished, Joined, Page, Query, Registered
+from app.store.commands import CommandSlice, Finished, Joined, Query, Registered
 from app.store.directory import AccessDirectory
 from app.store.engine import open_events
 from app.store.memory.commands.store import MemoryStateStore
@@ -84,7 +84,7 @@ class Store(MemoryStateStore):
         self.reads += 1
         return await super().get(command_ids)
 
-    async def list_commands(self, query: Query) -> Page:
+    async def list_commands(self, query: Query) -> CommandSlice:
         self._check()
         self.reads += 1
         self.asked.append(query)

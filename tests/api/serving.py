@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 
 from app.server.hosts import Hosts
-from app.server.limiter import Door, Limits
+from app.server.limiter import ConnectionLimiter, Limits
 from app.server.run import http_config
 from tests.api.rig import COMMANDS, Rig, until
 from tests.waiting import PATIENCE
@@ -38,7 +38,7 @@ class Served:
     def __init__(self, rig: Rig, limits: Limits) -> None:
         self.rig = rig
         self.clock = Clock()
-        self.door = Door(limits, self.clock, rig.counters)
+        self.door = ConnectionLimiter(limits, self.clock, rig.counters)
         self.port = 0
         self.server: uvicorn.Server
 

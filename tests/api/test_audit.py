@@ -18,7 +18,7 @@ from app.audit.verification import verify
 from app.core.access.changes import Put
 from app.core.access.model import Role
 from app.core.errors import DirectoryUnavailableError
-from app.store.audit import AuditQuery, Kept
+from app.store.audit import AuditQuery, StoredLine
 from tests.api.rig import Rig, until
 from tests.api.test_access import OTHER, OWN, Site, guarded
 
@@ -218,7 +218,7 @@ class Away:
         self._append = site.directory.audit.append
         monkeypatch.setattr(site.directory.audit, "append", self.append)
 
-    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+    async def append(self, lines: Sequence[StoredLine], facts: int) -> None:
         if self.away:
             raise DirectoryUnavailableError("the access directory does not answer")
         await self._append(lines, facts)

@@ -188,7 +188,7 @@ async def test_a_quiet_stream_is_given_newer_ids(rig: Rig, served: Served, monke
 
 async def test_who_does_not_read_is_cut_off(rig: Rig, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeding, "MOST_WAITING_BYTES", 1000)
-    monkeypatch.setattr(feeding.Follower, "take", lambda _: b"")  # it stands in a write that does not return
+    monkeypatch.setattr(feeding.StreamFollower, "take", lambda _: b"")  # it stands in a write that does not return
     async with stream(url(served)) as reading:
         await follows(rig)
         await begun(rig)

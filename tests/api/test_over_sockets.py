@@ -37,13 +37,13 @@ async def test_a_caller_that_was_watched_can_go_on_with_its_connection(
     rig: Rig, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = asyncio.Event()
-    watch = parking.Place.watch
+    watch = parking.ParkedCaller.watch
 
-    def told(place: parking.Place) -> None:
+    def told(place: parking.ParkedCaller) -> None:
         watch(place)
         watched.set()
 
-    monkeypatch.setattr(parking.Place, "watch", told)
+    monkeypatch.setattr(parking.ParkedCaller, "watch", told)
     async with connection(port) as (reader, writer):
         writer.write(request('{"method":"silent"}'))
         command = await rig.heard()

@@ -8,7 +8,7 @@ import pytest
 
 from app.api.turns import MOST_WAITING, Turns
 from app.core.errors import CapacityError
-from app.store.commands import Page, Query
+from app.store.commands import CommandSlice, Query
 from tests.api.rig import Rig
 from tests.api.test_send import problem
 
@@ -59,9 +59,9 @@ async def test_a_reader_that_fails_or_goes_away_gives_its_turn_back() -> None:
 async def test_when_too_many_wait_the_next_is_told_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     going_on = asyncio.Event()
 
-    async def list_commands(_query: Query) -> Page:
+    async def list_commands(_query: Query) -> CommandSlice:
         await going_on.wait()
-        return Page([], None)
+        return CommandSlice([], None)
 
     monkeypatch.setattr(rig.store, "list_commands", list_commands)
     waiting = [asyncio.create_task(rig.http.get("/v1/commands")) for _ in range(1 + MOST_WAITING)]

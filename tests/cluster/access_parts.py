@@ -12,7 +12,7 @@ from time import process_time
 
 from app.access.asking import ASKING
 from app.access.authority import Authority
-from app.access.following import Following
+from app.access.following import DirectoryFollower
 from app.api.http import asking
 from app.audit.recorder import Audit
 from app.audit.writer import AuditWriter
@@ -70,7 +70,7 @@ async def parts(rounds: int) -> None:
 
 async def _rounds(guard: Guard, directory: AccessDirectory, rounds: int) -> dict[str, list[float]]:
     clock, counters = SystemClock(), Counters()
-    following = Following(directory, clock, prepare=nothing, interval=1.0, changed=lambda: None, agreed=agreed)
+    following = DirectoryFollower(directory, clock, prepare=nothing, interval=1.0, changed=lambda: None, agreed=agreed)
     await following.now()
     authority = Authority(following, clock, stale=600, nodes=lambda: 2, counters=counters)
     audit = Audit(AuditWriter(directory.audit, counters, None), clock, counters, commands=True, required=False)

@@ -22,7 +22,7 @@ from redis import Redis as RedisClient
 from app.core import keys
 from app.core.identifiers import CANARY
 from app.core.messages import Publication
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, ServiceProcess
@@ -126,7 +126,7 @@ class Device:
         """How often each command id was received."""
         self.methods: Counter[str] = Counter()
 
-    def handle(self, delivery: Delivery) -> None:
+    def handle(self, delivery: InboundDelivery) -> None:
         command: Json = json.loads(delivery.message.payload)
         command["device_id"] = delivery.message.topic.split("/")[2]
         if command["device_id"] == CANARY:  # nodes ask whether anybody listens to a device that there is not

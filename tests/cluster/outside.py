@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_rig.chaos import broker_log, strangers
@@ -54,7 +54,7 @@ async def shared_subscriptions(broker: MosquittoProcess) -> AsyncIterator[list[i
     """How many shared subscriptions the broker has, whoever made them and whether he is there or not; grows."""
     counts: list[int] = []
 
-    def note(delivery: Delivery) -> None:
+    def note(delivery: InboundDelivery) -> None:
         counts.append(int(delivery.message.payload))
         delivery.acknowledge()
 

@@ -20,7 +20,7 @@ import psutil  # type: ignore[import-untyped] # it has no types
 import pyarrow.parquet as pq
 import pytest
 
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_rig.ports import lasting_port
@@ -307,7 +307,7 @@ def test_the_doctor_is_content_with_the_services_of_the_tests(alone: Place) -> N
 def test_the_doctor_says_when_absent_devices_go_unnoticed(tmp_path: Path) -> None:
     async def listen_to_everything(url: str) -> None:
         client = PahoMqttClient(MqttOptions.from_url(url, client_id="logger"), Counter())
-        await client.start([Subscription("#")], Delivery.acknowledge)
+        await client.start([Subscription("#")], InboundDelivery.acknowledge)
         await client.wait_connected()
         await client.stop(keep_session=True)
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from app.core.messages import Publication
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
 from tests.cluster.test_events import LoneNode
@@ -42,7 +42,7 @@ class Device:
         await client.publish(Publication(PRESENCE, b'{"online": false}'))
         await client.stop(keep_session=True)
 
-    def _handle(self, delivery: Delivery) -> None:
+    def _handle(self, delivery: InboundDelivery) -> None:
         if delivery.message.payload:
             self.received.append(json.loads(delivery.message.payload))
         delivery.acknowledge()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core.messages import Publication
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from tests.cluster.harness import caller, cluster_of
@@ -41,7 +41,7 @@ class Dock:
         body = {"tid": tid, "bid": "b", "timestamp": 1, "gateway": DOCK, "method": method, "data": data, **extra}
         await self._client.publish(Publication(topic, json.dumps(body).encode()))
 
-    def hear(self, delivery: Delivery) -> None:
+    def hear(self, delivery: InboundDelivery) -> None:
         body = json.loads(delivery.message.payload)
         delivery.acknowledge()
         if not delivery.message.topic.endswith("/services"):

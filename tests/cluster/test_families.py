@@ -21,7 +21,7 @@ import pytest
 from app.core.commands.faults import with_code_text
 from app.core.messages import Publication, ReceivedMessage
 from app.core.profiles.profile import DeviceProfile
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from app.profiles.loader import parse_profile
@@ -258,7 +258,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
             mqtt = PahoMqttClient(MqttOptions.from_url(broker.url, client_id="families"), Counter())
             devices = {row.name: Device(row, mqtt.publish) for row in ROWS}
 
-            def handle(delivery: Delivery) -> None:
+            def handle(delivery: InboundDelivery) -> None:
                 for device in devices.values():
                     device.hear(delivery.message)
                 delivery.acknowledge()

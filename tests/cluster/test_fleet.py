@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import Publication
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
 from homing_simulator.fleet import FleetStats
@@ -44,7 +44,7 @@ class Caller:
     async def next(self) -> tuple[str, Any]:
         return await asyncio.wait_for(self.heard.get(), PATIENCE)
 
-    def _hear(self, delivery: Delivery) -> None:
+    def _hear(self, delivery: InboundDelivery) -> None:
         delivery.acknowledge()
         self.heard.put_nowait((delivery.message.topic, json.loads(delivery.message.payload)))
 

@@ -14,7 +14,7 @@ import pytest
 
 from app.core.errors import BrokerUnavailableError, PublishUnconfirmedError
 from app.core.messages import Publication, Receipt
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
 from tests.services import MosquittoProcess
@@ -31,7 +31,7 @@ def broker() -> Iterator[MosquittoProcess]:
 
 @asynccontextmanager
 async def connected(
-    options: MqttOptions, handler: Callable[[Delivery], None] = Delivery.acknowledge, *filters: str
+    options: MqttOptions, handler: Callable[[InboundDelivery], None] = InboundDelivery.acknowledge, *filters: str
 ) -> AsyncIterator[tuple[PahoMqttClient, Counter[str]]]:
     counters: Counter[str] = Counter()
     client = PahoMqttClient(options, counters)
@@ -49,8 +49,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def collector(into: list[bytes]) -> Callable[[Delivery], None]:
-    def collect(delivery: Delivery) -> None:
+def collector(into: list[bytes]) -> Callable[[InboundDelivery], None]:
+    def collect(delivery: InboundDelivery) -> None:
         into.append(delivery.message.payload)
         delivery.acknowledge()
 
@@ -114,7 +114,7 @@ async def test_F15_a_session_that_was_adopted_during_connect_gets_no_subscriptio
 
     options = MqttOptions.from_url(broker.url, client_id="node", version=version)
     node = PahoMqttClient(options, Counter(), still_ours=still_ours)
-    await node.start([Subscription("$share/g/response")], Delivery.acknowledge)
+    await node.start([Subscription("$share/g/response")], InboundDelivery.acknowledge)
     await asyncio.wait_for(adopted.wait(), PATIENCE)
     async with connected(MqttOptions.from_url(broker.url, client_id="device", version="5")) as (device, _):
         assert await device.publish(Publication("response", b"to nobody")) is Receipt.UNMATCHED
@@ -140,7 +140,7 @@ async def test_F53_two_clients_with_one_id_flap_at_most_three_times(
 
 
 async def test_F54_the_receive_maximum_holds_the_broker_back(broker: MosquittoProcess) -> None:
-    waiting: list[Delivery] = []
+    waiting: list[InboundDelivery] = []
     options = MqttOptions.from_url(broker.url, client_id="node")
     slow = replace(options, receive_maximum=10)
     async with (
@@ -205,7 +205,7 @@ async def test_F58_a_burst_goes_through_the_window_and_survives_a_crash(
 
 
 async def test_F57_a_device_flood_of_qos_0_does_not_pile_up(broker: MosquittoProcess) -> None:
-    waiting: list[Delivery] = []
+    waiting: list[InboundDelivery] = []
     options = MqttOptions.from_url(broker.url, client_id="node")
     async with (
         connected(replace(options, receive_maximum=50), waiting.append, "response") as (node, counters),
@@ -246,7 +246,7 @@ async def test_wrong_credentials_are_not_connected(version: MqttVersion) -> None
     with MosquittoProcess("allow_anonymous false") as broker:
         counters: Counter[str] = Counter()
         client = PahoMqttClient(MqttOptions.from_url(broker.url, client_id="node", version=version), counters)
-        await client.start([], Delivery.acknowledge)
+        await client.start([], InboundDelivery.acknowledge)
         await until(lambda: counters["connection_failed"] >= 2)
         assert not client.connected
         await client.stop()

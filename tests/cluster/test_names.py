@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import Publication
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_client import AsyncHoming, Happening, HomingError, NotFoundError
@@ -49,7 +49,7 @@ class Lamp:
         self._name = name
         self.heard: list[dict[str, object]] = []
 
-    def hear(self, delivery: Delivery) -> None:
+    def hear(self, delivery: InboundDelivery) -> None:
         wanted = json.loads(delivery.message.payload)
         delivery.acknowledge()
         self.heard.append(wanted)

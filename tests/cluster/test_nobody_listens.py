@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from tests.cluster.harness import Caller, Cluster, Json, caller, cluster_of
@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
 @asynccontextmanager
 async def subscribed(cluster: Cluster, topic_filter: str) -> AsyncIterator[PahoMqttClient]:
     client = PahoMqttClient(MqttOptions.from_url(cluster.broker.url, client_id="somebody"), Counter())
-    await client.start([Subscription(topic_filter)], Delivery.acknowledge)
+    await client.start([Subscription(topic_filter)], InboundDelivery.acknowledge)
     await client.wait_connected()
     yield client
     await client.stop(keep_session=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_rig.chaos.proxy import FaultProxy
@@ -47,7 +47,7 @@ async def sessions(broker: MosquittoProcess) -> int:
     counts: asyncio.Queue[int] = asyncio.Queue()
     asking = PahoMqttClient(MqttOptions.from_url(broker.url, client_id="asking"), Counter())
 
-    def take(delivery: Delivery) -> None:
+    def take(delivery: InboundDelivery) -> None:
         counts.put_nowait(int(delivery.message.payload))
         delivery.acknowledge()
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from app.core.messages import Publication, UserProperties
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from tests.cluster.harness import Json, caller, cluster_of
@@ -110,7 +110,7 @@ async def device(broker: MosquittoProcess, *, echoes: bool) -> AsyncIterator[lis
     options = MqttOptions.from_url(broker.url, client_id="device")
     client = PahoMqttClient(options, Counter())
 
-    def answer(delivery: Delivery) -> None:
+    def answer(delivery: InboundDelivery) -> None:
         message = delivery.message
         command: Json = json.loads(message.payload)
         received.append((command, message.user_properties))

@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 
 from app.core.messages import Publication
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from tests.cluster.harness import Cluster, caller, cluster_of
@@ -33,7 +33,7 @@ async def lamps(cluster: Cluster) -> AsyncIterator[None]:
     """They tell all of their state with each answer, as firmware does that has a dimmer."""
     client = PahoMqttClient(MqttOptions.from_url(cluster.broker.url, client_id="lamps"), Counter())
 
-    def handle(delivery: Delivery) -> None:
+    def handle(delivery: InboundDelivery) -> None:
         device = delivery.message.topic.split("/")[1]
         _puback = client.publish(Publication(f"stat/{device}/RESULT", json.dumps(STATE).encode(), qos=0))
         delivery.acknowledge()

@@ -22,7 +22,7 @@ from aiohttp import web
 from redis import Redis
 
 from app.core.identifiers import command_id
-from app.core.webhooks.deliveries import Delivery, Notice, event_id
+from app.core.webhooks.deliveries import Delivery, OutboxEntry, event_id
 from app.core.webhooks.endpoints import EventType
 from app.runtime.system import new_ulid
 from homing_client import AsyncHoming
@@ -139,7 +139,7 @@ async def waiting(events: int) -> bool:
 
         async def worker() -> None:
             for number in numbers:
-                notice = Notice(command_id(f"SN{number % 50:04}", new_ulid()), late=False)
+                notice = OutboxEntry(command_id(f"SN{number % 50:04}", new_ulid()), late=False)
                 one = Delivery(event_id(notice), EventType.SUCCEEDED, BODY, 1)
                 assert await store.webhooks.enqueue(str(made["id"]), one)
                 if number % (events // 5) == events // 5 - 1:

@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from app.core.events.event import Database
-from app.core.events.plan import Kept
+from app.core.events.plan import NamedDatabase
 from app.events.cooler import Cooler
 from app.runtime.system import SystemClock, new_secret
 from app.store.archive import Archive
 from app.store.events import EventStore
 from app.store.parquet.archive import ParquetArchive
-from app.store.parquet.place import Place
+from app.store.parquet.place import ObjectStore
 from app.store.roles import OnlyOne
 from app.store.tiered import TieredEventLog
 from tests.contract.event_places import DATABASES, EventPlace
@@ -43,12 +43,12 @@ class ColdEvents:
 
 
 def archive_at(folder: Path) -> ParquetArchive:
-    return ParquetArchive(Place(str(folder), SystemClock(), new_secret))
+    return ParquetArchive(ObjectStore(str(folder), SystemClock(), new_secret))
 
 
 def cooler_of(store: EventStore, archive: Archive, retention: timedelta = LONG) -> Cooler:
     """One that finds everything due that has ended."""
-    kept = [Kept(one.name, retention) for one in store.databases]
+    kept = [NamedDatabase(one.name, retention) for one in store.databases]
     return Cooler(
         store, archive, kept, OnlyOne(), hot=timedelta(0), quota_bytes=0, clock=SystemClock(), counters=Counter()
     )

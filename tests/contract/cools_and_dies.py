@@ -15,7 +15,7 @@ from app.core.events.event import Database
 from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
 from app.store.parquet import place
-from app.store.parquet.place import Place
+from app.store.parquet.place import ObjectStore
 from app.store.redis.events.log import RedisEventLog
 from app.store.tiered import TieredEventLog
 from tests.contract.cold_places import cooler_of
@@ -30,7 +30,7 @@ def die(*_: object, **__: object) -> Any:  # noqa: ANN401 - it takes the place o
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Deadly(Place):
+class Deadly(ObjectStore):
     """Dies while a file is written, or when it is there."""
 
     step = ""

@@ -13,10 +13,10 @@ import pytest
 
 from app.audit.verification import verify
 from app.core.access.changes import Put
-from app.core.audit.chain import DIRECTORY, REMOVALS, Author, Chain, Head, Line, body_of, columns_of
-from app.core.audit.lines import Block
+from app.core.audit.chain import DIRECTORY, REMOVALS, Author, Chain, ChainHead, ChainLine, body_of, columns_of
+from app.core.audit.lines import AuditBatch
 from app.core.errors import EntryConflictError
-from app.store.audit import SPAN_US, AuditQuery, AuditStore, Entry, Kept
+from app.store.audit import SPAN_US, AuditEntry, AuditQuery, AuditStore, StoredLine
 from app.store.directory import AccessDirectory
 from app.store.sql.audit import lines as sql_audit
 from app.store.sql.audit import pages as audit_pages
@@ -31,7 +31,7 @@ def audit(directory: AccessDirectory) -> AuditStore:
     return directory.audit
 
 
-def lines_of(writer: str, count: int) -> list[Line]:
+def lines_of(writer: str, count: int) -> list[ChainLine]:
     chain = Chain(writer)
     return [
         chain.append(
@@ -41,11 +41,11 @@ def lines_of(writer: str, count: int) -> list[Line]:
     ]
 
 
-def kept(*written: Line) -> list[Kept]:
-    return [Kept(line, columns_of(line.body)) for line in written]
+def kept(*written: ChainLine) -> list[StoredLine]:
+    return [StoredLine(line, columns_of(line.body)) for line in written]
 
 
-def lines(found: Sequence[Kept]) -> list[Line]:
+def lines(found: Sequence[StoredLine]) -> list[ChainLine]:
     return [one.line for one in found]
 
 
@@ -56,7 +56,7 @@ async def test_lines_are_kept_byte_by_byte_and_once(audit: AuditStore) -> None:
     await audit.append(kept(*written), 5)
     await audit.append([], 5)
     assert lines(await audit.read(("", 0), 99)) == written
-    assert await audit.heads() == [(Head("w", 5, written[-1].hash), 5)]
+    assert await audit.heads() == [(ChainHead("w", 5, written[-1].hash), 5)]
 
 
 async def test_pages_go_from_the_newest_line_backwards(audit: AuditStore) -> None:
@@ -72,8 +72,8 @@ async def test_pages_go_from_the_newest_line_backwards(audit: AuditStore) -> Non
     assert len((await audit.page(AuditQuery(since_us=8))).entries) == 4
 
 
-async def all_pages(audit: AuditStore, query: AuditQuery) -> list[Entry]:
-    found: list[Entry] = []
+async def all_pages(audit: AuditStore, query: AuditQuery) -> list[AuditEntry]:
+    found: list[AuditEntry] = []
     while True:
         page = await audit.page(query)
         found += page.entries
@@ -96,7 +96,7 @@ async def test_pages_are_in_order_of_time_though_lines_tell_of_many_things_and_o
         at += rng.randrange(SPAN_US // 2)
         chain = rng.choice(list(chains.values()))
         times = sorted(at - rng.randrange(SPAN_US + 1) for _ in range(rng.choice((1, 1, 2, 9))))
-        block = Block()
+        block = AuditBatch()
         for one in times:
             who = {"who": f"p{rng.randrange(3)}", "tenant": "t"}
             row = [one, block.asker(who), f"c{len(told)}", f"d{number % 4}", "dji", "open", "succeeded", one + 5]
@@ -187,7 +187,7 @@ async def test_a_change_of_the_directory_is_on_record_in_its_transaction(directo
     assert not (await verify(directory.audit)).faults
 
 
-async def written(directory: AccessDirectory) -> list[Head]:
+async def written(directory: AccessDirectory) -> list[ChainHead]:
     """Two nodes and the directory; what their logs say."""
     await directory.apply(ALL, author=Author(at_us=1))
     chains = {writer: Chain(writer) for writer in WRITERS}

@@ -16,7 +16,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.cluster.redis import STALE_MS, RedisCluster
-from app.cluster.wakeups import Hearing
+from app.cluster.wakeups import ChannelHandlers
 from app.core.commands.routing import Outcome
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
 from app.runtime.system import SystemClock, new_charter
@@ -51,7 +51,7 @@ def redis_member(url: str, heard: Heard, lease: timedelta = LEASE) -> RedisClust
         clock=SystemClock(),
         counters=Counter(),
         new_charter=new_charter,
-        hearing=Hearing(
+        hearing=ChannelHandlers(
             wake=lambda command_id, outcome: heard.wakes.put_nowait((command_id, outcome)),
             resubscribed=lambda: heard.resubscribed.put_nowait(None),
             carried=heard.carried.put_nowait,

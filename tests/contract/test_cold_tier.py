@@ -21,7 +21,7 @@ from app.core.errors import StoreUnavailableError
 from app.core.events.cold import COLUMNS, path_of
 from app.core.events.event import Entry, Event, Shard
 from app.core.events.generation import HOUR_US, Generation, GenerationState
-from app.core.events.plan import Kept, Plan
+from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Cursor, Reading
 from app.events.reader import EventsReader
 from app.events.tail import Tails
@@ -29,7 +29,7 @@ from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
 from app.store.events import EventStore
 from app.store.parquet.archive import ParquetArchive
-from app.store.parquet.place import Place
+from app.store.parquet.place import ObjectStore
 from app.store.tiered import TieredEventLog
 from tests.contract.cold_places import archive_at, cooler_of
 from tests.contract.cools_and_dies import DATABASE, FORGOTTEN_FIRST, STEPS
@@ -177,7 +177,7 @@ async def test_damaged_and_missing_files_are_named_and_the_rest_is_served(url: s
         notes = [[file.note for file in one.files if file.note] for one in (await log.generations("events"))[:4]]
         assert [len(one) for one in notes] == [1, 1, 1, 0]
         assert await all_of(log) == found, "once is enough to know it"
-        reader = EventsReader(log, Plan([Kept("events", timedelta(days=1))], [], 2))
+        reader = EventsReader(log, Plan([NamedDatabase("events", timedelta(days=1))], [], 2))
         page = await reader.page("events", "#", Cursor((of_shard[1].last, of_shard[1].last)), 10)
         assert page.lost == of_shard[2].last, "whoever passes the place is told"
         assert (await reader.page("events", "#", Cursor((of_shard[2].last, 1)), 10)).lost == 0
@@ -201,7 +201,7 @@ async def test_a_place_that_does_not_answer_is_no_damage(
 
         with monkeypatch.context() as patched:
             patched.setattr("fsspec.implementations.local.LocalFileOpener.read", broken, raising=False)
-            patched.setattr("app.store.parquet.place.Source.read", _failing)
+            patched.setattr("app.store.parquet.place.CheckedFile.read", _failing)
             with pytest.raises(StoreUnavailableError, match="the network is down"):
                 await all_of(log)
         assert numbers(await all_of(log)) == list(range(EVENTS))
@@ -261,7 +261,7 @@ async def test_other_programs_read_the_files_as_a_table(url: str, tmp_path: Path
 
 
 async def test_an_object_store_has_whole_files_or_none() -> None:
-    archive = ParquetArchive(Place("memory://homing-events", SystemClock(), new_secret))
+    archive = ParquetArchive(ObjectStore("memory://homing-events", SystemClock(), new_secret))
 
     async def said() -> AsyncIterator[list[Event]]:
         for first in range(0, 50_000, 2_000):

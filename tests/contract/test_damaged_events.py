@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from app.core.events import keys
 from app.core.events.event import Database, Entry, Position, Shard
 from app.core.events.generation import GenerationState
-from app.core.events.plan import Kept, Plan
+from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Cursor, Reading
 from app.events.reader import EventsReader
 from app.runtime.system import SystemClock, new_secret
@@ -116,7 +116,7 @@ async def test_a_damaged_block_is_named_once_and_left_out_and_readers_are_told(
 
 
 async def test_a_page_over_a_damaged_block_says_until_when_events_are_missing(stage: Stage) -> None:
-    reader = EventsReader(stage.log, Plan([Kept("events", timedelta(days=1))], [], 1))
+    reader = EventsReader(stage.log, Plan([NamedDatabase("events", timedelta(days=1))], [], 1))
     ends = [await stage.log.append(SHARD, small(number)) for number in range(3)]
     await stage.damage(ends[1], lambda data: data[:-1])
     page = await reader.page("events", "#", Cursor((0,)), 4)

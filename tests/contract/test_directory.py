@@ -202,7 +202,15 @@ def filled_with(text: str) -> list[Put]:
     return [
         Put(Tenant(id=text, name=text, devices=(text, text), created_us=0)),
         Put(
-            Principal(id=text, tenant_id=text, kind=Kind.USER, name=text, email=text, password_hash=text, created_us=0)
+            Principal(
+                id=text,
+                tenant_id=text,
+                kind=Kind.USER,
+                name=text,
+                email=text,
+                password_hash=text,
+                created_us=0,
+            )
         ),
         Put(
             Credential(

@@ -13,20 +13,20 @@ from redis.asyncio import Redis
 
 from app.core.errors import EventLogError, StoreUnavailableError
 from app.core.events import keys
-from app.core.events.batches import Batch
-from app.core.events.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Entry, Shard, Tenants
+from app.core.events.batches import BatchId
+from app.core.events.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Entry, Shard, TenantShares
 from app.core.events.generation import ColdFile
 from app.core.events.reading import Reading
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 from app.store.events import EventStore
 from tests.contract.event_places import RedisEvents
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE
 
-TENANTS = Tenants(lambda: 2, lambda device: device)
+TENANTS = TenantShares(lambda: 2, lambda device: device)
 DATABASE = Database("events", 1, (), MOST_VALUES, MOST_VALUE_BYTES, TENANTS)
 SHARD = Shard("events", 0)
-BATCH = Batch("writer", 1)
+BATCH = BatchId("writer", 1)
 KEYS = {
     "slab": f"{keys.slabs(SHARD)}1",
     "shard": keys.state(SHARD),
@@ -83,7 +83,7 @@ CALLS: dict[str, Callable[[EventStore], Awaitable[object]]] = {
     "generations": lambda log: log.generations("events"),
     "append": lambda log: log.append(SHARD, [Entry("a", b"2", "other"), Entry("b", b"2", "other")]),
     "append a batch": lambda log: log.append(SHARD, [Entry("c", b"2")], 7, BATCH._replace(number=2)),
-    "commit": lambda log: log.commit(Transaction(SHARD, (Condition("a", 1),), (Entry("a", b"3", "one"),))),
+    "commit": lambda log: log.commit(Transaction(SHARD, (ValueCondition("a", 1),), (Entry("a", b"3", "one"),))),
     "allow": lambda log: log.allow("events", 10**9),
     "rotate": lambda log: log.rotate("events", 1),
     "cool": lambda log: log.cool("events", 1, [ColdFile(0, 1, 2, 1, 1, "x")]),

@@ -18,7 +18,7 @@ from app.core.errors import (
 from app.core.events.event import END, Database, Entry, Event, Shard
 from app.core.events.generation import GenerationState
 from app.core.events.reading import MOST_READ_BYTES, Reading, Slice
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 from app.store.events import EventStore
 from tests.contract.cold_places import ColdEvents
 from tests.contract.event_places import EventPlace, MemoryEvents, RocksEvents
@@ -178,20 +178,22 @@ async def test_last_values_are_listed_by_topic_in_pages(log: EventStore) -> None
 
 async def test_a_transaction_is_all_or_nothing(log: EventStore) -> None:
     first = await log.append(SHARD, said("x", "1"))
-    change = Transaction(SHARD, (Condition("x", first), Condition("y", None)), (*said("x", "2"), *said("y", "1")))
+    change = Transaction(
+        SHARD, (ValueCondition("x", first), ValueCondition("y", None)), (*said("x", "2"), *said("y", "1"))
+    )
     position = await log.commit(change)
     assert position >= first + 2
     with pytest.raises(ValueChangedError, match=f"topic 'x' has a value at position {position - 1}") as refused:
         await log.commit(change)
     assert (refused.value.topic, refused.value.expected, refused.value.found) == ("x", first, position - 1)
     with pytest.raises(ValueChangedError, match="topic 'z' has no value, and the change was made for a value at"):
-        await log.commit(Transaction(SHARD, (Condition("z", 17),), (*said("z", "1"),)))
+        await log.commit(Transaction(SHARD, (ValueCondition("z", 17),), (*said("z", "1"),)))
     assert values_of(await everything(log)) == ["1", "2", "1"]
 
 
 async def test_of_changes_made_at_once_for_the_same_value_one_wins(log: EventStore) -> None:
     first = await log.append(SHARD, said("x", "0"))
-    changes = [Transaction(SHARD, (Condition("x", first),), (*said("x", str(one)),)) for one in range(8)]
+    changes = [Transaction(SHARD, (ValueCondition("x", first),), (*said("x", str(one)),)) for one in range(8)]
     ended = await asyncio.gather(*(log.commit(one) for one in changes), return_exceptions=True)
     assert sum(isinstance(one, ValueChangedError) for one in ended) == 7
     assert len(await everything(log)) == 2

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from app.core.errors import StoreUnavailableError
 from app.core.events.event import Entry, Position, Shard
-from app.core.events.plan import Kept
+from app.core.events.plan import NamedDatabase
 from app.core.events.reading import Reading
 from app.events.keeper import Keeper
 from app.store.events import EventStore
@@ -66,7 +66,7 @@ async def test_a_full_redis_refuses_reads_on_and_is_freed_by_the_retention() -> 
             clock.advance((last + 1) / 1e6 - clock.wall() + RETENTION.total_seconds())
             keeper = Keeper(
                 log,
-                [Kept("events", RETENTION)],
+                [NamedDatabase("events", RETENTION)],
                 generation_bytes=1000,  # another one is to begin, which needs memory
                 quota_bytes=10**9,
                 discard="new",

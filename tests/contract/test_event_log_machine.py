@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from app.core.errors import FencedError, HomingError, QuotaError, ValueChangedError
-from app.core.events.batches import Batch
-from app.core.events.event import END, MOST_VALUE_BYTES, Database, Entry, Shard, Tenants
+from app.core.events.batches import BatchId
+from app.core.events.event import END, MOST_VALUE_BYTES, Database, Entry, Shard, TenantShares
 from app.core.events.reading import Reading
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 from app.core.topics import matches
 from app.store.events import EventStore
 from tests.contract.event_engines import ENGINES, place_of
@@ -28,7 +28,7 @@ T = TypeVar("T")
 MOST, PART = 12, 2
 """Last values of a shard, and of those what each of two tenants and what is nobody's has for itself."""
 OWNERS = {"SN1": "north", "SN2": "south"}
-TENANTS = Tenants(lambda: 2, lambda device: OWNERS.get(device, ""))
+TENANTS = TenantShares(lambda: 2, lambda device: OWNERS.get(device, ""))
 DATABASE = Database("events", 2, ("taught/+/x",), 2 * MOST, MOST_VALUE_BYTES, TENANTS)
 TOPICS = ("taught/1/x", "taught/2/x", "a", "a/b", "$s/a", *(f"many/{number}" for number in range(13)))
 FILTERS = ("#", "", "taught/+/x", "taught/1/x", "taught/#", "a", "a/#", "many/+", "many/12", "+", "$s/#", "nothing")
@@ -59,7 +59,7 @@ class Model:
     values: dict[tuple[int, str], int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     generations: list[int] = field(default_factory=lambda: [1])
-    batches: list[tuple[int, Batch, int]] = field(default_factory=list)
+    batches: list[tuple[int, BatchId, int]] = field(default_factory=list)
     """By shard, and the number of its last event."""
 
     def put(self, shard: int, added: Sequence[Entry]) -> None:
@@ -176,7 +176,7 @@ class Histories(RuleBasedStateMachine):
         writer=st.sampled_from([None, "one", "other"]),
     )
     def append(self, shard: int, added: list[Entry], epoch: int | None, writer: str | None) -> None:
-        batch = None if writer is None else Batch(writer, len(self.model.said) + 1)
+        batch = None if writer is None else BatchId(writer, len(self.model.said) + 1)
         fenced = epoch is not None and epoch < self.model.epochs[shard]
         if not fenced:
             self.model.epochs[shard] = epoch or self.model.epochs[shard]
@@ -210,7 +210,7 @@ class Histories(RuleBasedStateMachine):
 
         def step(side: Side) -> Awaitable[Any]:
             conditions = [
-                Condition(topic, None if number is None else side.positions[number])
+                ValueCondition(topic, None if number is None else side.positions[number])
                 for topic, number in believed.items()
             ]
             return side.log.commit(Transaction(Shard("events", shard), tuple(conditions), tuple(added)))

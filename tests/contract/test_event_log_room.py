@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import FencedError, QuotaError, ValueChangedError
-from app.core.events.batches import Batch
+from app.core.events.batches import BatchId
 from app.core.events.event import Database, Entry, Shard, size_of
-from app.core.events.plan import Kept
+from app.core.events.plan import NamedDatabase
 from app.core.events.quota import parse_quotas
 from app.core.events.reading import Reading
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 from app.events.keeper import Keeper
 from app.runtime.system import SystemClock
 from app.store.events import EventStore
@@ -59,20 +59,20 @@ async def test_each_shard_takes_what_is_left_and_then_no_more(log: EventStore) -
 async def test_transactions_are_counted_and_deleting_goes_on(log: EventStore) -> None:
     position = await log.append(SHARD, [A])
     await log.allow("events", 0)
-    for conditions in ((), (Condition("a", None),)):
+    for conditions in ((), (ValueCondition("a", None),)):
         with pytest.raises(QuotaError, match=FULL):
             await log.commit(Transaction(SHARD, conditions, (A,)))
     with pytest.raises(ValueChangedError):
-        await log.commit(Transaction(SHARD, (Condition("a", None),), (Entry("a", b""),)))
-    await log.commit(Transaction(SHARD, (Condition("a", position),), (Entry("a", b""),)))
+        await log.commit(Transaction(SHARD, (ValueCondition("a", None),), (Entry("a", b""),)))
+    await log.commit(Transaction(SHARD, (ValueCondition("a", position),), (Entry("a", b""),)))
     assert await log.value(SHARD, "a") is None
     await log.append(SHARD, [Entry("a", b"")])
 
 
 async def test_what_is_in_or_fenced_is_told_so_before(log: EventStore) -> None:
-    position = await log.append(SHARD, [A], 2, Batch("one", 1))
+    position = await log.append(SHARD, [A], 2, BatchId("one", 1))
     await log.allow("events", 0)
-    assert await log.append(SHARD, [A], 2, Batch("one", 1)) == position
+    assert await log.append(SHARD, [A], 2, BatchId("one", 1)) == position
     with pytest.raises(FencedError):
         await log.append(SHARD, [A], 1)
     with pytest.raises(QuotaError):
@@ -82,7 +82,7 @@ async def test_what_is_in_or_fenced_is_told_so_before(log: EventStore) -> None:
 
 
 async def test_a_keeper_says_what_the_tightest_quota_leaves(log: EventStore) -> None:
-    kept = [Kept("events", timedelta(days=1)), Kept("telemetry", timedelta(days=1))]
+    kept = [NamedDatabase("events", timedelta(days=1)), NamedDatabase("telemetry", timedelta(days=1))]
     keeper = Keeper(
         log,
         kept,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import QuotaError
-from app.core.events.event import MOST_VALUE_BYTES, Database, Entry, Shard, Tenants
+from app.core.events.event import MOST_VALUE_BYTES, Database, Entry, Shard, TenantShares
 from app.core.events.record import value_size
 from app.core.events.transaction import Transaction
 from app.store.events import EventStore
@@ -17,13 +17,13 @@ from tests.services import RedisProcess
 
 SHARD = Shard("events", 1)
 OWNERS = {"n": "north", "s": "south"}
-TENANTS = Tenants(lambda: len(OWNERS), lambda device: OWNERS.get(device[:1], ""))
+TENANTS = TenantShares(lambda: len(OWNERS), lambda device: OWNERS.get(device[:1], ""))
 MOST = 24
 """Of a shard. Half of it is divided: 4 each for north, south, and what is nobody's."""
 PART = 4
 
 
-def database(most: int = 2 * MOST, most_bytes: int = MOST_VALUE_BYTES, tenants: Tenants = TENANTS) -> Database:
+def database(most: int = 2 * MOST, most_bytes: int = MOST_VALUE_BYTES, tenants: TenantShares = TENANTS) -> Database:
     return Database("events", 2, (), most, most_bytes, tenants)
 
 
@@ -109,7 +109,7 @@ async def test_bytes_are_divided_as_well(event_place: EventPlace) -> None:
 
 async def test_a_device_that_changes_hands_counts_to_the_new_one_with_its_next_value(event_place: EventPlace) -> None:
     sold: set[str] = set()
-    tenants = Tenants(TENANTS.known, lambda device: "south" if device in sold else TENANTS.owner(device))
+    tenants = TenantShares(TENANTS.known, lambda device: "south" if device in sold else TENANTS.owner(device))
     log = await event_place.fresh([database(tenants=tenants)])
     await fill(log, "n")
     sold |= {"n00", "n01", "n02"}
@@ -125,7 +125,7 @@ async def test_a_device_that_changes_hands_counts_to_the_new_one_with_its_next_v
 
 async def test_where_nobody_or_one_alone_is_on_record_nothing_is_divided(event_place: EventPlace) -> None:
     for known in (0, 1):
-        log = await event_place.fresh([database(tenants=Tenants(known.__int__, TENANTS.owner))])
+        log = await event_place.fresh([database(tenants=TenantShares(known.__int__, TENANTS.owner))])
         await fill(log, "n")
         assert await number(log, "n") == MOST
 
@@ -148,7 +148,7 @@ class TestBesideOthers:
     @pytest.fixture
     async def logs(self, redis_server: RedisProcess) -> Sequence[EventStore]:
         place = RedisEvents(redis_server.url, redis_server.node_url)
-        return await place.fresh([database()]), await place.open([database(tenants=Tenants())])
+        return await place.fresh([database()]), await place.open([database(tenants=TenantShares())])
 
     async def test_what_they_add_is_nobodys_until_its_next_value(self, logs: Sequence[EventStore]) -> None:
         log, other = logs

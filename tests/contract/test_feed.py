@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import pytest
 
-from app.commands.follow.stream import KEPT, Begun, Feed, Follower
+from app.commands.follow.stream import KEPT, Begun, CommandStream, StreamFollower
 from app.core.commands.callback import Registration
 from app.core.commands.command import CommandState
-from app.core.commands.stream import MOST_HAPPENINGS, Happening, Mark, Marks, Position
+from app.core.commands.stream import MOST_HAPPENINGS, CommandChange, Mark, Marks, Position
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.state import StateStore
 from tests.contract.store_backends import Backend, ManualClock, answer, registration
@@ -27,7 +27,7 @@ class Reader:
         self.latest = Position(0, 0, 0)
         self.dismissed = False
 
-    def event(self, one: Happening) -> bytes:
+    def event(self, one: CommandChange) -> bytes:
         self.latest = one.position
         return b"p%b " % (one.text or b"")
 
@@ -39,7 +39,7 @@ class Reader:
         self.dismissed = True
 
 
-async def read_all(feed: Feed) -> None:
+async def read_all(feed: CommandStream) -> None:
     while not await feed.read():
         pass
 
@@ -50,19 +50,19 @@ class Node:
     def __init__(self, store: StateStore) -> None:
         self.store = store
         self.counters: Counter[str] = Counter()
-        self.feed = Feed(store.happenings, store, self.counters, always=False)
+        self.feed = CommandStream(store.happenings, store, self.counters, always=False)
 
-    async def begin(self, after: Position | None = None) -> tuple[Begun, Follower, Reader]:
+    async def begin(self, after: Position | None = None) -> tuple[Begun, StreamFollower, Reader]:
         begun, reader = await self.feed.begin(after), Reader()
         return begun, self.feed.follower(begun, reader), reader
 
     @contextmanager
-    def following(self, follower: Follower) -> Iterator[None]:
+    def following(self, follower: StreamFollower) -> Iterator[None]:
         with self.feed.follow(follower):
             follower.caught_up()
             yield
 
-    async def catch_up(self, follower: Follower) -> bytes:
+    async def catch_up(self, follower: StreamFollower) -> bytes:
         told = b""
         while True:
             page = await self.feed.page(follower.marks)
@@ -70,7 +70,7 @@ class Node:
             if page.complete:
                 return told
 
-    async def told(self, follower: Follower) -> str:
+    async def told(self, follower: StreamFollower) -> str:
         """What those who follow are told with the next reads."""
         await read_all(self.feed)
         return follower.take().decode()

@@ -16,7 +16,7 @@ from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
 from app.core.profiles.listening import EventReader
 from app.core.topics import canary_topics, matches, share
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_probe import Needs, probe
@@ -56,7 +56,7 @@ class Party:
         self.heard: set[str] = set()
         self.sentinel = asyncio.Event()
 
-    def take(self, delivery: Delivery) -> None:
+    def take(self, delivery: InboundDelivery) -> None:
         self.heard.add(delivery.message.topic)
         delivery.acknowledge()
 

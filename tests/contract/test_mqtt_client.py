@@ -13,7 +13,7 @@ from paho.mqtt import publish
 
 from app.core.errors import BrokerUnavailableError, InvalidInputError
 from app.core.messages import Publication, Receipt, ReceivedMessage
-from app.mqtt.base import Delivery, MqttClient, SessionDrain, Subscription
+from app.mqtt.base import InboundDelivery, MqttClient, SessionDrain, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
@@ -29,11 +29,11 @@ class Inbox:
     """A handler that keeps deliveries, and acknowledges them unless told not to."""
 
     def __init__(self, *, acknowledge: bool = True) -> None:
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[InboundDelivery] = []
         self._acknowledge = acknowledge
         self._news = asyncio.Event()
 
-    def __call__(self, delivery: Delivery) -> None:
+    def __call__(self, delivery: InboundDelivery) -> None:
         self.deliveries.append(delivery)
         self._news.set()
         if self._acknowledge:
@@ -236,7 +236,7 @@ async def test_a_session_that_was_left_is_emptied_and_ended(bench: Bench) -> Non
 
 async def test_an_exception_in_the_handler_does_not_end_the_link(bench: Bench) -> None:
     class Fragile(Inbox):
-        def __call__(self, delivery: Delivery) -> None:
+        def __call__(self, delivery: InboundDelivery) -> None:
             if delivery.message.payload == b"poison":
                 raise ZeroDivisionError
             super().__call__(delivery)

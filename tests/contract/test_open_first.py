@@ -17,7 +17,7 @@ from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import Command, CommandState
-from app.core.commands.routing import Recorded, Verdict
+from app.core.commands.routing import MatchResult, Recorded
 from app.core.messages import ReceivedMessage
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.profile import DeviceProfile
@@ -78,7 +78,7 @@ class Delivered:
 
 @dataclass
 class Verdicts(Observer):
-    found: list[tuple[Verdict, str | None]] = field(default_factory=list)
+    found: list[tuple[MatchResult, str | None]] = field(default_factory=list)
 
     def recorded(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
         del answer, arrived_at, now
@@ -104,7 +104,7 @@ class Node:
         self._topic = TOPICS[profile.name]
         self._inbox = Inbox(lambda arrival: answers.take(arrival, reader.read(arrival.message)), CLOCK)
 
-    async def hear(self, payload: object, *, again: bool = False) -> tuple[Verdict, str | None]:
+    async def hear(self, payload: object, *, again: bool = False) -> tuple[MatchResult, str | None]:
         """What became of a message, once it has its PUBACK."""
         delivered = Delivered(ReceivedMessage(self._topic, json.dumps(payload).encode(), redelivered=again))
         self._inbox.handle(delivered)
@@ -147,12 +147,12 @@ async def test_an_open_command_comes_before_one_that_has_its_outcome_whatever_is
     before, wanted = (command(profile, method) for method in methods)
     await store.register(before)
     if end == "answered":
-        assert await node.hear(message) == (Verdict.WON, before.command_id)
+        assert await node.hear(message) == (MatchResult.WON, before.command_id)
     else:
         await store.finish(before.command_id, CommandState(end), "node-a")
     ended = await read(store, before)
     await store.register(wanted)
-    assert await node.hear(message) == (Verdict.WON, wanted.command_id)
+    assert await node.hear(message) == (MatchResult.WON, wanted.command_id)
     assert await read(store, before) == ended
     assert json.loads((await read(store, wanted)).result or b"") == message
 
@@ -168,8 +168,8 @@ async def test_two_that_are_open_at_once_are_both_answered(
         await store.register(one)
     heard = [await node.hear(message) for _ in wanted]
     assert {identity for _, identity in heard} == {one.command_id for one in wanted}
-    assert [verdict for verdict, _ in heard] == [Verdict.WON] * 2
-    assert (await node.hear(message))[0] is Verdict.DUPLICATE
+    assert [verdict for verdict, _ in heard] == [MatchResult.WON] * 2
+    assert (await node.hear(message))[0] is MatchResult.DUPLICATE
 
 
 @pytest.mark.parametrize("keys", ORDERS, ids="-".join)
@@ -183,8 +183,8 @@ async def test_where_none_is_open_the_first_that_fits_has_the_late_answer(
         await store.register(one)
         await store.finish(one.command_id, CommandState(end), "node-a")
     first = ended[keys[0]]
-    assert await node.hear(message) == (Verdict.LATE, first.command_id)
-    assert await node.hear(message) == (Verdict.DUPLICATE, first.command_id)
+    assert await node.hear(message) == (MatchResult.LATE, first.command_id)
+    assert await node.hear(message) == (MatchResult.DUPLICATE, first.command_id)
     assert json.loads((await read(store, first)).late or b"")["result"] == message
     assert (await read(store, ended[keys[1]])).late is None
 
@@ -196,8 +196,8 @@ async def test_our_id_means_one_command_and_no_other_that_is_open(store: StateSt
     await store.finish(ended.command_id, CommandState.TIMED_OUT, "node-a")
     await store.register(wanted)
     late = {"ref": ended.command_id, "Dimmer": 41}
-    assert await node.hear(late) == (Verdict.LATE, ended.command_id)
-    assert await node.hear(late) == (Verdict.DUPLICATE, ended.command_id)
+    assert await node.hear(late) == (MatchResult.LATE, ended.command_id)
+    assert await node.hear(late) == (MatchResult.DUPLICATE, ended.command_id)
     assert (await read(store, wanted)).state is CommandState.PENDING
 
 
@@ -208,7 +208,7 @@ async def test_what_is_delivered_again_after_it_was_recorded_answers_no_second_c
     for one in wanted:
         await store.register(one)
     first = await node.hear(STATE)
-    assert await node.hear(STATE, again=True) == (Verdict.DUPLICATE, first[1])
+    assert await node.hear(STATE, again=True) == (MatchResult.DUPLICATE, first[1])
     assert [(await read(store, one)).state for one in wanted] == [CommandState.SUCCEEDED, CommandState.PENDING]
 
 
@@ -219,7 +219,7 @@ async def test_what_is_delivered_again_and_was_never_recorded_is_read_as_any_oth
     await store.register(before)
     await node.hear({"POWER": "OFF"})
     await store.register(wanted)
-    assert await node.hear(STATE, again=True) == (Verdict.WON, wanted.command_id)
+    assert await node.hear(STATE, again=True) == (MatchResult.WON, wanted.command_id)
 
 
 async def test_of_many_at_once_each_message_answers_one_command(store: StateStore, other_node: StateStore) -> None:

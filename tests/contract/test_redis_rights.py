@@ -14,13 +14,13 @@ from redis.exceptions import AuthenticationError
 
 from app.cluster.directory import NodeInfo
 from app.cluster.redis import RedisCluster
-from app.cluster.wakeups import Hearing
+from app.cluster.wakeups import ChannelHandlers
 from app.core.commands.command import CommandState
 from app.core.commands.stream import Marks
 from app.core.errors import UnavailableError
 from app.core.events.event import Database, Entry, Shard
 from app.core.events.reading import Reading
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 from app.core.identifiers import partition_of
 from app.core.webhooks.schedule import Reply
 from app.runtime.system import SystemClock, new_charter, new_secret
@@ -125,7 +125,7 @@ async def of_events(url: str) -> None:
     try:
         await log.start()
         first = await log.append(shard, [Entry("a/b", b"1"), Entry("a/c", b"2")], epoch=1)
-        await log.commit(Transaction(shard, (Condition("a/c", first),), (Entry("a/c", b""),)))
+        await log.commit(Transaction(shard, (ValueCondition("a/c", first),), (Entry("a/c", b""),)))
         await log.rotate("events", 1)
         await log.read(shard, Reading(), 10)
         await log.value(shard, "a/b")
@@ -200,7 +200,7 @@ async def of_nodes(url: str) -> None:
             clock=SystemClock(),
             counters=Counter(),
             new_charter=new_charter,
-            hearing=Hearing(lambda *_: None, heard.set, lambda _: None),
+            hearing=ChannelHandlers(lambda *_: None, heard.set, lambda _: None),
             on_failure=lambda _: None,
         )
         for _ in range(2)

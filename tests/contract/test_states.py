@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from app.core.commands.callback import Expectation
 from app.core.commands.command import CommandState
-from app.core.commands.routing import Verdict
+from app.core.commands.routing import MatchResult
 from app.core.profiles.correlation import Correlation
 from app.store.echo_states import MOST_EXPECTING
 from app.store.state import StateStore
@@ -34,7 +34,7 @@ class TestStates:
     ) -> None:
         wanted = registration(DEVICE, PLACE)
         await store.register(wanted)
-        assert (await other_node.respond(answer(wanted), "node-b")).verdict is Verdict.WON
+        assert (await other_node.respond(answer(wanted), "node-b")).verdict is MatchResult.WON
         (command,) = await store.get([wanted.command_id])
         assert command is not None
         assert (command.state, command.matched_by) == (CommandState.SUCCEEDED, Correlation.ECHO)
@@ -44,7 +44,7 @@ class TestStates:
         wanted = registration(DEVICE, PLACE)
         await store.register(wanted)
         elsewhere = answer(wanted, topic=topic_of(DEVICE))
-        assert (await store.respond(elsewhere, "node-a")).verdict is Verdict.MISMATCH
+        assert (await store.respond(elsewhere, "node-a")).verdict is MatchResult.MISMATCH
 
     async def test_what_began_too_long_ago_takes_no_echo(self, store: StateStore, backend: Backend) -> None:
         await store.register(registration(DEVICE, PLACE))

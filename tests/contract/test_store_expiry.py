@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from app.core.commands.command import CommandState
-from app.core.commands.routing import Recorded, Verdict
+from app.core.commands.routing import MatchResult, Recorded
 from app.core.errors import (
     CommandNotFoundError,
     DeviceBusyError,
@@ -102,7 +102,7 @@ class TestExpiry:
         await backend.advance(2 * MOMENT)
         identity = wanted.command_id
         assert await store.get([identity]) == [None]
-        assert await store.respond(answer(wanted), "node-a") == Recorded(Verdict.UNKNOWN)
+        assert await store.respond(answer(wanted), "node-a") == Recorded(MatchResult.UNKNOWN)
         with pytest.raises(CommandNotFoundError):
             await store.finish(identity, CommandState.CANCELLED, "node-a")
         await store.mark(identity, CommandState.SENT)
@@ -115,13 +115,13 @@ class TestExpiry:
         await store.register(wanted)
         await backend.advance(2 * MOMENT)
         assert await state_of(store, wanted.command_id) is CommandState.PENDING
-        assert (await store.respond(answer(wanted), "node-a")).verdict is Verdict.WON
+        assert (await store.respond(answer(wanted), "node-a")).verdict is MatchResult.WON
 
     async def test_the_retention_begins_anew_with_the_outcome(self, backend: Backend, store: StateStore) -> None:
         wanted = registration(timeout=MOMENT, retention=timedelta(seconds=8))
         await store.register(wanted)
         await backend.advance(timedelta(seconds=4))
-        assert (await store.respond(answer(wanted), "node-a")).verdict is Verdict.WON
+        assert (await store.respond(answer(wanted), "node-a")).verdict is MatchResult.WON
         await backend.advance(timedelta(seconds=4))
         assert await state_of(store, wanted.command_id) is CommandState.SUCCEEDED
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 from app.core.commands.command import CommandState
-from app.core.commands.stream import MOST_HAPPENINGS, MOST_TEXT, ROUND, Happening, HappeningKind, Marks, Position
+from app.core.commands.stream import (
+    MOST_HAPPENINGS,
+    MOST_TEXT,
+    ROUND,
+    CommandChange,
+    CommandChangeKind,
+    Marks,
+    Position,
+)
 from app.core.identifiers import PARTITIONS, partition_of
 from app.store.state import StateStore
 from tests.contract.store_backends import MINUTE, MOMENT, Backend, answer, registration
@@ -16,9 +24,9 @@ LIFE = timedelta(seconds=5)
 FROM_THE_BEGINNING = Marks.since(1)
 
 
-async def all_of(store: StateStore, marks: Marks = FROM_THE_BEGINNING) -> list[Happening]:
+async def all_of(store: StateStore, marks: Marks = FROM_THE_BEGINNING) -> list[CommandChange]:
     """Everything after these marks, page by page."""
-    found: list[Happening] = []
+    found: list[CommandChange] = []
     while True:
         page = await store.happenings.after(marks)
         found += page.happenings
@@ -47,10 +55,10 @@ async def test_progress_outcome_and_late_response_are_told_as_the_history_counts
     await store.respond(answer(other), "node-b")
     found = sorted(await all_of(store), key=lambda each: each.command_id.partition("-")[2])
     assert [(each.kind, each.command_id, each.number, each.state, each.text) for each in found] == [
-        (HappeningKind.PROGRESS, one.command_id, 1, CommandState.RUNNING, b'{"percent":10}'),
-        (HappeningKind.OUTCOME, one.command_id, 2, CommandState.FAILED, b'{"code":"x","message":"y"}'),
-        (HappeningKind.OUTCOME, other.command_id, 1, CommandState.CANCELLED, None),
-        (HappeningKind.LATE, other.command_id, 2, CommandState.CANCELLED, b'{"state":"succeeded","error":null}'),
+        (CommandChangeKind.PROGRESS, one.command_id, 1, CommandState.RUNNING, b'{"percent":10}'),
+        (CommandChangeKind.OUTCOME, one.command_id, 2, CommandState.FAILED, b'{"code":"x","message":"y"}'),
+        (CommandChangeKind.OUTCOME, other.command_id, 1, CommandState.CANCELLED, None),
+        (CommandChangeKind.LATE, other.command_id, 2, CommandState.CANCELLED, b'{"state":"succeeded","error":null}'),
     ]
     first = found[0]
     assert (first.device_id, first.profile, first.method) == (one.device_id, one.profile, one.method)

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.commands.callback import Registration
 from app.core.commands.command import CommandState, IfOffline
-from app.core.commands.routing import Recorded, Verdict
+from app.core.commands.routing import MatchResult, Recorded
 from app.core.errors import (
     DeviceBusyError,
     IdempotencyMismatchError,
@@ -202,9 +202,9 @@ class TestKeyOfAnUnsentCommand:
         second = registration(key="k", fingerprint="f")
         await store.register(second)
         late = await store.respond(answer(first), "node-a")
-        assert (late.verdict, late.command_id) == (Verdict.LATE, first.command_id)
+        assert (late.verdict, late.command_id) == (MatchResult.LATE, first.command_id)
         assert await state_of(store, second.command_id) is CommandState.PENDING
-        assert (await store.respond(answer(second), "node-a")).verdict is Verdict.WON
+        assert (await store.respond(answer(second), "node-a")).verdict is MatchResult.WON
 
     @pytest.mark.parametrize("end", [CommandState.TIMED_OUT, CommandState.CANCELLED, CommandState.SUCCEEDED])
     async def test_every_other_end_is_replayed(self, store: StateStore, end: CommandState) -> None:
@@ -258,7 +258,7 @@ class TestBusyDevice:
         with pytest.raises(DeviceBusyError, match=r"has ended without one; .* takes none for another (60\.0|59\.\d) s"):
             await store.register(second)
         stale = await store.respond(answer(first), "node-b")
-        assert (stale.verdict, stale.command_id) == (Verdict.LATE, first.command_id)
+        assert (stale.verdict, stale.command_id) == (MatchResult.LATE, first.command_id)
         await store.register(second)
         assert await state_of(store, second.command_id) is CommandState.PENDING
         assert (await store.respond(answer(second), "node-b")).command_id == second.command_id
@@ -267,7 +267,7 @@ class TestBusyDevice:
         first = registration("dock-1", by_order(), quarantine=MINUTE)
         await store.register(first)
         await store.finish(first.command_id, CommandState.TIMED_OUT, "node-a")
-        assert (await store.respond(answer(first, CommandState.RUNNING), "n")).verdict is Verdict.DUPLICATE
+        assert (await store.respond(answer(first, CommandState.RUNNING), "n")).verdict is MatchResult.DUPLICATE
         with pytest.raises(DeviceBusyError):
             await store.register(registration("dock-1", by_order()))
 
@@ -278,7 +278,7 @@ class TestBusyDevice:
         await store.register(first)
         await store.finish(first.command_id, CommandState.TIMED_OUT, "node-a")
         await backend.advance(2 * MOMENT)
-        assert await store.respond(answer(first), "node-b") == Recorded(Verdict.UNKNOWN)
+        assert await store.respond(answer(first), "node-b") == Recorded(MatchResult.UNKNOWN)
         assert isinstance(await store.register(registration("dock-1", by_order())), Registered)
 
     async def test_the_record_lives_at_least_as_long_as_the_quarantine(
@@ -288,7 +288,7 @@ class TestBusyDevice:
         await store.register(first)
         await store.finish(first.command_id, CommandState.TIMED_OUT, "node-a")
         await backend.advance(2 * MOMENT)
-        assert (await store.respond(answer(first), "node-b")).verdict is Verdict.LATE
+        assert (await store.respond(answer(first), "node-b")).verdict is MatchResult.LATE
 
     @pytest.mark.parametrize("end", [CommandState.UNSENT, CommandState.SUCCEEDED])
     async def test_what_was_not_sent_or_is_done_needs_no_quarantine(self, store: StateStore, end: CommandState) -> None:

@@ -12,7 +12,7 @@ import pytest
 from app.core.commands.callback import Expectation
 from app.core.commands.command import CommandState
 from app.core.commands.reception import Reception
-from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.errors import (
     DeviceBusyError,
 )
@@ -39,7 +39,7 @@ class TestRespond:
         wanted = registration("dock-1", *([place] if place else []))
         await store.register(wanted)
         recorded = await other_node.respond(answer(wanted), "node-b")
-        assert recorded.verdict is Verdict.WON
+        assert recorded.verdict is MatchResult.WON
         assert recorded.command_id == wanted.command_id
         assert recorded.waiting == ("node-a",)
         (command,) = await store.get([wanted.command_id])
@@ -110,15 +110,15 @@ class TestRespond:
         for wanted in (registration(), registration("dock-1", by_value("v"))):
             await store.register(wanted)
             first, *others = [await store.respond(answer(wanted), "node-b") for _ in range(5)]
-            assert first.verdict is Verdict.WON
-            assert others == [Recorded(Verdict.DUPLICATE, wanted.command_id, first.outcome, ("node-a",))] * 4
+            assert first.verdict is MatchResult.WON
+            assert others == [Recorded(MatchResult.DUPLICATE, wanted.command_id, first.outcome, ("node-a",))] * 4
             assert len(await backend.woken()) == 1
 
     async def test_a_second_response_by_order_means_nobody(self, store: StateStore) -> None:
         wanted = registration("dock-1", by_order())
         await store.register(wanted)
         await store.respond(answer(wanted), "node-b")
-        assert await store.respond(answer(wanted), "node-b") == Recorded(Verdict.UNKNOWN)
+        assert await store.respond(answer(wanted), "node-b") == Recorded(MatchResult.UNKNOWN)
 
     async def test_F7_of_different_responses_on_two_nodes_at_once_exactly_one_wins(
         self, store: StateStore, other_node: StateStore
@@ -128,7 +128,7 @@ class TestRespond:
         for wanted in commands:
             ok, no = answer(wanted), answer(wanted, CommandState.FAILED, None, b'{"code":1}')
             one, two = await asyncio.gather(store.respond(ok, "node-a"), other_node.respond(no, "node-b"))
-            assert {one.verdict, two.verdict} == {Verdict.WON, Verdict.DUPLICATE}
+            assert {one.verdict, two.verdict} == {MatchResult.WON, MatchResult.DUPLICATE}
             assert one.outcome == two.outcome == (await store.outcomes([wanted.command_id]))[0]
 
     @pytest.mark.parametrize("end", LATE_ENDS)
@@ -148,7 +148,7 @@ class TestRespond:
             (command,) = await store.get([wanted.command_id])
             assert command is not None
             assert command.state is finished.outcome.state
-            assert finished.won == (command.state is end) == (recorded.verdict is Verdict.LATE)
+            assert finished.won == (command.state is end) == (recorded.verdict is MatchResult.LATE)
             assert (command.late is not None) == finished.won
 
     async def test_F10_a_hundred_in_flight_on_one_topic_get_their_own_answers(
@@ -174,14 +174,14 @@ class TestRespond:
         await store.register(wanted)
         for percent in (b"10", b"20"):
             recorded = await store.respond(answer(wanted, CommandState.RUNNING, percent), "node-b")
-            assert recorded == Recorded(Verdict.PROGRESS, wanted.command_id, None, ("node-a",))
+            assert recorded == Recorded(MatchResult.PROGRESS, wanted.command_id, None, ("node-a",))
             (command,) = await store.get([wanted.command_id])
             assert command is not None
             assert (command.state, command.progress, command.result) == (CommandState.RUNNING, percent, None)
         assert await backend.woken() == []
         assert await store.outcomes([wanted.command_id]) == [None]
         assert len(await store.pending_of("node-a")) == 1
-        assert (await store.respond(answer(wanted), "node-b")).verdict is Verdict.WON
+        assert (await store.respond(answer(wanted), "node-b")).verdict is MatchResult.WON
         (command,) = await store.get([wanted.command_id])
         assert command is not None
         assert (command.state, command.progress, command.result) == (CommandState.SUCCEEDED, b"20", b'{"code":0}')
@@ -193,7 +193,7 @@ class TestRespond:
             assert (await store.respond(answer(wanted, CommandState.RUNNING), "n")).command_id == wanted.command_id
         with pytest.raises(DeviceBusyError):
             await store.register(registration("dock-1", by_order()))
-        assert (await store.respond(answer(wanted), "n")).verdict is Verdict.WON
+        assert (await store.respond(answer(wanted), "n")).verdict is MatchResult.WON
 
     async def test_F12_progress_after_the_outcome_changes_nothing(self, store: StateStore) -> None:
         for end in (None, CommandState.TIMED_OUT):
@@ -205,7 +205,7 @@ class TestRespond:
                 await store.finish(wanted.command_id, end, "node-a")
             before = await the_only(store, wanted.command_id)
             recorded = await store.respond(answer(wanted, CommandState.RUNNING, b"99"), "node-b")
-            assert recorded.verdict is Verdict.DUPLICATE
+            assert recorded.verdict is MatchResult.DUPLICATE
             assert await the_only(store, wanted.command_id) == before
 
     @pytest.mark.parametrize("place", [None, by_value("flight-7")], ids=["id", "value"])
@@ -218,10 +218,10 @@ class TestRespond:
         finished = await store.finish(wanted.command_id, end, "node-a", b'{"code":"x"}')
         await backend.woken()
         assert await store.respond(answer(wanted), "node-b") == Recorded(
-            Verdict.LATE, wanted.command_id, finished.outcome, ("node-a",)
+            MatchResult.LATE, wanted.command_id, finished.outcome, ("node-a",)
         )
         again = await store.respond(answer(wanted, CommandState.FAILED, None, b"1"), "node-b")
-        assert again == Recorded(Verdict.DUPLICATE, wanted.command_id, finished.outcome, ("node-a",))
+        assert again == Recorded(MatchResult.DUPLICATE, wanted.command_id, finished.outcome, ("node-a",))
         (command,) = await store.get([wanted.command_id])
         assert command is not None
         assert (command.state, command.result, command.error) == (end, None, b'{"code":"x"}')
@@ -241,7 +241,7 @@ class TestRespond:
         wanted = registration("dock-1", *([place] if place else []))
         await store.register(wanted)
         recorded = await store.respond(answer(wanted, state), "node-b", open_only=True)
-        assert recorded.verdict is (Verdict.PROGRESS if state is CommandState.RUNNING else Verdict.WON)
+        assert recorded.verdict is (MatchResult.PROGRESS if state is CommandState.RUNNING else MatchResult.WON)
         assert await state_of(store, wanted.command_id) is state
 
     @pytest.mark.parametrize("place", [None, by_value("flight-7"), by_order()], ids=["id", "value", "order"])
@@ -253,12 +253,12 @@ class TestRespond:
         finished = await store.finish(wanted.command_id, CommandState.TIMED_OUT, "node-a")
         await backend.woken()
         before = await the_only(store, wanted.command_id)
-        expected = Recorded(Verdict.FINISHED, wanted.command_id, finished.outcome, ("node-a",))
+        expected = Recorded(MatchResult.FINISHED, wanted.command_id, finished.outcome, ("node-a",))
         for state in (CommandState.RUNNING, CommandState.SUCCEEDED):
             assert await store.respond(answer(wanted, state), "node-b", open_only=True) == expected
         assert await the_only(store, wanted.command_id) == before
         assert await backend.woken() == []
-        assert (await store.respond(answer(wanted), "node-b")).verdict is Verdict.LATE
+        assert (await store.respond(answer(wanted), "node-b")).verdict is MatchResult.LATE
 
     async def test_a_late_refusal_is_annexed_with_its_error(self, store: StateStore) -> None:
         wanted = registration()
@@ -273,38 +273,38 @@ class TestRespond:
         wanted = registration()
         await store.register(wanted)
         await store.finish(wanted.command_id, CommandState.SUCCEEDED, "node-a")
-        assert (await store.respond(answer(wanted), "node-b")).verdict is Verdict.DUPLICATE
+        assert (await store.respond(answer(wanted), "node-b")).verdict is MatchResult.DUPLICATE
 
     async def test_nobody_waits_for_what_was_never_registered(self, store: StateStore) -> None:
         for stranger in (registration(), registration("dock-1", by_value("v")), registration("dock-1", by_order())):
-            assert await store.respond(answer(stranger), "node-a") == Recorded(Verdict.UNKNOWN)
+            assert await store.respond(answer(stranger), "node-a") == Recorded(MatchResult.UNKNOWN)
 
     @pytest.mark.parametrize("value", ["", "x", "042-", "999-01J00000000000000000000000", "042-01j", "{042}", "ß" * 30])
     async def test_a_value_that_is_no_command_id_is_unknown(self, store: StateStore, value: str) -> None:
         garbage = answer(registration())
         garbage.value = value
-        assert await store.respond(garbage, "node-a") == Recorded(Verdict.UNKNOWN)
+        assert await store.respond(garbage, "node-a") == Recorded(MatchResult.UNKNOWN)
 
     @pytest.mark.parametrize(
         ("place", "verdict"),
-        [(None, Verdict.MISMATCH), (by_value("flight-7"), Verdict.UNKNOWN), (by_order(), Verdict.UNKNOWN)],
+        [(None, MatchResult.MISMATCH), (by_value("flight-7"), MatchResult.UNKNOWN), (by_order(), MatchResult.UNKNOWN)],
         ids=["id", "value", "order"],
     )
     async def test_only_the_commands_own_profile_may_read_its_answer(
-        self, store: StateStore, place: Expectation | None, verdict: Verdict
+        self, store: StateStore, place: Expectation | None, verdict: MatchResult
     ) -> None:
         wanted = registration("dock-1", *([place] if place else []))
         await store.register(wanted)
         foreign = await store.respond(answer(wanted, CommandState.FAILED, profile="another"), "node-b")
         assert foreign.verdict is verdict
         assert await state_of(store, wanted.command_id) is CommandState.PENDING
-        assert (await store.respond(answer(wanted, profile="dji"), "node-b")).verdict is Verdict.WON
+        assert (await store.respond(answer(wanted, profile="dji"), "node-b")).verdict is MatchResult.WON
 
     async def test_a_command_with_an_id_is_never_matched_by_order(self, store: StateStore) -> None:
         wanted = registration()
         await store.register(wanted)
         anonymous = answer(registration("dock-1", by_order()))
-        assert await store.respond(anonymous, "node-a") == Recorded(Verdict.UNKNOWN)
+        assert await store.respond(anonymous, "node-a") == Recorded(MatchResult.UNKNOWN)
         assert await state_of(store, wanted.command_id) is CommandState.PENDING
 
     async def test_the_right_id_on_another_topic_or_from_another_device_is_a_mismatch(self, store: StateStore) -> None:
@@ -315,7 +315,7 @@ class TestRespond:
             answer(wanted, device="dock-2"),
             answer(wanted, topic=topic_of("dock-2"), device="dock-2"),
         ):
-            assert await store.respond(wrong, "node-b") == Recorded(Verdict.MISMATCH, wanted.command_id)
+            assert await store.respond(wrong, "node-b") == Recorded(MatchResult.MISMATCH, wanted.command_id)
         assert await state_of(store, wanted.command_id) is CommandState.PENDING
 
     async def test_any_expected_topic_will_do_and_the_others_are_freed(self, store: StateStore) -> None:
@@ -323,7 +323,7 @@ class TestRespond:
         for which in range(3):
             wanted = registration("dock-1", *places)
             await store.register(wanted)
-            assert (await store.respond(answer(wanted, expectation=which), "node-a")).verdict is Verdict.WON
+            assert (await store.respond(answer(wanted, expectation=which), "node-a")).verdict is MatchResult.WON
         assert isinstance(await store.register(registration("dock-1", *places)), Registered)
 
     async def test_a_large_outcome_reaches_the_waiting_nodes_as_a_hint_at_least(

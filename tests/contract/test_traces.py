@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.core.commands.callback import Expectation
 from app.core.commands.command import CommandState
-from app.core.commands.routing import Verdict
+from app.core.commands.routing import MatchResult
 from app.core.profiles.correlation import Correlation
 from app.store.state import StateStore
 from tests.contract.store_backends import Backend, answer, by_order, by_value, registration, topic_of
@@ -20,11 +20,11 @@ async def test_every_verdict_on_a_command_tells_its_trace(store: StateStore) -> 
         wanted = replace(registration("dock-1", expectation), trace=TRACE)
         await store.register(wanted)
         steps = [
-            (CommandState.RUNNING, Verdict.PROGRESS),
-            (CommandState.SUCCEEDED, Verdict.WON),
+            (CommandState.RUNNING, MatchResult.PROGRESS),
+            (CommandState.SUCCEEDED, MatchResult.WON),
         ]
         if expectation.correlation is not Correlation.ORDER:  # where a repetition is known for one
-            steps.append((CommandState.SUCCEEDED, Verdict.DUPLICATE))
+            steps.append((CommandState.SUCCEEDED, MatchResult.DUPLICATE))
         for state, verdict in steps:
             recorded = await store.respond(answer(wanted, state), "node-b")
             assert (recorded.verdict, recorded.trace) == (verdict, TRACE)
@@ -35,7 +35,7 @@ async def test_a_late_response_tells_the_trace(store: StateStore) -> None:
     await store.register(wanted)
     await store.finish(wanted.command_id, CommandState.CANCELLED, "node-a")
     recorded = await store.respond(answer(wanted), "node-b")
-    assert (recorded.verdict, recorded.trace) == (Verdict.LATE, TRACE)
+    assert (recorded.verdict, recorded.trace) == (MatchResult.LATE, TRACE)
 
 
 async def test_a_wake_up_carries_the_trace(store: StateStore, backend: Backend) -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from app.core.commands.command import CommandState
 from app.core.identifiers import PARTITIONS
-from app.core.webhooks.deliveries import Delivery, Notice, Progress, event_id
+from app.core.webhooks.deliveries import Delivery, OutboxEntry, Progress, event_id
 from app.core.webhooks.endpoints import Endpoint, EventType
 from app.core.webhooks.places import FIRST, DeliveryPage
 from app.core.webhooks.schedule import Reply
 from app.store.state import StateStore
-from app.store.webhooks import Webhooks
+from app.store.webhooks import WebhookStore
 from tests.contract.store_backends import MOMENT, Backend, answer, new_id, registration
 
 WH = "wh_01J00000000000000000000001"
@@ -26,12 +26,12 @@ FAILED = Reply(500, "the receiver answered 500")
 
 
 @pytest.fixture
-def hooks(store: StateStore) -> Webhooks:
+def hooks(store: StateStore) -> WebhookStore:
     return store.webhooks
 
 
 @pytest.fixture
-def elsewhere(other_node: StateStore) -> Webhooks:
+def elsewhere(other_node: StateStore) -> WebhookStore:
     return other_node.webhooks
 
 
@@ -48,7 +48,7 @@ def endpoint(identity: str = WH) -> Endpoint:
 
 
 def delivery(command: str | None = None, *, late: bool = False) -> Delivery:
-    notice = Notice(command or new_id("dock-1"), late)
+    notice = OutboxEntry(command or new_id("dock-1"), late)
     return Delivery(event_id(notice), EventType.SUCCEEDED, '{"größe":1}'.encode(), 1)
 
 
@@ -58,7 +58,7 @@ def tried(one: Delivery, reply: Reply, delay: timedelta = timedelta(hours=1)) ->
     return after if after.next_at is None else replace(after, next_at=1_000 + delay // timedelta(microseconds=1))
 
 
-async def pages(hooks: Webhooks, size: int) -> list[list[str]]:
+async def pages(hooks: WebhookStore, size: int) -> list[list[str]]:
     """The ids of all deliveries, page by page."""
     found, behind = [], FIRST
     while True:
@@ -70,12 +70,12 @@ async def pages(hooks: Webhooks, size: int) -> list[list[str]]:
 
 
 class TestEndpoints:
-    async def test_they_are_what_was_put(self, hooks: Webhooks, elsewhere: Webhooks) -> None:
+    async def test_they_are_what_was_put(self, hooks: WebhookStore, elsewhere: WebhookStore) -> None:
         assert await hooks.put_endpoint(endpoint(OTHER), None)
         assert await hooks.put_endpoint(endpoint(), None)
         assert await elsewhere.endpoints() == [endpoint(), endpoint(OTHER)]
 
-    async def test_of_two_who_change_one_the_later_is_told(self, hooks: Webhooks, elsewhere: Webhooks) -> None:
+    async def test_of_two_who_change_one_the_later_is_told(self, hooks: WebhookStore, elsewhere: WebhookStore) -> None:
         await hooks.put_endpoint(endpoint(), None)
         rotated = endpoint().rotated(5)
         assert await hooks.put_endpoint(rotated, endpoint())
@@ -84,7 +84,7 @@ class TestEndpoints:
         assert await hooks.put_endpoint(rotated, endpoint()), "the same once more"
         assert await hooks.endpoints() == [rotated]
 
-    async def test_a_removed_one_leaves_nothing(self, backend: Backend, hooks: Webhooks) -> None:
+    async def test_a_removed_one_leaves_nothing(self, backend: Backend, hooks: WebhookStore) -> None:
         await hooks.put_endpoint(endpoint(), None)
         await hooks.enqueue(WH, delivery())
         assert await hooks.remove_endpoint(WH)
@@ -95,61 +95,63 @@ class TestEndpoints:
 
 
 class TestOutbox:
-    async def test_an_outcome_is_in_it_from_the_step_that_made_it(self, store: StateStore, elsewhere: Webhooks) -> None:
+    async def test_an_outcome_is_in_it_from_the_step_that_made_it(
+        self, store: StateStore, elsewhere: WebhookStore
+    ) -> None:
         by_answer, by_node = registration(notify=(WH, OTHER)), registration("dock-2", notify=(WH,))
         for one in (by_answer, by_node):
             await store.register(one)
         assert await elsewhere.outbox(ALL, 10) == []
         await store.respond(answer(by_answer), "node-b")
         await store.finish(by_node.command_id, CommandState.CANCELLED, "node-a")
-        expected = {Notice(one.command_id, late=False) for one in (by_answer, by_node)}
+        expected = {OutboxEntry(one.command_id, late=False) for one in (by_answer, by_node)}
         assert set(await elsewhere.outbox(ALL, 10)) == expected
         assert (await store.read(by_answer.command_id)).notify == (WH, OTHER)
 
-    async def test_so_is_what_a_sweep_ends(self, backend: Backend, store: StateStore, hooks: Webhooks) -> None:
+    async def test_so_is_what_a_sweep_ends(self, backend: Backend, store: StateStore, hooks: WebhookStore) -> None:
         wanted = registration(timeout=MOMENT, notify=(WH,))
         await store.register(wanted)
         await backend.advance(2 * MOMENT)
         await store.sweep(ALL, "node-b", timedelta())
-        assert await hooks.outbox(ALL, 10) == [Notice(wanted.command_id, late=False)]
+        assert await hooks.outbox(ALL, 10) == [OutboxEntry(wanted.command_id, late=False)]
 
-    async def test_a_late_answer_is_in_it_after_its_outcome(self, store: StateStore, hooks: Webhooks) -> None:
+    async def test_a_late_answer_is_in_it_after_its_outcome(self, store: StateStore, hooks: WebhookStore) -> None:
         wanted = registration(notify=(WH,))
         await store.register(wanted)
         await store.finish(wanted.command_id, CommandState.CANCELLED, "node-a")
         for _ in range(2):
             await store.respond(answer(wanted), "node-b")
-        notices = [Notice(wanted.command_id, late=False), Notice(wanted.command_id, late=True)]
+        notices = [OutboxEntry(wanted.command_id, late=False), OutboxEntry(wanted.command_id, late=True)]
         assert await hooks.outbox(ALL, 10) == notices
         await hooks.forget(notices[:1])
         await hooks.forget(notices[:1])
         assert await hooks.outbox(ALL, 10) == notices[1:]
 
-    async def test_what_nobody_wants_to_hear_of_is_not(self, store: StateStore, hooks: Webhooks) -> None:
+    async def test_what_nobody_wants_to_hear_of_is_not(self, store: StateStore, hooks: WebhookStore) -> None:
         wanted = registration()
         await store.register(wanted)
         await store.finish(wanted.command_id, CommandState.CANCELLED, "node-a")
         await store.respond(answer(wanted), "node-b")
         assert await hooks.outbox(ALL, 10) == []
 
-    async def test_progress_is_no_outcome(self, store: StateStore, hooks: Webhooks) -> None:
+    async def test_progress_is_no_outcome(self, store: StateStore, hooks: WebhookStore) -> None:
         wanted = registration(notify=(WH,))
         await store.register(wanted)
         await store.respond(answer(wanted, CommandState.RUNNING), "node-b")
         assert await hooks.outbox(ALL, 10) == []
 
-    async def test_only_of_the_partitions_and_as_many_as_asked(self, store: StateStore, hooks: Webhooks) -> None:
+    async def test_only_of_the_partitions_and_as_many_as_asked(self, store: StateStore, hooks: WebhookStore) -> None:
         ended = [registration(notify=(WH,)) for _ in range(3)]
         for one in ended:
             await store.register(one)
             await store.finish(one.command_id, CommandState.CANCELLED, "node-a")
         partition = int(ended[0].command_id.partition("-")[0])
         assert await hooks.outbox([one for one in ALL if one != partition], 10) == []
-        assert await hooks.outbox([partition], 2) == [Notice(one.command_id, late=False) for one in ended[:2]]
+        assert await hooks.outbox([partition], 2) == [OutboxEntry(one.command_id, late=False) for one in ended[:2]]
 
 
 class TestQueue:
-    async def test_an_event_is_delivered_once(self, hooks: Webhooks, elsewhere: Webhooks) -> None:
+    async def test_an_event_is_delivered_once(self, hooks: WebhookStore, elsewhere: WebhookStore) -> None:
         wanted = delivery()
         assert await hooks.enqueue(WH, wanted)
         assert await elsewhere.enqueue(WH, wanted)
@@ -163,21 +165,21 @@ class TestQueue:
         assert (known.progress, known.status, known.attempts) == (Progress.DELIVERED, 204, 1)
 
     async def test_what_a_dead_node_has_claimed_comes_back(
-        self, backend: Backend, hooks: Webhooks, elsewhere: Webhooks
+        self, backend: Backend, hooks: WebhookStore, elsewhere: WebhookStore
     ) -> None:
         await hooks.enqueue(WH, delivery())
         first = await hooks.claim(WH, 5, MOMENT)
         await backend.advance(2 * MOMENT)
         assert await elsewhere.claim(WH, 5, HOLD) == first
 
-    async def test_two_nodes_never_claim_the_same(self, hooks: Webhooks, elsewhere: Webhooks) -> None:
+    async def test_two_nodes_never_claim_the_same(self, hooks: WebhookStore, elsewhere: WebhookStore) -> None:
         for _ in range(20):
             await hooks.enqueue(WH, delivery())
         claims = await asyncio.gather(*(one.claim(WH, 4, HOLD) for one in (hooks, elsewhere) * 3))
         ids = [one.event_id for claim in claims for one in claim]
         assert len(ids) == len(set(ids)) == 20
 
-    async def test_a_failed_one_is_tried_again_after_its_delay(self, backend: Backend, hooks: Webhooks) -> None:
+    async def test_a_failed_one_is_tried_again_after_its_delay(self, backend: Backend, hooks: WebhookStore) -> None:
         await hooks.enqueue(WH, delivery())
         (claimed,) = await hooks.claim(WH, 5, HOLD)
         assert await hooks.settle(WH, tried(claimed, FAILED, 2 * MOMENT)) == 0
@@ -186,7 +188,7 @@ class TestQueue:
         (again,) = await hooks.claim(WH, 5, HOLD)
         assert (again.attempts, again.status, again.reason) == (1, 500, FAILED.reason)
 
-    async def test_for_how_long_an_endpoint_does_nothing_but_fail(self, backend: Backend, hooks: Webhooks) -> None:
+    async def test_for_how_long_an_endpoint_does_nothing_but_fail(self, backend: Backend, hooks: WebhookStore) -> None:
         for _ in range(4):
             await hooks.enqueue(WH, delivery())
         first, second, third, fourth = await hooks.claim(WH, 5, HOLD)
@@ -197,7 +199,7 @@ class TestQueue:
         assert await hooks.settle(WH, tried(fourth, FAILED)) == 0
 
     async def test_the_later_event_of_a_command_waits_for_the_earlier(
-        self, backend: Backend, hooks: Webhooks, elsewhere: Webhooks
+        self, backend: Backend, hooks: WebhookStore, elsewhere: WebhookStore
     ) -> None:
         command = new_id("dock-1")
         outcome, late, free = delivery(command), delivery(command, late=True), delivery()
@@ -214,7 +216,7 @@ class TestQueue:
         await hooks.settle(WH, tried(again, Reply(200)))
         assert [one.event_id for one in await hooks.claim(WH, 5, HOLD)] == [late.event_id]
 
-    async def test_a_settled_one_is_not_settled_twice(self, hooks: Webhooks, elsewhere: Webhooks) -> None:
+    async def test_a_settled_one_is_not_settled_twice(self, hooks: WebhookStore, elsewhere: WebhookStore) -> None:
         await hooks.enqueue(WH, delivery())
         (claimed,) = await hooks.claim(WH, 5, HOLD)
         await hooks.settle(WH, tried(claimed, Reply(200)))
@@ -223,7 +225,7 @@ class TestQueue:
         assert known.progress is Progress.DELIVERED
         assert await hooks.waiting([WH]) == [0]
 
-    async def test_an_ended_one_can_be_sent_again(self, hooks: Webhooks) -> None:
+    async def test_an_ended_one_can_be_sent_again(self, hooks: WebhookStore) -> None:
         await hooks.enqueue(WH, delivery())
         (claimed,) = await hooks.claim(WH, 5, HOLD)
         assert not await hooks.again(WH, "evt_unknown")
@@ -232,7 +234,7 @@ class TestQueue:
         (again,) = await hooks.claim(WH, 5, HOLD)
         assert (again.attempts, again.progress) == (1, Progress.WAITING)
 
-    async def test_deliveries_are_listed_waiting_ones_first(self, backend: Backend, hooks: Webhooks) -> None:
+    async def test_deliveries_are_listed_waiting_ones_first(self, backend: Backend, hooks: WebhookStore) -> None:
         added = [delivery() for _ in range(4)]
         for one in added:
             await hooks.enqueue(WH, one)
@@ -248,7 +250,7 @@ class TestQueue:
         for size in (1, 2, 3, 4):
             assert await pages(hooks, size) == [listed[first : first + size] for first in range(0, 4, size)]
 
-    async def test_those_of_one_instant_are_on_one_page_each(self, hooks: Webhooks) -> None:
+    async def test_those_of_one_instant_are_on_one_page_each(self, hooks: WebhookStore) -> None:
         for _ in range(7):
             await hooks.enqueue(WH, delivery())
         await hooks.claim(WH, 7, HOLD)  # all are due again at once
@@ -256,7 +258,7 @@ class TestQueue:
         assert [len(one) for one in found] == [2, 2, 2, 1]
         assert len({one for page in found for one in page}) == 7
 
-    async def test_a_page_goes_on_where_the_last_one_ended_though_that_is_gone(self, hooks: Webhooks) -> None:
+    async def test_a_page_goes_on_where_the_last_one_ended_though_that_is_gone(self, hooks: WebhookStore) -> None:
         for _ in range(4):
             await hooks.enqueue(WH, delivery())
         claimed = {one.event_id: one for one in await hooks.claim(WH, 4, HOLD)}
@@ -267,13 +269,15 @@ class TestQueue:
         second = await hooks.deliveries(WH, 2, first.behind)
         assert {one.event_id for one in second.deliveries} == set(claimed)
 
-    async def test_a_full_queue_takes_no_more(self, hooks: Webhooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_full_queue_takes_no_more(self, hooks: WebhookStore, monkeypatch: pytest.MonkeyPatch) -> None:
         for module in ("memory", "redis"):
             monkeypatch.setattr(f"app.store.{module}.webhooks.MOST_WAITING", 2)
         assert [await hooks.enqueue(WH, delivery()) for _ in range(3)] == [True, True, False]
         assert await hooks.waiting([WH]) == [2]
 
-    async def test_ended_ones_are_not_kept_without_end(self, hooks: Webhooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_ended_ones_are_not_kept_without_end(
+        self, hooks: WebhookStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for module in ("memory", "redis"):
             monkeypatch.setattr(f"app.store.{module}.webhooks.MOST_KEPT", 2)
         for _ in range(5):
@@ -283,7 +287,7 @@ class TestQueue:
         assert len((await hooks.deliveries(WH, 10)).deliveries) == 2
 
     async def test_what_waits_for_a_disabled_one_is_forgotten_in_the_end(
-        self, backend: Backend, hooks: Webhooks
+        self, backend: Backend, hooks: WebhookStore
     ) -> None:
         await hooks.enqueue(WH, delivery())
         await hooks.enqueue(OTHER, delivery())

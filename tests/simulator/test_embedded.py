@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from app.core.messages import Publication
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_simulator.embedded import EmbeddedBroker
@@ -24,7 +24,7 @@ async def test_commands_and_responses_pass_in_order_and_once() -> None:
     received: list[bytes] = []
     complete = asyncio.Event()
 
-    def collect(delivery: Delivery) -> None:
+    def collect(delivery: InboundDelivery) -> None:
         received.append(delivery.message.payload)
         delivery.acknowledge()
         if len(received) == count:
@@ -33,7 +33,7 @@ async def test_commands_and_responses_pass_in_order_and_once() -> None:
     async with EmbeddedBroker() as broker:
         node, device = client(broker, "node-with-a-name-of-more-than-23-characters"), client(broker, "device")
 
-        def answer(delivery: Delivery) -> None:
+        def answer(delivery: InboundDelivery) -> None:
             delivery.acknowledge()
             _puback = device.publish(Publication("response/1", delivery.message.payload))
 

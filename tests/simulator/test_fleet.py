@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import ReceivedMessage
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from homing_simulator import fleet
 from homing_simulator.fleet import Fleet
@@ -40,7 +40,7 @@ class Bench:
         self.broker = broker
         self.heard: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
 
-    def hear(self, delivery: Delivery) -> None:
+    def hear(self, delivery: InboundDelivery) -> None:
         delivery.acknowledge()
         self.heard.put_nowait(delivery.message)
 

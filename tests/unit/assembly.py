@@ -204,7 +204,7 @@ class Lamp:
         await self.client.start([Subscription("homing/+/command")], self.handle)
         await self.client.wait_connected()
 
-    def handle(self, delivery: mqtt.Delivery) -> None:
+    def handle(self, delivery: mqtt.InboundDelivery) -> None:
         command = json.loads(delivery.message.payload)
         command["device_id"] = delivery.message.topic.split("/")[1]
         self.received.append(command)

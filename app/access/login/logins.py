@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Final, Protocol
 
-from app.access.administration import Administration
+from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
 from app.access.following import View
 from app.core.access.callers import EVER, Caller
@@ -43,7 +43,7 @@ class PasswordCheck(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class IssuedLogin:
     """A key that was given for a password."""
 
     key: Key
@@ -58,7 +58,7 @@ class Logins:
     def __init__(
         self,
         rules: Authority,
-        administration: Administration,
+        administration: AccessAdministrator,
         passwords: PasswordCheck,
         clock: Clock,
         random: RandomBytes,
@@ -77,7 +77,7 @@ class Logins:
         self._addresses: Final = Buckets()
         self._of_address: Final = Limit(per_address, 60_000_000, per_address)
 
-    async def begin(self, name: str, password: str, tenant: str | None, address: str) -> Login:
+    async def begin(self, name: str, password: str, tenant: str | None, address: str) -> IssuedLogin:
         """A key for the person of this name, or id.
 
         UnauthenticatedError when name or password is wrong or the person is disabled, and does not tell which;
@@ -121,10 +121,10 @@ class Logins:
             self._counters["login.limited"] += 1
             raise RateLimitError(f"too many attempts {what}", wait)
 
-    async def _give(self, checked: Principal, name: str, tenant: str | None) -> Login | None:
+    async def _give(self, checked: Principal, name: str, tenant: str | None) -> IssuedLogin | None:
         """A key for the person whose password was checked; None when they are that no more."""
         now_us = self._now_us()
-        login = Login(make_key(self._random), checked.id, checked.tenant_id, now_us + LIFE // _MICROSECOND)
+        login = IssuedLogin(make_key(self._random), checked.id, checked.tenant_id, now_us + LIFE // _MICROSECOND)
 
         changes: list[Change] = []
 
@@ -177,7 +177,7 @@ def _counts(one: Credential, now_us: int) -> bool:
     return one.revoked_us is None and one.expires_us is not None and now_us < one.expires_us
 
 
-def _credential(login: Login, now_us: int) -> Credential:
+def _credential(login: IssuedLogin, now_us: int) -> Credential:
     return Credential(
         id=login.key.id,
         principal_id=login.principal,

@@ -54,7 +54,7 @@ class TokenRules:
     """Empty: tokens say nothing of tenants. Else each must have it."""
 
 
-class Keys(Protocol):
+class VerifyingKeys(Protocol):
     """The issuer's keys."""
 
     def find(self, kid: str) -> SigningKey | None:
@@ -73,7 +73,7 @@ class _Remembered(NamedTuple):
 class Tokens:
     """Verifies tokens, and remembers those that it accepted for a minute by their SHA-256."""
 
-    def __init__(self, rules: TokenRules, keys: Keys, clock: Clock) -> None:
+    def __init__(self, rules: TokenRules, keys: VerifyingKeys, clock: Clock) -> None:
         self._rules = rules
         self._keys = keys
         self._clock = clock

@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.analysis.buckets import QUANTILES, RELATIVE_ERROR
 from app.analysis.compact import Progress
-from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, SUMMARY_NAME, SUMMARY_VERSION, TABLES, Table
+from app.analysis.contracts import EVENT_ROLLUPS, ROLLUPS, SUMMARY_NAME, SUMMARY_VERSION, TABLES, TableContract
 from app.analysis.deadlines import TIMEOUTS_NAME, End, cut_of, timeouts_file
 from app.analysis.lake import COMPACT, ROLLUP, Day, Lake, Row, Rows
 from app.analysis.options import AnalyzeOptions
@@ -229,7 +229,7 @@ def database(memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
         yield base
 
 
-def read_rollup(base: duckdb.DuckDBPyConnection, lake: Lake, rollup: Table, runs: dict[str, str]) -> None:
+def read_rollup(base: duckdb.DuckDBPyConnection, lake: Lake, rollup: TableContract, runs: dict[str, str]) -> None:
     """A view of the rows that belong to these days, and to no earlier run of one of them."""
     paths = [lake.place.path(file) for date in runs for file in lake.place.find(f"rollups/{rollup.name}/date={date}")]
     of_day = pa.schema([pa.field("date", pa.string())])
@@ -245,7 +245,7 @@ def read_rollup(base: duckdb.DuckDBPyConnection, lake: Lake, rollup: Table, runs
     base.execute(f"CREATE VIEW rollups.{rollup.name} AS FROM {rollup.name}_files WHERE (date, run) IN ({chosen})")
 
 
-def rows_of(base: duckdb.DuckDBPyConnection, table: Table, where: str = "true") -> pa.Table:
+def rows_of(base: duckdb.DuckDBPyConnection, table: TableContract, where: str = "true") -> pa.Table:
     """The rows of a table, as its contract has them."""
     columns = ", ".join(_cast(column.name, column.type) for column in table.columns)
     order = f"ORDER BY {' NULLS FIRST, '.join(table.key)} NULLS FIRST" if table.key else ""

@@ -51,7 +51,7 @@ _PERCENTILES: Final = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_
 Ticks = Sequence[tuple[float, str]]
 
 
-class Mark(NamedTuple):
+class SvgMark(NamedTuple):
     """A path with a class of the style sheet; `weight` (%) is of its colour."""
 
     css: str
@@ -64,7 +64,7 @@ class Strip(NamedTuple):
     """What it is about, its marks, and its value in words."""
 
     label: str
-    marks: Sequence[Mark]
+    marks: Sequence[SvgMark]
     value: str = ""
     detail: str = ""
     note: str = ""
@@ -203,10 +203,10 @@ def _over_time(
     columns = [(axis.place(at), axis.place(at, 1), [scale(value) for value in row]) for at, row in levels.items()]
     numbers = range(len(next(iter(levels.values()))))
     bands = [
-        Mark(f"band-{low}", "".join(box(left, 1 - row[high], right, 1 - row[low]) for left, right, row in columns))
+        SvgMark(f"band-{low}", "".join(box(left, 1 - row[high], right, 1 - row[low]) for left, right, row in columns))
         for low, high in pairwise(numbers)
     ]
-    lines = [Mark(f"line-{n}", _line((left, right, row[n]) for left, right, row in columns)) for n in numbers]
+    lines = [SvgMark(f"line-{n}", _line((left, right, row[n]) for left, right, row in columns)) for n in numbers]
     shown = []
     for at, (left, right, _), tip in zip(levels, columns, tips[1:], strict=True):
         place = round(100 * left, 2), round(100 * (right - left), 2)
@@ -226,7 +226,7 @@ def latency(rows: Rows) -> Plot | None:
     plot = _over_time(axis, scale, duration, times, tips)
     since = [row["since"] for row in rows["anomalies"] if row["kind"] == "hour"]
     since = [at for at in since if axis.begin <= at < axis.end]
-    flagged = [Mark("flagged", box(axis.place(at), 0, axis.place(at + HOUR), 1), "flagged") for at in since]
+    flagged = [SvgMark("flagged", box(axis.place(at), 0, axis.place(at + HOUR), 1), "flagged") for at in since]
     several = ", each with the middle one of those of its hours" if axis.hours > 1 else ""
     beyond = sum(max(row) > scale.high for row in times.values())
     note = f"Steps that reach beyond the edge: {count(beyond)}. " if beyond else ""
@@ -284,11 +284,11 @@ def heat_map(rows: Rows) -> Plot | None:
     return Plot(strips, axis.ticks(), f"The median{left_out}", note=axis.note) if strips else None
 
 
-def _cell(axis: Axis, at: datetime, took: float, times: float, answered: int) -> Mark:
+def _cell(axis: Axis, at: datetime, took: float, times: float, answered: int) -> SvgMark:
     weight = round(100 * min(1.0, abs(math.log(max(times, 1e-9), 4))))  # 4 × the usual has the full colour
     css = "even" if weight < 8 else "hot" if times > 1 else "cool"  # noqa: PLR2004 - not to be seen
     title = f"{day(at)} {at:%H:%M}: {duration(took)}, {ratio(times)} the usual, {count(answered)}"
-    return Mark(f"cell {css}", box(axis.place(at), 0.04, axis.place(at, 1), 0.96), title, weight)
+    return SvgMark(f"cell {css}", box(axis.place(at), 0.04, axis.place(at, 1), 0.96), title, weight)
 
 
 def stages(rows: Rows) -> Plot | None:
@@ -302,7 +302,7 @@ def stages(rows: Rows) -> Plot | None:
     for label in sorted(groups, key=lambda label: -sums[label])[:MOST_ROWS]:
         ends = pairwise(accumulate((scale(us) for us in times[label].values()), initial=0.0))
         marks = [
-            Mark(f"stage {stage}", box(left, 0.15, right, 0.85), f"{stage}: {duration(us)}")
+            SvgMark(f"stage {stage}", box(left, 0.15, right, 0.85), f"{stage}: {duration(us)}")
             for (stage, us), (left, right) in zip(times[label].items(), ends, strict=True)
         ]
         strips.append(Strip(label, marks, duration(sums[label])))
@@ -348,10 +348,10 @@ def _intervals(rank: str, columns: tuple[str, ...], show: Callable[..., str], ro
     scale, strips = log_scale([1.0, *ends]) if show is ratio else linear_scale(ends), []
     for row in ranked:
         value, low, high = (row[column] for column in columns)
-        line = Mark("interval", f"M{_at(scale(low))} 500H{_at(scale(high))}")
+        line = SvgMark("interval", f"M{_at(scale(low))} 500H{_at(scale(high))}")
         detail = f"{show(low)} to {show(high)}, n\u00a0=\u00a0{count(row['commands'])}"
         note = f"{clean(row['profile'])}; p50 {duration(row['p50_us'])}"
-        marks = [line, Mark("dot", f"M{_at(scale(value))} 500h0")]
+        marks = [line, SvgMark("dot", f"M{_at(scale(value))} 500h0")]
         strips.append(Strip(clean(row["device_id"]), marks, show(value), detail, note))
     return Plot(strips, scale.ticks(show)) if strips else None
 

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.analysis.places import Place, as_json, write_whole
+from app.analysis.places import LogFolder, as_json, write_whole
 from app.analysis.stream.query import READ
 from app.latency.arrow import SCHEMA
 from app.latency.schema import COLUMNS
@@ -21,7 +21,7 @@ AT_ONCE: Final = 2000
 """Footers that one look reads: more than a batch has files."""
 
 
-def look(log: Place, state: Path) -> dict[str, int]:
+def look(log: LogFolder, state: Path) -> dict[str, int]:
     """How many files were left out so far, by reason. Each is looked at once, as far as the times of files tell."""
     seen, counts = json.loads(state.read_bytes()) if state.exists() else ({}, {})
     oldest = max(seen.values(), default=0.0) - MARGIN_SECONDS
@@ -35,7 +35,7 @@ def look(log: Place, state: Path) -> dict[str, int]:
     return dict(counts)
 
 
-def _fault(log: Place, path: str) -> str | None:
+def _fault(log: LogFolder, path: str) -> str | None:
     try:
         with log.files.open_input_file(log.path(path)) as source:
             return "foreign" if is_foreign(pq.read_schema(source)) else None

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from app.analysis.contracts import WINDOWS
 from app.analysis.lake import Row
-from app.analysis.places import Place, as_json, held, write_whole
+from app.analysis.places import LogFolder, as_json, held, write_whole
 from app.analysis.session import prepared
 from app.analysis.stream import query
 from app.analysis.stream.foreign import look
@@ -69,7 +69,7 @@ def follow(spark: SparkSession, options: FollowOptions, say: Callable[[str], Non
     folder = options.out / "stream"
     with held(folder):
         _same_log(folder, options)
-        stream = _Stream(folder, options, say)
+        stream = _BatchHandler(folder, options, say)
         with prepared(spark, query.SETTINGS):
             running = query.start(spark, options, folder / "_checkpoint", stream.take)
             try:
@@ -80,12 +80,12 @@ def follow(spark: SparkSession, options: FollowOptions, say: Callable[[str], Non
                 running.stop()
 
 
-class _Stream:
+class _BatchHandler:
     """What is done with each batch, and, beside that, once a second."""
 
     def __init__(self, folder: Path, options: FollowOptions, say: Callable[[str], None]) -> None:
         self._folder = folder
-        self._log = Place(options.log)
+        self._log = LogFolder(options.log)
         self._bands = options.bands
         self._outbox = Outbox(folder / "alerts", webhook(options.webhook) if options.webhook else to_log)
         self._say = say
@@ -182,7 +182,7 @@ def _write(path: Path, windows: Iterable[Row]) -> None:
 
 def _same_log(folder: Path, options: FollowOptions) -> None:
     """A checkpoint knows the files of one log; with another it would repeat or lose."""
-    file, known = folder / "_log.json", {"log": Place(options.log).url, "form": FORM}
+    file, known = folder / "_log.json", {"log": LogFolder(options.log).url, "form": FORM}
     before = json.loads(file.read_bytes()) if file.exists() else known
     if before != known:
         of_old, of_new = (f"{one['log']} in form {one.get('form', 2)}" for one in (before, known))

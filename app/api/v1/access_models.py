@@ -12,11 +12,11 @@ from app.api.v1.command_models import Instant
 from app.core.access.rules import Action
 
 
-class _Model(BaseModel):
+class _AccessModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class HeldLimit(_Model):
+class HeldLimit(_AccessModel):
     """A limit that holds for who asks, and what is left of it on the node that answers."""
 
     rule: Annotated[str, Field(description="The line of the role, or of what narrows the key.")]
@@ -33,7 +33,7 @@ class HeldLimit(_Model):
     open: Annotated[int | None, Field(description="Of those, how many are open on this node.")] = None
 
 
-class Me(_Model):
+class Me(_AccessModel):
     """Who asks. Of a node that is open, `open` is all there is."""
 
     open: Annotated[bool, Field(description="Whether this node asks nobody who they are.")]
@@ -75,7 +75,7 @@ _Days = Annotated[StrictInt, Field(ge=1, le=3650, description="Days until it end
 _Never = Annotated[StrictBool, Field(description="It does not end.")]
 
 
-class KeyBody(_Model):
+class KeyBody(_AccessModel):
     """What a key is to be."""
 
     principal: Annotated[str | None, Field(description="Whose; who asks, when left out.", max_length=128)] = None
@@ -87,7 +87,7 @@ class KeyBody(_Model):
     never: _Never = False
 
 
-class Rotation(_Model):
+class Rotation(_AccessModel):
     """How a key is replaced."""
 
     grace: Annotated[str, Field(description="How long the old one goes on: 24h, 0s.")] = "24h"
@@ -95,7 +95,7 @@ class Rotation(_Model):
     never: _Never = False
 
 
-class KeyShown(_Model):
+class KeyShown(_AccessModel):
     """A key without its secret."""
 
     id: str
@@ -115,53 +115,53 @@ class KeyMade(KeyShown):
     old: Annotated[KeyShown | None, Field(description="The one that it replaces.")] = None
 
 
-class KeyPage(_Model):
+class KeyPage(_AccessModel):
     """Keys."""
 
     keys: list[KeyShown]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class Tenants(_Model):
+class Tenants(_AccessModel):
     """Whose devices which are."""
 
     tenants: list[TenantInFile]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class Principals(_Model):
+class Principals(_AccessModel):
     """People and services."""
 
     principals: list[PrincipalInFile]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class Roles(_Model):
+class Roles(_AccessModel):
     """Roles with their rules."""
 
     roles: list[RoleInFile]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class Bindings(_Model):
+class Bindings(_AccessModel):
     """What is given to somebody."""
 
     bindings: list[BindingInFile]
 
 
-class BindingsBody(_Model):
+class BindingsBody(_AccessModel):
     """What is to be given to somebody: all of it."""
 
     bindings: Annotated[list[BindingBody], Field(max_length=100)]
 
 
-class Differences(_Model):
+class Differences(_AccessModel):
     """What came (+), went (-) and changed (~)."""
 
     changes: Annotated[list[str], Field(examples=[["+ role 'pilot' of tenant 'north'"]])]
 
 
-class AuditLine(_Model):
+class AuditLine(_AccessModel):
     """One thing that was told. A line of a chain may tell of several, in the order of their times."""
 
     at: Annotated[Instant | None, Field(description="When it was written. Nodes of 0.2 do not say it.")] = None
@@ -171,14 +171,14 @@ class AuditLine(_Model):
     line: Annotated[dict[str, JsonValue] | None, Field(description="What was told: `at` (µs), `kind`, `who`, …")]
 
 
-class AuditPage(_Model):
+class AuditPage(_AccessModel):
     """What was told, newest first."""
 
     lines: list[AuditLine]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class AuditFault(_Model):
+class AuditFault(_AccessModel):
     """What is wrong with a chain, and from which line on."""
 
     writer: str
@@ -186,7 +186,7 @@ class AuditFault(_Model):
     what: str
 
 
-class AuditVerified(_Model):
+class AuditVerified(_AccessModel):
     """What was read, and what is wrong with it."""
 
     intact: bool
@@ -198,7 +198,7 @@ class AuditVerified(_Model):
     reason: Annotated[str | None, Field(description="What that may mean; null where there are lines.")]
 
 
-class Check(_Model):
+class Check(_AccessModel):
     """What somebody may want to do."""
 
     principal: Annotated[str, Field(max_length=128)]
@@ -211,7 +211,7 @@ class Check(_Model):
     ] = None
 
 
-class Decision(_Model):
+class Decision(_AccessModel):
     """Whether it is allowed, and why."""
 
     allowed: bool

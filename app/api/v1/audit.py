@@ -24,7 +24,7 @@ from app.api.v1.access_models import AuditPage, AuditVerified
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError
-from app.store.audit import AuditQuery, Entry, Place
+from app.store.audit import AuditEntry, AuditPosition, AuditQuery
 
 _ACTS: Final = acts(Action.AUDIT)
 _PROBLEMS: Final = (BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY)
@@ -83,7 +83,7 @@ async def _asked(
     since_us = 0 if since is None else _us(since)
     before = None if cursor is None else _place(asker.cursors.take(_LIST, cursor))
     if until is not None:
-        latest = Place(max(0, _us(until) + 1), "", 0, 0)
+        latest = AuditPosition(max(0, _us(until) + 1), "", 0, 0)
         before = latest if before is None else min(before, latest)
     return AuditQuery(since_us=max(0, since_us), who=who, device=device, before=before, limit=limit)
 
@@ -92,11 +92,11 @@ def _us(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
-def _place(cursor: str) -> Place:
+def _place(cursor: str) -> AuditPosition:
     found = re.fullmatch(_CURSOR, cursor)
     if found is None:
         raise InvalidInputError("cursor", "is none; allowed: what the page before gave")
-    return Place(int(found[1]), found[4], int(found[2]), int(found[3]))
+    return AuditPosition(int(found[1]), found[4], int(found[2]), int(found[3]))
 
 
 @router.get(
@@ -140,7 +140,7 @@ async def verify_audit(records: Records, asker: WhoAsks) -> Reply:
     return BytesResponse(orjson.dumps({**shown, "faults": faults, "empty": found.empty, "reason": reason}))
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _shown(entry: AuditEntry) -> dict[str, Any]:
     try:
         told: object = orjson.loads(entry.body)
     except orjson.JSONDecodeError:

@@ -40,11 +40,11 @@ LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,64}$")]
 """Of a label."""
 
 
-class _Model(BaseModel):
+class _CommandModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class CommandBody(_Model):
+class CommandBody(_CommandModel):
     """What a device is asked to do."""
 
     method: Annotated[
@@ -163,7 +163,7 @@ class CommandError(BaseModel):
     ] = None
 
 
-class LateResponse(_Model):
+class LateResponse(_CommandModel):
     """A response that came after the outcome. It changes nothing, and is kept."""
 
     state: CommandState
@@ -172,7 +172,7 @@ class LateResponse(_Model):
     received_at: Instant
 
 
-class Command(_Model):
+class Command(_CommandModel):
     """A command as it stands."""
 
     id: CommandId
@@ -238,7 +238,7 @@ class Command(_Model):
     )
 
 
-class LastHeard(_Model):
+class LastHeard(_CommandModel):
     """Where a node heard the device last, on topics of a profile."""
 
     at: Instant
@@ -247,7 +247,7 @@ class LastHeard(_Model):
     topic: str
 
 
-class CommandPage(_Model):
+class CommandPage(_CommandModel):
     """Commands, newest first.
 
     A page may be short, or empty, without being the last: one of a state looks at 2,000 commands, or for 50 ms.
@@ -260,7 +260,7 @@ class CommandPage(_Model):
     ]
 
 
-class DeviceBody(_Model):
+class DeviceBody(_CommandModel):
     """What is to be on record about a device; what is left out is removed from the record."""
 
     tenant: Annotated[
@@ -280,7 +280,7 @@ class DeviceBody(_Model):
     )
 
 
-class Device(_Model):
+class Device(_CommandModel):
     """What is on record about a device."""
 
     id: str
@@ -304,14 +304,14 @@ class Device(_Model):
     )
 
 
-class DevicePage(_Model):
+class DevicePage(_CommandModel):
     """Devices, in the order of their ids. A page may be short, or empty, without being the last."""
 
     devices: list[Device]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class Node(_Model):
+class Node(_CommandModel):
     """A live node as its lease tells."""
 
     node_id: str
@@ -320,14 +320,14 @@ class Node(_Model):
     self: Annotated[bool, Field(description="Whether it is the node that answers.")]
 
 
-class Queue(_Model):
+class Queue(_CommandModel):
     """How full a bounded queue is."""
 
     size: int
     bound: int
 
 
-class Self(_Model):
+class Self(_CommandModel):
     """The node that answers."""
 
     state: str
@@ -341,7 +341,7 @@ class Self(_Model):
     counters: Annotated[dict[str, int], Field(description="What happened since its start, under stable names.")]
 
 
-class Nodes(_Model):
+class Nodes(_CommandModel):
     """The cluster as this node sees it."""
 
     nodes: list[Node]
@@ -373,7 +373,7 @@ class Nodes(_Model):
     )
 
 
-class LoginBody(_Model):
+class LoginBody(_CommandModel):
     """Who logs in."""
 
     name: Annotated[str, Field(description="The person's name, or id.", min_length=1, max_length=256)]
@@ -386,7 +386,7 @@ class LoginBody(_Model):
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ann", "password": "correct horse battery"}]})
 
 
-class Login(_Model):
+class Login(_CommandModel):
     """A key for a person who has logged in."""
 
     key: Annotated[str, Field(description="What to send as `Authorization: Bearer`. It is shown once.")]
@@ -410,7 +410,7 @@ class Login(_Model):
     )
 
 
-class Index(_Model):
+class Index(_CommandModel):
     """What this is, and where everything is."""
 
     name: Annotated[str, Field(examples=["homing"])]
@@ -419,13 +419,13 @@ class Index(_Model):
     links: Annotated[dict[str, str], Field(examples=[{"docs": "/docs", "commands": "/v1/commands"}])]
 
 
-class Alive(_Model):
+class Alive(_CommandModel):
     """The process runs."""
 
     status: Annotated[str, Field(examples=["ok"])]
 
 
-class Ready(_Model):
+class Ready(_CommandModel):
     """What the node and each part it depends on say."""
 
     state: Annotated[str, Field(examples=["ready"])]
@@ -438,7 +438,7 @@ class Ready(_Model):
     ]
 
 
-class Fault(_Model):
+class Fault(_CommandModel):
     """What is wrong with one value."""
 
     field: str

@@ -20,12 +20,12 @@ from app.api.parameters import check_names, query
 from app.api.problems import BY_ERROR
 from app.api.representation import error_or_none, instant, json_or_none
 from app.api.v1.command_models import said
-from app.commands.follow.stream import Begun, Feed, Follower
+from app.commands.follow.stream import Begun, CommandStream, StreamFollower
 from app.core import errors
 from app.core.access.patterns import expression, validate_pattern
 from app.core.access.rules import Action
 from app.core.commands.command import CommandState
-from app.core.commands.stream import POSITION, Happening, HappeningKind, Position
+from app.core.commands.stream import POSITION, CommandChange, CommandChangeKind, Position
 from app.core.errors import InvalidInputError
 
 router = APIRouter(prefix="/v1", tags=["commands"])
@@ -68,13 +68,13 @@ _State = Annotated[
     str | SkipJsonSchema[None], _listed("Only of commands in one of these states, with a comma between.", _STATES)
 ]
 _Kind = Annotated[
-    str | SkipJsonSchema[None], _listed("Only events of these kinds, with a comma between.", tuple(HappeningKind))
+    str | SkipJsonSchema[None], _listed("Only events of these kinds, with a comma between.", tuple(CommandChangeKind))
 ]
 _NAMES: Final = ("device", "profile", "method", "state", "kind", "after")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StreamFilter:
     """What a caller wants to be told of."""
 
     names: Callable[[str], object]
@@ -82,7 +82,7 @@ class Wanted:
     states: frozenset[str]
     kinds: frozenset[str]
 
-    def has(self, one: Happening) -> bool:
+    def has(self, one: CommandChange) -> bool:
         """Whether it is."""
         return (
             one.kind in self.kinds
@@ -93,17 +93,17 @@ class Wanted:
 
 async def _wanted(
     device: _Device = None, profile: _Profile = None, method: _Method = None, state: _State = None, kind: _Kind = None
-) -> Wanted:
+) -> StreamFilter:
     """InvalidInputError."""
     patterns = (
         validate_pattern("device", "*" if device is None else device),
         validate_pattern("profile", "*" if profile is None else profile, of_profiles=True),
         validate_pattern("method", "*" if method is None else method),
     )
-    return Wanted(
+    return StreamFilter(
         re.compile("\n".join(expression(one) for one in patterns)).fullmatch,
         _some("state", state, _STATES),
-        _some("kind", kind, tuple(HappeningKind)),
+        _some("kind", kind, tuple(CommandChangeKind)),
     )
 
 
@@ -132,7 +132,7 @@ def _some(field: str, text: str | None, allowed: Sequence[str]) -> frozenset[str
 )
 async def follow_commands(
     request: Request,
-    wanted: Annotated[Wanted, Depends(_wanted)],
+    wanted: Annotated[StreamFilter, Depends(_wanted)],
     ports: NodePorts,
     streams: OpenStreams,
     asker: WhoAsks,
@@ -149,7 +149,7 @@ async def follow_commands(
     position = _position("after" if after else "Last-Event-ID", after or last_event_id)
     begun = await ports.feed.begin(position)
     fresh = position is None
-    feed = partial(_feed, ports.feed, begun, lambda stream: _Teller(asker, wanted, stream.cut_off), fresh=fresh)
+    feed = partial(_feed, ports.feed, begun, lambda stream: _SseListener(asker, wanted, stream.cut_off), fresh=fresh)
     return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
 
 
@@ -168,7 +168,7 @@ def _position(field: str, text: str | None) -> Position | None:
 
 
 @lru_cache(maxsize=512)
-def _event(one: Happening) -> bytes:
+def _event(one: CommandChange) -> bytes:
     """The same for all who are told of it."""
     told = {
         "seq": one.number,
@@ -178,12 +178,16 @@ def _event(one: Happening) -> bytes:
         "profile": one.profile,
         "method": one.method,
         "state": one.state,
-        _TEXT_OF[one.kind]: (error_or_none if one.kind is HappeningKind.OUTCOME else json_or_none)(one.text),
+        _TEXT_OF[one.kind]: (error_or_none if one.kind is CommandChangeKind.OUTCOME else json_or_none)(one.text),
     }
     return sse.event(one.kind, orjson.dumps(told), str(one.position))
 
 
-_TEXT_OF: Final = {HappeningKind.PROGRESS: "progress", HappeningKind.OUTCOME: "error", HappeningKind.LATE: "late"}
+_TEXT_OF: Final = {
+    CommandChangeKind.PROGRESS: "progress",
+    CommandChangeKind.OUTCOME: "error",
+    CommandChangeKind.LATE: "late",
+}
 
 
 def _bookmark(ms: int) -> bytes:
@@ -192,14 +196,14 @@ def _bookmark(ms: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Teller:
+class _SseListener:
     """Tells a caller, on their stream, what they want and may know of."""
 
     asker: Asker
-    wanted: Wanted
+    wanted: StreamFilter
     cut_off: Callable[[], None]
 
-    def event(self, one: Happening) -> bytes:
+    def event(self, one: CommandChange) -> bytes:
         if self.wanted.has(one) and self.asker.may_know(one.device_id, one.profile, one.method):
             return _event(one)
         return b""
@@ -209,7 +213,12 @@ class _Teller:
 
 
 async def _feed(
-    feed: Feed, begun: Begun, teller_on: Callable[[sse.Stream], _Teller], stream: sse.Stream, *, fresh: bool
+    feed: CommandStream,
+    begun: Begun,
+    teller_on: Callable[[sse.SseStream], _SseListener],
+    stream: sse.SseStream,
+    *,
+    fresh: bool,
 ) -> None:
     """First what has happened meanwhile, from the store; then what the reader of this node tells."""
     teller = teller_on(stream)
@@ -230,7 +239,7 @@ async def _feed(
             await stream.rest(follower.changed, lambda: _bookmark(follower.until))
 
 
-async def _catch_up(feed: Feed, follower: Follower, stream: sse.Stream) -> None:
+async def _catch_up(feed: CommandStream, follower: StreamFollower, stream: sse.SseStream) -> None:
     complete = False
     while not complete:
         page = await feed.page(follower.marks)

@@ -31,7 +31,7 @@ from app.core.commands.command import Command, CommandState
 from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidInputError
 from app.core.events.instants import PATTERN, parse_position
 from app.core.identifiers import validate_device_id, validate_idempotency_key
-from app.store.commands import Page
+from app.store.commands import CommandSlice
 from app.store.commands import Query as Asked
 from app.store.rules import MOST_PLACE
 
@@ -250,14 +250,14 @@ async def list_commands(
     So is one behind which there are thousands that the caller may not read, before the next that they may.
     """
     if asked.device_id is not None and not asker.may_read_some(asked.device_id):
-        return BytesResponse(await page_json(Page((), None)))
+        return BytesResponse(await page_json(CommandSlice((), None)))
     cursor = None if asked.cursor is None else asker.cursors.take(_LIST, asked.cursor)
     async with lists.take():
         page = await filled(
             ports.store.list_commands, replace(asked, cursor=cursor), asker.may_read, sees_all=asker.sees_all
         )
         behind = None if page.cursor is None else asker.cursors.give(_LIST, page.cursor, MOST_PLACE)
-        return BytesResponse(await page_json(Page(page.commands, behind)))
+        return BytesResponse(await page_json(CommandSlice(page.commands, behind)))
 
 
 @router.get(

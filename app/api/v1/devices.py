@@ -12,7 +12,7 @@ from pydantic import AfterValidator, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from app.access.conditions import ANY, tag_of
-from app.access.devices import Filter, Wanted, shown
+from app.access.devices import DeviceDetails, Filter, shown
 from app.api import problems
 from app.api.conditions import Conditional, etag
 from app.api.cursors import ANY as ANY_CURSOR
@@ -152,7 +152,7 @@ async def put_device(
     known = sorted(ports.if_offline())
     if body.profile is not None and body.profile not in known:
         raise InvalidInputError("profile", f"{body.profile!a} is unknown; allowed: {', '.join(known)}")
-    wanted = Wanted(tenant=body.tenant, profile=body.profile, labels=body.labels, note=body.note)
+    wanted = DeviceDetails(tenant=body.tenant, profile=body.profile, labels=body.labels, note=body.note)
     device, made = await records.devices.put(asker.caller, device_id, wanted, condition)
     return _answer(device, 201 if made else 200)
 

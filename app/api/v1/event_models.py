@@ -22,11 +22,11 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-class _Model(BaseModel):
+class _EventModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Event(_Model):
+class Event(_EventModel):
     """What somebody said. `data` is the message where it is JSON that all readers take alike, else `data_base64` is."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -43,7 +43,7 @@ class Event(_Model):
     data_base64: str | None = None
 
 
-class EventPage(_Model):
+class EventPage(_EventModel):
     """Events by position."""
 
     events: list[Event]
@@ -56,7 +56,7 @@ class EventPage(_Model):
     databases: Annotated[list[str], Field(description="Which databases were read.")]
 
 
-class Said(_Model):
+class Said(_EventModel):
     """What a backend says: `data` as JSON, or `data_base64`."""
 
     topic: Annotated[str, Field(description="A topic name.", max_length=MAX_TOPIC_BYTES)]
@@ -64,13 +64,13 @@ class Said(_Model):
     data_base64: str | None = None
 
 
-class Published(_Model):
+class Published(_EventModel):
     """Where they stand."""
 
     positions: list[int]
 
 
-class Topic(_Model):
+class Topic(_EventModel):
     """A topic that has a last value, and where that stands."""
 
     topic: str
@@ -80,28 +80,28 @@ class Topic(_Model):
     kind: str | None
 
 
-class TopicPage(_Model):
+class TopicPage(_EventModel):
     """Topics in the order of their bytes."""
 
     topics: list[Topic]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class Structure(_Model):
+class Structure(_EventModel):
     """What topics have in common: `+` is a level that varies."""
 
     structure: str
     database: str
 
 
-class Streams(_Model):
+class Streams(_EventModel):
     """The structures of a database, taught and learned; of all where none was named."""
 
     database: str | None
     streams: list[Structure]
 
 
-class Generation(_Model):
+class Generation(_EventModel):
     """A part of a database, which is dropped whole."""
 
     number: int
@@ -115,7 +115,7 @@ class Generation(_Model):
     note: str | None
 
 
-class Database(_Model):
+class Database(_EventModel):
     """A named set of events."""
 
     name: str
@@ -124,13 +124,13 @@ class Database(_Model):
     generations: list[Generation]
 
 
-class Databases(_Model):
+class Databases(_EventModel):
     """All of them."""
 
     databases: list[Database]
 
 
-class Presence(_Model):
+class Presence(_EventModel):
     """Whether a device is there; null where nobody knows."""
 
     online: bool | None
@@ -138,7 +138,7 @@ class Presence(_Model):
     last_seen: Annotated[AwareDatetime | None, Field(description="When it last said something that is kept.")]
 
 
-class StateOf(_Model):
+class StateOf(_EventModel):
     """Last values of a device, by topic."""
 
     device_id: str
@@ -146,13 +146,13 @@ class StateOf(_Model):
     values: list[Event]
 
 
-class Stated(_Model):
+class Stated(_EventModel):
     """Where the value stands now."""
 
     position: int
 
 
-class Condition(_Model):
+class Condition(_EventModel):
     """What must hold of a last value: it stands at this position, or there is none."""
 
     topic: str
@@ -160,7 +160,7 @@ class Condition(_Model):
     absent: Literal[True] | None = None
 
 
-class TransactionBody(_Model):
+class TransactionBody(_EventModel):
     """All of it is done, or nothing."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)

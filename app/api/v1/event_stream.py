@@ -37,7 +37,7 @@ from app.core.access.rules import Action
 from app.core.events.cursors import Scope
 from app.core.events.reading import Cursor
 from app.events.plane import EventPlane
-from app.events.tail import Batch
+from app.events.tail import EventBatch
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -102,7 +102,7 @@ class _Follow:
     """What is followed, and the cursor behind what was written."""
 
     def __init__(self, plane: EventPlane, scope: Scope, start: Cursor, asker: Asker) -> None:
-        self.batches: AsyncGenerator[Batch, None] = plane.follow(scope, start)
+        self.batches: AsyncGenerator[EventBatch, None] = plane.follow(scope, start)
         self._plane = plane
         self._scope = scope
         self._asker = asker
@@ -113,7 +113,7 @@ class _Follow:
         text = text_of(self._plane, self._asker, self._cursor, self._scope)
         return sse.event("bookmark", orjson.dumps({"cursor": text}), text)
 
-    def written(self, batch: Batch) -> bytes:
+    def written(self, batch: EventBatch) -> bytes:
         """The events of a batch that they may read, each with the cursor behind it."""
         parts = [] if not batch.lost else [_gap(batch.lost)]
         places = list(self._cursor.positions)
@@ -126,7 +126,7 @@ class _Follow:
         return b"".join(parts)
 
 
-async def _feed(follow: _Follow, gone: int | None, stream: sse.Stream, *, begins_now: bool) -> None:
+async def _feed(follow: _Follow, gone: int | None, stream: sse.SseStream, *, begins_now: bool) -> None:
     if begins_now:  # so that who loses the connection before the first event misses nothing
         await stream.write(follow.bookmark())
     if gone is not None:
@@ -146,7 +146,7 @@ def _gap(until: int) -> bytes:
     return sse.event("gap", orjson.dumps({"until": instant(until)}))
 
 
-async def _next(follow: _Follow, changed: asyncio.Event, stream: sse.Stream) -> Batch:
+async def _next(follow: _Follow, changed: asyncio.Event, stream: sse.SseStream) -> EventBatch:
     """The next events; bookmarks are written until they come."""
     following = asyncio.ensure_future(anext(follow.batches))
     following.add_done_callback(lambda _done: changed.set())

@@ -38,9 +38,9 @@ from app.core.events.event import (
 )
 from app.core.events.generation import Generation
 from app.core.events.instants import PATTERN, position_of
-from app.core.events.plan import Kept
+from app.core.events.plan import NamedDatabase
 from app.core.events.reading import Cursor
-from app.events.merging import EventPage
+from app.events.merging import MergedPage
 from app.events.plane import EventPlane
 from app.events.reader import MAX_PAGE
 
@@ -183,11 +183,11 @@ async def read_events(asked: Annotated[_Asked, Depends(_asked)], events: Events,
     return BytesResponse(body)
 
 
-async def _page(asked: _Asked, events: EventPlane, asker: Asker) -> EventPage:
+async def _page(asked: _Asked, events: EventPlane, asker: Asker) -> MergedPage:
     if asker.sees_all:
         return await events.page(asked.scope, asked.cursor, asked.limit, asked.until)
     if _nothing_for(asker, events, asked.scope.topic_filter):
-        return EventPage((), asked.cursor, more=False)
+        return MergedPage((), asked.cursor, more=False)
     return await events.page(asked.scope, asked.cursor, asked.limit, asked.until, asker.may_read_event)
 
 
@@ -321,7 +321,7 @@ async def list_databases(events: Events, asker: WhoAsks) -> Reply:  # noqa: D103
     return BytesResponse(orjson.dumps({"databases": shown}))
 
 
-def _database(kept: Kept, generations: Sequence[Generation], plane: EventPlane) -> dict[str, object]:
+def _database(kept: NamedDatabase, generations: Sequence[Generation], plane: EventPlane) -> dict[str, object]:
     database = plane.plan.database(kept.name)
     return {
         "name": kept.name,

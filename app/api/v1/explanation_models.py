@@ -10,11 +10,11 @@ from app.api.v1.command_models import Command, Instant, LastHeard
 from app.core.commands.diagnosis import Verdict
 
 
-class _Model(BaseModel):
+class _ExplanationModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Step(_Model):
+class Step(_ExplanationModel):
     """Something that happened to a command."""
 
     at: Annotated[Instant | None, Field(description="null where nobody noted it.")]
@@ -33,7 +33,7 @@ class Step(_Model):
     bytes: Annotated[int | None, Field(description="Of the payload.")]
 
 
-class Miss(_Model):
+class Miss(_ExplanationModel):
     """A message that answered nothing, and may have been meant to answer the command."""
 
     at: Instant
@@ -44,7 +44,7 @@ class Miss(_Model):
     score: Annotated[int, Field(description="How near it came; from 4 on it counts.")]
 
 
-class Present(_Model):
+class Present(_ExplanationModel):
     """Whether a device counts as being there, and since when."""
 
     online: bool
@@ -52,7 +52,7 @@ class Present(_Model):
     last_seen: Annotated[Instant, Field(description="When it last said something that is kept.")]
 
 
-class Judgement(_Model):
+class Judgement(_ExplanationModel):
     """What it probably was."""
 
     code: Verdict
@@ -60,7 +60,7 @@ class Judgement(_Model):
     evidence: list[str]
 
 
-class Explanation(_Model):
+class Explanation(_ExplanationModel):
     """What became of a command, as far as the nodes know."""
 
     command: Command

@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 
-from app.access.login.logins import Login, Logins
+from app.access.login.logins import IssuedLogin, Logins
 from app.api import problems
 from app.api.dependencies import NodePorts, WhoAsks
 from app.api.http import BytesResponse, headers_of, read_body
@@ -98,7 +98,7 @@ async def log_out(ports: NodePorts, asker: WhoAsks) -> Reply:
     return Reply(status_code=204)
 
 
-async def _begin(logins: Logins, body: Mapping[str, JsonValue], request: Request) -> Login:
+async def _begin(logins: Logins, body: Mapping[str, JsonValue], request: Request) -> IssuedLogin:
     address = network_of(request.client.host) if request.client is not None else ""
     tenant = None if body.get("tenant") is None else _text(body, "tenant")
     return await logins.begin(_text(body, "name"), _text(body, "password"), tenant, address)

@@ -19,11 +19,11 @@ from app.core.profiles.catalogue import Danger, Method, Openness
 from app.core.profiles.profile import DeviceProfile
 
 
-class _Model(BaseModel):
+class _ProfileModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Profile(_Model):
+class Profile(_ProfileModel):
     """How a family of devices speaks."""
 
     name: Annotated[str, Field(examples=["dji"])]
@@ -34,14 +34,14 @@ class Profile(_Model):
     presence: Annotated[bool, Field(description="Whether it says how devices show that they are there.")]
 
 
-class Profiles(_Model):
+class Profiles(_ProfileModel):
     """All profiles of a node."""
 
     profiles: list[Profile]
     default: Annotated[str, Field(description="The one of commands that name none.", examples=["homing"])]
 
 
-class DescribedMethod(_Model):
+class DescribedMethod(_ProfileModel):
     """Something that devices can be asked to do."""
 
     name: Annotated[str, Field(examples=["cover_open"])]
@@ -52,7 +52,7 @@ class DescribedMethod(_Model):
     params: Annotated[dict[str, JsonValue] | None, Field(description="JSON Schema; null: anything is sent.")]
 
 
-class Methods(_Model):
+class Methods(_ProfileModel):
     """The catalogue of a profile."""
 
     profile: str

@@ -26,7 +26,7 @@ from app.core import errors
 from app.core.access.rules import Action
 from app.core.errors import InvalidInputError, ValueChangedError, ValueNotFoundError
 from app.core.events.event import Entry, Shard, validate_writable
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 from app.core.payload import decode_json
 from app.core.topics import validate_topic
 from app.events.plane import EventPlane
@@ -130,17 +130,17 @@ async def put_state(
     return BytesResponse(orjson.dumps({"position": position}), headers=[_etag(position)])
 
 
-def _conditions(topic: str, if_match: str | None, if_none_match: str | None) -> list[Condition]:
+def _conditions(topic: str, if_match: str | None, if_none_match: str | None) -> list[ValueCondition]:
     conditions = []
     if if_match is not None:
         found = _ETAG.fullmatch(if_match)
         if found is None:
             raise InvalidInputError("If-Match", f"{if_match[:64]!a} is none; allowed: an ETag that was read")
-        conditions.append(Condition(topic, int(found[1])))
+        conditions.append(ValueCondition(topic, int(found[1])))
     if if_none_match is not None:
         if if_none_match != "*":
             raise InvalidInputError("If-None-Match", f"{if_none_match[:64]!a} is not allowed; allowed: *")
-        conditions.append(Condition(topic, None))
+        conditions.append(ValueCondition(topic, None))
     return conditions
 
 
@@ -207,7 +207,7 @@ def _transaction(
     for number, one in enumerate(body.when):
         if (one.position is None) == (one.absent is None):
             raise InvalidInputError(f"if.{number}", "says not what must hold; allowed: a position, or absent: true")
-        conditions.append(Condition(validate_topic(one.topic), one.position))
+        conditions.append(ValueCondition(validate_topic(one.topic), one.position))
     entries = []
     for number, said in enumerate(body.write):
         entries.append(entry_of(said, f"write.{number}", plane.plan.device_of(said.topic), readable=readable))

@@ -26,11 +26,11 @@ _Devices = Annotated[str, Field(description="Of which devices: a pattern, `*` is
 _Methods = Annotated[str, Field(description="Of which `profile:method`: a pattern.", examples=["dji:*"])]
 
 
-class _Model(BaseModel):
+class _WebhookModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NewWebhook(_Model):
+class NewWebhook(_WebhookModel):
     """A URL, and what it is to be told of."""
 
     url: _Url
@@ -43,7 +43,7 @@ class NewWebhook(_Model):
     ] = None
 
 
-class WebhookChange(_Model):
+class WebhookChange(_WebhookModel):
     """What is left out stays as it is."""
 
     url: _Url | None = None
@@ -53,7 +53,7 @@ class WebhookChange(_Model):
     enabled: Annotated[StrictBool | None, Field(description="What waits for a disabled one is kept for a day.")] = None
 
 
-class Webhook(_Model):
+class Webhook(_WebhookModel):
     """Who is told of what."""
 
     id: Annotated[str, Field(examples=[WEBHOOK_ID])]
@@ -78,14 +78,14 @@ class WebhookWithSecret(Webhook):
     ]
 
 
-class Webhooks(_Model):
+class Webhooks(_WebhookModel):
     """All that the caller may know of."""
 
     webhooks: list[Webhook]
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class WebhookDelivery(_Model):
+class WebhookDelivery(_WebhookModel):
     """One event for one webhook."""
 
     event_id: Annotated[str, Field(description="The `webhook-id` of each attempt.", examples=[EVENT_ID])]
@@ -100,7 +100,7 @@ class WebhookDelivery(_Model):
     body: Annotated[JsonValue, Field(description="What is sent.")]
 
 
-class WebhookDeliveries(_Model):
+class WebhookDeliveries(_WebhookModel):
     """Those that wait, the next one first, then those that ended, the last one first."""
 
     waiting: Annotated[int, Field(description="How many wait in all.")]
@@ -108,7 +108,7 @@ class WebhookDeliveries(_Model):
     cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
 
 
-class WebhookTest(_Model):
+class WebhookTest(_WebhookModel):
     """What became of an event that was sent as a test."""
 
     delivered: bool

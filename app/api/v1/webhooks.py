@@ -29,7 +29,7 @@ from app.core.errors import InvalidInputError, WebhooksOffError
 from app.core.webhooks.deliveries import EVENT
 from app.core.webhooks.endpoints import ENDPOINT_ID, Endpoint
 from app.core.webhooks.places import FIRST, place_of
-from app.webhooks.administration import Administration, Wanted
+from app.webhooks.administration import EndpointChange, WebhookAdministrator
 
 _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.WebhooksOffError])
 _OF_ONE: Final = (problems.NOT_FOUND, problems.INVALID, *_AWAY)
@@ -53,7 +53,7 @@ _EventId = Annotated[
 class _Desk:
     """Webhooks, for one caller."""
 
-    def __init__(self, administration: Administration, tenant: str | None, audit: Audit | None) -> None:
+    def __init__(self, administration: WebhookAdministrator, tenant: str | None, audit: Audit | None) -> None:
         self.webhooks = administration
         self.tenant = tenant
         """None: the caller operates Homing itself; "" where nobody is asked for a key."""
@@ -92,7 +92,7 @@ async def create_webhook(body: models.NewWebhook, desk: _AtDesk) -> Reply:
         tenant = DEFAULT_TENANT.id if body.tenant is None else body.tenant
     elif body.tenant not in (None, tenant):
         raise InvalidInputError("tenant", f"{body.tenant!a} is not yours; leave it out")
-    wanted = Wanted(url=body.url, events=body.events, devices=body.devices, methods=body.methods)
+    wanted = EndpointChange(url=body.url, events=body.events, devices=body.devices, methods=body.methods)
     endpoint, secret = await desk.webhooks.create(tenant, wanted)
     desk.note(endpoint.id, "create")
     return _json({**webhook_json(endpoint), "secret": secret}, 201)
@@ -142,7 +142,9 @@ async def change_webhook(webhook_id: _Id, body: models.WebhookChange, condition:
     def check(before: Endpoint) -> None:
         condition.check(f"webhook {webhook_id}", _tag(before))
 
-    wanted = Wanted(url=body.url, events=body.events, devices=body.devices, methods=body.methods, enabled=body.enabled)
+    wanted = EndpointChange(
+        url=body.url, events=body.events, devices=body.devices, methods=body.methods, enabled=body.enabled
+    )
     endpoint = await desk.webhooks.change(desk.tenant, webhook_id, wanted, check)
     desk.note(webhook_id, "change", sorted(body.model_fields_set))
     return _tagged(endpoint)

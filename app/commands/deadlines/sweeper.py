@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from app.callbacks.open_commands import OpenCommands
-from app.cluster.directory import Directory
+from app.cluster.directory import ClusterDirectory
 from app.cluster.shares import share_of
 from app.core.errors import CapacityError, UnavailableError
 from app.core.identifiers import PARTITIONS
@@ -32,7 +32,7 @@ class Sweeper:
         self,
         *,
         store: CommandWriter,
-        cluster: Directory,
+        cluster: ClusterDirectory,
         open_commands: OpenCommands,
         node_id: str,
         interval: float,

@@ -15,8 +15,8 @@ import orjson
 import structlog
 
 from app.cluster.cluster import Cluster
-from app.core.commands.diagnosis import Heard, Hop, Told
-from app.core.commands.misses import Miss, Target
+from app.core.commands.diagnosis import DeviceSighting, Hop, NodeReport
+from app.core.commands.misses import MissedMessage, Target
 from app.core.errors import CapacityError, HomingError
 from app.core.identifiers import validate_node_id
 from app.runtime.telemetry import Counters
@@ -26,11 +26,11 @@ MOST_AT_ONCE: Final = 20
 """Questions that this node asks, and answers that it is writing."""
 MOST_BYTES: Final = 65_536
 
-Notes = Callable[[str, Target], Told]
+Notes = Callable[[str, Target], NodeReport]
 """What this node knows."""
 
 
-class Asking:
+class PeerQuery:
     """`notes` are this node's own; `new_secret` names questions."""
 
     def __init__(
@@ -47,11 +47,11 @@ class Asking:
         self._notes = notes
         self._new_secret = new_secret
         self._counters = counters
-        self._questions: dict[str, tuple[dict[str, Told], asyncio.Event, int]] = {}
+        self._questions: dict[str, tuple[dict[str, NodeReport], asyncio.Event, int]] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
-    async def ask(self, command_id: str, target: Target) -> tuple[Sequence[Told], Sequence[str]]:
+    async def ask(self, command_id: str, target: Target) -> tuple[Sequence[NodeReport], Sequence[str]]:
         """What the nodes know, this one first, and the ids of those that did not answer.
 
         StoreUnavailableError; CapacityError when too much is asked at once.
@@ -62,7 +62,7 @@ class Asking:
         others = [one.node_id for one in await self._cluster.nodes() if one.node_id != self._node_id]
         if not others:
             return [own], ()
-        name, told, complete = self._new_secret(), dict[str, Told](), asyncio.Event()
+        name, told, complete = self._new_secret(), dict[str, NodeReport](), asyncio.Event()
         self._questions[name] = told, complete, len(others)
         question = orjson.dumps({"ask": name, "from": self._node_id, "command": command_id, "about": asdict(target)})
         try:
@@ -92,11 +92,11 @@ class Asking:
             return
         told, complete, wanted = question
         node = str(said["node"])
-        told[node] = Told(
+        told[node] = NodeReport(
             node,
             [Hop(**one) for one in said["hops"]],
-            [Miss(**one) for one in said["misses"]],
-            [Heard(**one) for one in said["heard"]],
+            [MissedMessage(**one) for one in said["misses"]],
+            [DeviceSighting(**one) for one in said["heard"]],
         )
         if len(told) >= wanted:
             complete.set()

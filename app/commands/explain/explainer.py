@@ -9,10 +9,10 @@ from typing import Any, Final
 import orjson
 
 from app.cluster.cluster import Cluster
-from app.commands.explain.asking import Asking
+from app.commands.explain.asking import PeerQuery
 from app.core.commands.command import Command
-from app.core.commands.diagnosis import Case, Heard, Hop, Judgement, Told, judge
-from app.core.commands.misses import Miss, Near, Target, compare, plain
+from app.core.commands.diagnosis import Case, CommandDiagnosis, DeviceSighting, Hop, NodeReport, judge
+from app.core.commands.misses import MissedMessage, Near, Target, compare, plain
 from app.core.commands.reach import Reach
 from app.core.errors import InvalidInputError
 from app.core.profiles.profile import DeviceProfile
@@ -27,7 +27,7 @@ MOST_REPORT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """Something that happened to a command. `at` is in microseconds since the epoch, None where not known."""
 
     at: int | None
@@ -39,16 +39,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class CommandExplanation:
     """What became of a command."""
 
     command: Command
-    timeline: Sequence[Step]
+    timeline: Sequence[TimelineStep]
     near: Sequence[Near]
     """The nearest first."""
-    heard: Sequence[Heard]
+    heard: Sequence[DeviceSighting]
     """The latest first."""
-    judgement: Judgement
+    judgement: CommandDiagnosis
     gaps: Sequence[str]
 
 
@@ -58,11 +58,11 @@ class Explainer:
     def __init__(
         self,
         *,
-        asking: Asking,
+        asking: PeerQuery,
         cluster: Cluster,
         profiles: Mapping[str, DeviceProfile],
         elsewhere: Callable[[str, str], str | None],
-        last_heard: Callable[[str], Heard | None],
+        last_heard: Callable[[str], DeviceSighting | None],
     ) -> None:
         self.elsewhere: Final = elsewhere
         """On topics of which other profile than this one this node heard a device last, if on none of this one."""
@@ -76,7 +76,7 @@ class Explainer:
         """Take what another node asks, or answers."""
         self._asking.noted(what)
 
-    async def explain(self, command: Command) -> Explanation:
+    async def explain(self, command: Command) -> CommandExplanation:
         """StoreUnavailableError when nobody can say which nodes there are."""
         request_topic, target = self._target(command)
         told, silent = await self._asking.ask(command.id, target)
@@ -95,7 +95,9 @@ class Explainer:
         code, reach = _error_of(command)
         case = Case(command, code, reach, near[0] if near else None, heard, gaps)
         missed = [one.miss for one in near]
-        return Explanation(command, _timeline(command, told, missed, request_topic), near, heard, judge(case), gaps)
+        return CommandExplanation(
+            command, _timeline(command, told, missed, request_topic), near, heard, judge(case), gaps
+        )
 
     def _target(self, command: Command) -> tuple[str | None, Target]:
         """The topic that it goes to, and what its answer would look like."""
@@ -139,19 +141,21 @@ def _error_of(command: Command) -> tuple[str, Reach]:
     return code, Reach(known.get("published"), known.get("acknowledged"), subscribed)
 
 
-def _timeline(command: Command, told: Sequence[Told], missed: Sequence[Miss], topic: str | None) -> Sequence[Step]:
+def _timeline(
+    command: Command, told: Sequence[NodeReport], missed: Sequence[MissedMessage], topic: str | None
+) -> Sequence[TimelineStep]:
     home = command.home_node
-    steps = [Step(command.created_at, home, "registered", reason=f"profile {command.profile}")]
+    steps = [TimelineStep(command.created_at, home, "registered", reason=f"profile {command.profile}")]
     hops: Sequence[Hop] = next((one.hops for one in told if one.hops), ())
     for one in hops:
         where = topic if one.what in ("published", "acknowledged") else None
         report = command.progress if one.what == "progressed" else None
         reason = one.reason if report is None else f"latest report: {report.decode(errors='replace')[:MOST_REPORT]}"
-        steps.append(Step(one.at, home, one.what, where, reason or None, one.size))
-    steps += [Step(one.at, one.node, "missed", one.topic, one.reason) for one in missed]
+        steps.append(TimelineStep(one.at, home, one.what, where, reason or None, one.size))
+    steps += [TimelineStep(one.at, one.node, "missed", one.topic, one.reason) for one in missed]
     if command.finished_at is not None:
-        steps.append(Step(command.finished_at, command.received_by or home, str(command.state)))
+        steps.append(TimelineStep(command.finished_at, command.received_by or home, str(command.state)))
     if command.late is not None:
         at = orjson.loads(command.late).get("received_at")
-        steps.append(Step(at if isinstance(at, int) else None, "", "late"))
+        steps.append(TimelineStep(at if isinstance(at, int) else None, "", "late"))
     return sorted(steps, key=lambda step: step.at or command.created_at)

@@ -15,10 +15,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from app.core.commands.stream import Happening, Marks, Page, Position
+from app.core.commands.stream import CommandChange, Marks, Position, StreamPage
 from app.core.errors import StoreRefusedError, UnavailableError
 from app.runtime.telemetry import Counters
-from app.store.command_stream import Happenings
+from app.store.command_stream import CommandChanges
 from app.store.commands import CommandReader
 
 INTERVAL_SECONDS: Final = 0.1
@@ -49,10 +49,10 @@ class Begun:
     gap: bool
 
 
-class Teller(Protocol):
+class StreamListener(Protocol):
     """How one who follows is told."""
 
-    def event(self, one: Happening, /) -> bytes:
+    def event(self, one: CommandChange, /) -> bytes:
         """Nothing when it is none of theirs."""
 
     def gap(self, since: int, /) -> bytes:
@@ -62,10 +62,10 @@ class Teller(Protocol):
         """They leave too much, and are told no more."""
 
 
-class Follower:
+class StreamFollower:
     """One who follows. First pages are read for them alone (`took`); what is told to all meanwhile waits until then."""
 
-    def __init__(self, begun: Begun, teller: Teller, counters: Counters) -> None:
+    def __init__(self, begun: Begun, teller: StreamListener, counters: Counters) -> None:
         self.changed: Final = asyncio.Event()
         """Set when there may be something to take."""
         self.marks = begun.marks
@@ -77,12 +77,12 @@ class Follower:
         self._teller = teller
         self._counters = counters
         self._latest = begun.whole
-        self._early: list[Page] | None = []
+        self._early: list[StreamPage] | None = []
         """What all were told while pages were read for them alone."""
         self._waiting: list[bytes] = []
         self._bytes = 0
 
-    def took(self, page: Page) -> bytes:
+    def took(self, page: StreamPage) -> bytes:
         """What they are told of a page that was read for them."""
         told = b"".join(self._told(page, page.happenings))
         self.marks, self.until = page.marks, max(page.until, self.whole)
@@ -103,7 +103,7 @@ class Follower:
         self.until = self._latest
         return b"".join(waiting)
 
-    def tell(self, page: Page) -> None:
+    def tell(self, page: StreamPage) -> None:
         """Put by what is theirs, unless they have left too much of what came before."""
         if self._bytes > MOST_WAITING_BYTES:
             self._waiting.clear()
@@ -115,7 +115,7 @@ class Follower:
             self._early.append(page)
             self._bytes += _ABOUT_BYTES * len(page.happenings)
 
-    def _put(self, page: Page, happenings: Iterable[Happening]) -> None:
+    def _put(self, page: StreamPage, happenings: Iterable[CommandChange]) -> None:
         data = b"".join(self._told(page, happenings))  # many small ones would keep much more memory from being freed
         if data:
             self._waiting.append(data)
@@ -126,7 +126,7 @@ class Follower:
         else:
             self.until = self._latest
 
-    def _told(self, page: Page, happenings: Iterable[Happening]) -> Iterator[bytes]:
+    def _told(self, page: StreamPage, happenings: Iterable[CommandChange]) -> Iterator[bytes]:
         if page.whole > self.whole:
             self.whole = page.whole
             self._counters["happening.gaps"] += 1
@@ -136,15 +136,15 @@ class Follower:
                 yield data
 
 
-class Feed:
+class CommandStream:
     """`always` has them written whether or not anybody follows."""
 
-    def __init__(self, store: Happenings, commands: CommandReader, counters: Counters, *, always: bool) -> None:
+    def __init__(self, store: CommandChanges, commands: CommandReader, counters: Counters, *, always: bool) -> None:
         self._store = store
         self._commands = commands
         self._counters = counters
         self._always = always
-        self._followers: set[Follower] = set()
+        self._followers: set[StreamFollower] = set()
         self._wanted = asyncio.Event()
         self._asking = asyncio.Lock()
         self._since = 0
@@ -175,11 +175,11 @@ class Feed:
             return Begun(Marks.after(after), since, gap=self._missing())
         return Begun(Marks.after(after), after.ms, gap=False)
 
-    def follower(self, begun: Begun, teller: Teller) -> Follower:
+    def follower(self, begun: Begun, teller: StreamListener) -> StreamFollower:
         """One who begins there."""
-        return Follower(begun, teller, self._counters)
+        return StreamFollower(begun, teller, self._counters)
 
-    async def page(self, marks: Marks) -> Page:
+    async def page(self, marks: Marks) -> StreamPage:
         """What comes after these marks. Waits for an absent store, as those do who are told."""
         while True:
             try:
@@ -189,7 +189,7 @@ class Feed:
                 await asyncio.sleep(INTERVAL_SECONDS)
 
     @contextmanager
-    def follow(self, follower: Follower) -> Iterator[None]:
+    def follow(self, follower: StreamFollower) -> Iterator[None]:
         """Tell them from now on. What they read until then is read once more: they know it by its position."""
         if not self._followers:
             self._marks, self._whole = follower.marks.copy(), follower.whole

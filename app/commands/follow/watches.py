@@ -80,7 +80,7 @@ class Watch:
             changed.set()
 
 
-class Following:
+class CommandFollower:
     """One who watches a command, and how far they have seen it. Numbers are those of app/core/commands/history.py."""
 
     def __init__(self, watch: Watch, changed: asyncio.Event, account: Account, seen: int) -> None:
@@ -145,13 +145,13 @@ class Watches(Observer):
         return {"watched": Fill(len(self._heard), max(1, len(self._watches)))}
 
     @asynccontextmanager
-    async def follow(self, command_id: str, seen: int = 0) -> AsyncIterator[Following]:
+    async def follow(self, command_id: str, seen: int = 0) -> AsyncIterator[CommandFollower]:
         """Watch a command from the event after `seen` on; the errors of `CommandHistory.follow`."""
         watch = self._watches.setdefault(command_id, Watch(command_id))
         changed = watch.enter()
         try:
             account = await self._read(watch)
-            yield Following(watch, changed, account, seen)
+            yield CommandFollower(watch, changed, account, seen)
         finally:
             watch.leave(changed)
             if not watch.watched and self._watches.get(command_id) is watch:

@@ -18,7 +18,7 @@ from app.callbacks.waiters import Waiter, Waiters
 from app.commands.deadlines.expirer import Expirer
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest, Registrar
-from app.core.access.places import Place
+from app.core.access.places import ConcurrencyPermit
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.commands.faults import fault
 from app.core.commands.routing import Outcome
@@ -135,7 +135,9 @@ class Invoker:
         self._observers = observers
         self._following: set[asyncio.Task[object]] = set()
 
-    async def invoke(self, request: CommandRequest, *, park: bool, place: Place | None = None) -> Invocation:
+    async def invoke(
+        self, request: CommandRequest, *, park: bool, place: ConcurrencyPermit | None = None
+    ) -> Invocation:
         """Register and publish; with `park`, keep a place for the caller from before anything was sent.
 
         `place` is what the command takes of its caller's limits while it is open.
@@ -146,7 +148,7 @@ class Invoker:
         return await self._invoke(request, request.timeout, park=park, place=place)
 
     async def _invoke(
-        self, request: CommandRequest, timeout: timedelta, *, park: bool, place: Place | None
+        self, request: CommandRequest, timeout: timedelta, *, park: bool, place: ConcurrencyPermit | None
     ) -> Invocation:
         """`timeout` is what is left of the request's."""
         profile = self._profile(request.profile)
@@ -215,7 +217,7 @@ class Invoker:
         while self._following:
             await asyncio.wait(tuple(self._following))
 
-    def _open(self, identity: str, *, park: bool, place: Place | None) -> tuple[Pending, Waiter | None]:
+    def _open(self, identity: str, *, park: bool, place: ConcurrencyPermit | None) -> tuple[Pending, Waiter | None]:
         """Everything that waits for an answer is in place before anything is sent; CapacityError without room."""
         pending = self._open_commands.open(identity, place)
         try:
@@ -233,7 +235,13 @@ class Invoker:
         return profile
 
     def _join(
-        self, command: Command, request: CommandRequest, timeout: timedelta, *, park: bool, place: Place | None
+        self,
+        command: Command,
+        request: CommandRequest,
+        timeout: timedelta,
+        *,
+        park: bool,
+        place: ConcurrencyPermit | None,
     ) -> Invocation:
         if (pending := self._open_commands.get(command.id)) is not None:
             pending.attempt += 1

@@ -101,7 +101,7 @@ class TokenFault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CallerStanding:
     """What a caller is worth, until it expires."""
 
     principal: Principal | None

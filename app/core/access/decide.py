@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from app.core.access.callers import EVER, Caller, Refusal, Standing
+from app.core.access.callers import EVER, Caller, CallerStanding, Refusal
 from app.core.access.identify import standing_at, standing_of
 from app.core.access.limits import bucket_of
 from app.core.access.model import Device
-from app.core.access.questions import Answer, Decision, Question, Reason
+from app.core.access.questions import AccessAnswer, AccessDecision, Question, Reason
 from app.core.access.rules import OF_METHODS, Action
 from app.core.access.ruleset import RuleSet
 from app.core.access.snapshot import Snapshot
@@ -28,7 +28,7 @@ def decide(
     method: str,
     now_us: int,
     tenant_id: str | None = None,
-) -> Decision:
+) -> AccessDecision:
     """Whether the caller may do it now. What `Question` says of names and `tenant_id` holds here.
 
     `profile` is the one that the command will really have, so where the caller names none, the default.
@@ -40,10 +40,10 @@ def decide(
     standing = standing_of(snapshot, caller)
     question = Question(action, device, profile, method, tenant_id)
     decision = _judge(snapshot, standing_at(now_us, standing), question, now_us)
-    if decision.limits and isinstance(standing, Standing):
+    if decision.limits and isinstance(standing, CallerStanding):
         counted = [(bucket_of(standing, caller, rule, device), rule) for rule in decision.limits]
         decision = replace(decision, counted=tuple(counted))
-    snapshot.answers.put(key, Answer(decision, *_span(standing, now_us)))
+    snapshot.answers.put(key, AccessAnswer(decision, *_span(standing, now_us)))
     return decision
 
 
@@ -73,14 +73,14 @@ def may_read_some(snapshot: Snapshot, caller: Caller, device: str, now_us: int) 
     return all(one.allows_some(Action.READ, device) for one in (rules, narrow) if one is not None)
 
 
-def _judge(snapshot: Snapshot, standing: Standing | Refusal, question: Question, now_us: int) -> Decision:
+def _judge(snapshot: Snapshot, standing: CallerStanding | Refusal, question: Question, now_us: int) -> AccessDecision:
     if isinstance(standing, Refusal):
-        return Decision(allowed=False, reason=standing)
+        return AccessDecision(allowed=False, reason=standing)
     if not _is_whole(question):
-        return Decision(allowed=False, reason=Reason.NO_RULE)
+        return AccessDecision(allowed=False, reason=Reason.NO_RULE)
     owner = owner_of(snapshot, question)
     if standing.tenant_id is not None and standing.tenant_id != owner:
-        return Decision(allowed=False, reason=Reason.FOREIGN)
+        return AccessDecision(allowed=False, reason=Reason.FOREIGN)
     rules = _rules_of(snapshot, standing.subjects, question.device, owner, now_us)
     narrow = snapshot.narrows.get(standing.credential.id) if standing.credential else None
     return _judge_by(rules, narrow, question)
@@ -105,24 +105,24 @@ def _is_whole(question: Question) -> bool:
     return question.action not in OF_METHODS or bool(question.device and question.profile and question.method)
 
 
-def _judge_by(rules: RuleSet, narrow: RuleSet | None, question: Question) -> Decision:
+def _judge_by(rules: RuleSet, narrow: RuleSet | None, question: Question) -> AccessDecision:
     action, device, profile, method, _ = question
     table = rules.about(action, profile, method)
     limiting = None if narrow is None else narrow.about(action, profile, method)
     denied = table.denies.first(device) or (limiting and limiting.denies.first(device))
     if denied:
-        return Decision(allowed=False, reason=Reason.DENIED, rule=denied)
+        return AccessDecision(allowed=False, reason=Reason.DENIED, rule=denied)
     allowed = table.allows.first(device)
     if allowed is None:
-        return Decision(allowed=False, reason=Reason.NO_RULE)
+        return AccessDecision(allowed=False, reason=Reason.NO_RULE)
     if limiting is not None and limiting.allows.first(device) is None:
-        return Decision(allowed=False, reason=Reason.NARROWED)
+        return AccessDecision(allowed=False, reason=Reason.NARROWED)
     conditions = table.conditions.all(device)
     if limiting is not None:
         conditions += limiting.conditions.all(device)
     if not conditions:
-        return Decision(allowed=True, reason=Reason.ALLOWED, rule=allowed)
-    return Decision(
+        return AccessDecision(allowed=True, reason=Reason.ALLOWED, rule=allowed)
+    return AccessDecision(
         allowed=True,
         reason=Reason.ALLOWED,
         rule=allowed,
@@ -131,7 +131,7 @@ def _judge_by(rules: RuleSet, narrow: RuleSet | None, question: Question) -> Dec
     )
 
 
-def _span(standing: Standing | Refusal, now_us: int) -> tuple[int, int]:
+def _span(standing: CallerStanding | Refusal, now_us: int) -> tuple[int, int]:
     """From when until when nothing that the caller has expires."""
     ends = () if isinstance(standing, Refusal) else standing.ends
     if not ends:

@@ -14,7 +14,7 @@ from app.core.access.changes import Change, Put, Remove
 from app.core.access.identify import stand, standing_at
 from app.core.access.model import Binding, Credential, Device, Principal
 from app.core.access.patterns import covers, overlap
-from app.core.access.rules import Effect, Rule, parse_rule
+from app.core.access.rules import AccessRule, Effect, parse_rule
 from app.core.access.snapshot import Snapshot
 from app.core.errors import ForbiddenError
 
@@ -22,7 +22,7 @@ from app.core.errors import ForbiddenError
 class Right(NamedTuple):
     """A rule, where and until when it counts."""
 
-    rule: Rule
+    rule: AccessRule
     tenant_id: str | None
     """None: in every tenant."""
     devices: tuple[str, ...]

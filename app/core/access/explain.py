@@ -7,19 +7,19 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
-from app.core.access.callers import Caller, Standing
+from app.core.access.callers import Caller, CallerStanding
 from app.core.access.decide import decide, owner_of
 from app.core.access.identify import stand
 from app.core.access.patterns import fits
-from app.core.access.questions import Decision, Question, Reason
-from app.core.access.rules import Effect, Rule
+from app.core.access.questions import AccessDecision, Question, Reason
+from app.core.access.rules import AccessRule, Effect
 from app.core.access.ruleset import RuleSet
 from app.core.access.snapshot import Grant, Snapshot
 
 _SHOWN: Final = 3
 
 
-class _Miss(NamedTuple):
+class _NearRule(NamedTuple):
     """A rule that allows nearly what was asked. The least is the nearest."""
 
     faults: int
@@ -29,12 +29,12 @@ class _Miss(NamedTuple):
     sentence: str
 
 
-def explain(snapshot: Snapshot, caller: Caller, question: Question, now_us: int) -> Decision:
+def explain(snapshot: Snapshot, caller: Caller, question: Question, now_us: int) -> AccessDecision:
     """What `decide` says, with up to three rules that nearly allow it when none does."""
     action, device, profile, method, tenant_id = question
     decision = decide(snapshot, caller, action, device, profile, method, now_us, tenant_id)
     standing = stand(snapshot, caller)
-    if isinstance(standing, Standing):
+    if isinstance(standing, CallerStanding):
         if decision.reason is Reason.NARROWED and standing.credential is not None:
             return _with(decision, _of_narrow(snapshot.narrows[standing.credential.id], question))
         if decision.reason is Reason.NO_RULE:
@@ -42,17 +42,17 @@ def explain(snapshot: Snapshot, caller: Caller, question: Question, now_us: int)
     return decision
 
 
-def _with(decision: Decision, misses: Iterator[_Miss]) -> Decision:
+def _with(decision: AccessDecision, misses: Iterator[_NearRule]) -> AccessDecision:
     return replace(decision, nearest=tuple(miss.sentence for miss in nsmallest(_SHOWN, misses)))
 
 
-def _of_narrow(narrow: RuleSet, question: Question) -> Iterator[_Miss]:
+def _of_narrow(narrow: RuleSet, question: Question) -> Iterator[_NearRule]:
     for rule in narrow.rules:
         if rule.effect is Effect.ALLOW:
             yield _miss(rule, question, None)
 
 
-def _of_roles(snapshot: Snapshot, standing: Standing, question: Question, now_us: int) -> Iterator[_Miss]:
+def _of_roles(snapshot: Snapshot, standing: CallerStanding, question: Question, now_us: int) -> Iterator[_NearRule]:
     owner = owner_of(snapshot, question)
     held = [grant for subject in standing.subjects for grant in snapshot.grants.get(subject, ())]
     for (tenant_id, role), rules in snapshot.roles.items():
@@ -65,7 +65,7 @@ def _of_roles(snapshot: Snapshot, standing: Standing, question: Question, now_us
 
 
 def _why_not_held(
-    role: str, grants: list[Grant], standing: Standing, question: Question, owner: str | None, now_us: int
+    role: str, grants: list[Grant], standing: CallerStanding, question: Question, owner: str | None, now_us: int
 ) -> str | None:
     """Why the role does not count; None when it does."""
     if not grants:
@@ -86,7 +86,7 @@ def _why_not(grant: Grant, device: str, owner: str | None, now_us: int) -> str |
     return None
 
 
-def _miss(rule: Rule, question: Question, why_not_held: str | None) -> _Miss:
+def _miss(rule: AccessRule, question: Question, why_not_held: str | None) -> _NearRule:
     fitting = {
         "action": rule.concerns(question.action),
         "profile": fits(rule.profile, question.profile),
@@ -101,4 +101,4 @@ def _miss(rule: Rule, question: Question, why_not_held: str | None) -> _Miss:
         reasons.append(why_not_held)
     sentence = f"{rule.name} {' '.join(rule.text.split())}: {', and '.join(reasons)}"
     breadth = sum(part.count("*") for part in (rule.action or "*", rule.profile, rule.method, rule.device))
-    return _Miss(len(wrong) + (why_not_held is not None), breadth, rule.name, sentence)
+    return _NearRule(len(wrong) + (why_not_held is not None), breadth, rule.name, sentence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hmac import compare_digest
 
-from app.core.access.callers import EVER, GROUP, Caller, Refusal, Standing
+from app.core.access.callers import EVER, GROUP, Caller, CallerStanding, Refusal
 from app.core.access.keys import KeyFault, parse_key
 from app.core.access.model import Credential, Principal, Scheme
 from app.core.access.snapshot import Snapshot
@@ -23,7 +23,7 @@ def identify_key(snapshot: Snapshot, text: str, now_us: int) -> Caller | Refusal
     return standing if isinstance(standing, Refusal) else caller
 
 
-def standing_of(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
+def standing_of(snapshot: Snapshot, caller: Caller) -> CallerStanding | Refusal:
     """As `stand`, remembered."""
     standing = snapshot.standings.get(caller)
     if standing is None:
@@ -32,14 +32,14 @@ def standing_of(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
     return standing
 
 
-def standing_at(now_us: int, standing: Standing | Refusal) -> Standing | Refusal:
+def standing_at(now_us: int, standing: CallerStanding | Refusal) -> CallerStanding | Refusal:
     """The standing as it is at an instant."""
-    if isinstance(standing, Standing) and standing.expires_us <= now_us:
+    if isinstance(standing, CallerStanding) and standing.expires_us <= now_us:
         return Refusal.EXPIRED
     return standing
 
 
-def stand(snapshot: Snapshot, caller: Caller) -> Standing | Refusal:
+def stand(snapshot: Snapshot, caller: Caller) -> CallerStanding | Refusal:
     """What the caller is worth by this snapshot, until it expires.
 
     What is revoked or disabled is so whatever the instant beside it says: clocks differ.
@@ -80,11 +80,11 @@ def _begun_us(caller: Caller, credential: Credential | None) -> int:
 
 def _standing(
     snapshot: Snapshot, caller: Caller, principal: Principal | None, credential: Credential | None
-) -> Standing:
+) -> CallerStanding:
     subjects = (*([principal.id] if principal is not None else []), *[GROUP + name for name in caller.groups])
     own = [caller.expires_us, credential.expires_us if credential is not None else None]
     bindings = [grant.binding.expires_us for subject in subjects for grant in snapshot.grants.get(subject, ())]
-    return Standing(
+    return CallerStanding(
         principal=principal,
         tenant_id=principal.tenant_id if principal is not None else caller.tenant_id,
         subjects=subjects,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest, nsmallest
 from typing import Final
 
-from app.core.access.callers import Caller, Standing
-from app.core.access.rules import Limit, Per, Rule
+from app.core.access.callers import Caller, CallerStanding
+from app.core.access.rules import AccessRule, Limit, Per
 
 MOST_BUCKETS: Final = 10_000
 MOST_TOLD: Final = 200
@@ -25,7 +25,7 @@ _OPEN: Final = "open\n"
 """What the key begins with under which nodes tell how many places of a limit are taken."""
 
 
-def bucket_of(standing: Standing, caller: Caller, rule: Rule, device: str) -> str:
+def bucket_of(standing: CallerStanding, caller: Caller, rule: AccessRule, device: str) -> str:
     """The name of what is emptied: who shares the limit, and the rule."""
     per = Per.PRINCIPAL if rule.limit is None else rule.limit.per
     if per is Per.DEVICE:

@@ -30,12 +30,12 @@ class Places:
         own = self._taken.get(key, 0)
         return max(0, min(ceil(round(most * share, _DIGITS)) - own, ceil(most - others) - own))
 
-    def place(self, keys: Iterable[str]) -> Place:
+    def place(self, keys: Iterable[str]) -> ConcurrencyPermit:
         """A place of each of these limits, which is taken by `enter`."""
-        return Place(self._taken, tuple(keys))
+        return ConcurrencyPermit(self._taken, tuple(keys))
 
 
-class Place:
+class ConcurrencyPermit:
     """What a command takes while it is open, and gives back when it ends."""
 
     __slots__ = ("_entered", "_keys", "_taken")

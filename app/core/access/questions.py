@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from app.core.access.callers import Caller, Refusal
-from app.core.access.rules import Action, Rule
+from app.core.access.rules import AccessRule, Action
 
 
 class Question(NamedTuple):
@@ -38,18 +38,18 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     """Whether it is allowed, and why. A `Refusal` as reason means that the credential counts for nothing."""
 
     allowed: bool
     reason: Reason | Refusal
-    rule: Rule | None = None
+    rule: AccessRule | None = None
     """The one that allows or denies it."""
     requires: int = 1
     """How many people must want it."""
-    limits: tuple[Rule, ...] = ()
+    limits: tuple[AccessRule, ...] = ()
     """All rules whose limit the caller must keep."""
-    counted: tuple[tuple[str, Rule], ...] = ()
+    counted: tuple[tuple[str, AccessRule], ...] = ()
     """These, each with the name under which it is counted: all who share it have the same."""
     nearest: tuple[str, ...] = ()
     """Sentences about rules that nearly fit; only `explain` looks for them."""
@@ -59,9 +59,9 @@ Asked = tuple[Caller, Action, str, str, str, str | None]
 """By whom, and the parts of a `Question`."""
 
 
-class Answer(NamedTuple):
+class AccessAnswer(NamedTuple):
     """A decision, and from when until when it is the right one."""
 
-    decision: Decision
+    decision: AccessDecision
     since_us: int
     until_us: int

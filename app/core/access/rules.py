@@ -88,7 +88,7 @@ class Concurrency:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """One line of a role. `action` is None for `*`, all of them; profile, method and device are patterns."""
 
     role: str
@@ -128,12 +128,12 @@ _RATE: Final = re.compile("([1-9][0-9]{0,5})/(s|min|h)")
 _COUNT: Final = re.compile("[1-9][0-9]{0,5}")
 
 
-def parse_rules(lines: Iterable[str], role: str) -> tuple[Rule, ...]:
+def parse_rules(lines: Iterable[str], role: str) -> tuple[AccessRule, ...]:
     """The rules of a role; raises InvalidInputError that names role, line, what is wrong and what is allowed."""
     return tuple(parse_rule(line, role, number) for number, line in enumerate(lines, start=1))
 
 
-def parse_rule(text: str, role: str, line: int) -> Rule:
+def parse_rule(text: str, role: str, line: int) -> AccessRule:
     """One rule; raises InvalidInputError as `parse_rules` does."""
     try:
         return _parse(text, role, line)
@@ -142,7 +142,7 @@ def parse_rule(text: str, role: str, line: int) -> Rule:
         raise InvalidInputError("rules", f"role {role!a}, line {line}: {place}{error.reason}") from None
 
 
-def _parse(text: str, role: str, line: int) -> Rule:
+def _parse(text: str, role: str, line: int) -> AccessRule:
     words = _words(text)
     effect = Effect(_one_of("", words.pop(0), Effect))
     if effect is Effect.REQUIRE:
@@ -163,7 +163,7 @@ def _parse(text: str, role: str, line: int) -> Rule:
     if words:
         raise InvalidInputError("rule", f"'{words[0]}' is too much; allowed: {_SHAPES[effect]}")
     people = 2 if effect is Effect.REQUIRE else 1
-    return Rule(role, line, text, effect, action, profile, method, device, people, limit)
+    return AccessRule(role, line, text, effect, action, profile, method, device, people, limit)
 
 
 def _words(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.core.access.memo import Memo
 from app.core.access.patterns import SEPARATOR, expression
-from app.core.access.rules import Action, Concurrency, Effect, Rule
+from app.core.access.rules import AccessRule, Action, Concurrency, Effect
 
 _METHODS: Final = 512
 """How many methods a rule set remembers; callers name them, and may invent some."""
@@ -20,28 +20,28 @@ class Union:
 
     __slots__ = ("_pattern", "_rules")
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[AccessRule]) -> None:
         self._rules: Final = tuple(rules)
         self._pattern: Final = _devices(tuple(rule.device for rule in rules)) if rules else None
 
-    def first(self, device: str) -> Rule | None:
+    def first(self, device: str) -> AccessRule | None:
         """The first rule that fits the device."""
         found = self._pattern.fullmatch(device) if self._pattern else None
         return self._rules[found.lastindex - 1] if found and found.lastindex else None
 
-    def all(self, device: str) -> list[Rule]:
+    def all(self, device: str) -> list[AccessRule]:
         """Every rule that fits the device."""
         if self.first(device) is None:
             return []
         return [rule for rule in self._rules if _devices((rule.device,)).fullmatch(device)]
 
 
-class Table:
+class CompiledRules:
     """The rules about one action and one method."""
 
     __slots__ = ("allows", "conditions", "denies")
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[AccessRule]) -> None:
         self.denies: Final = Union([rule for rule in rules if rule.effect is Effect.DENY])
         self.allows: Final = Union([rule for rule in rules if rule.effect is Effect.ALLOW])
         self.conditions: Final = Union([rule for rule in rules if rule.effect in (Effect.REQUIRE, Effect.LIMIT)])
@@ -53,19 +53,19 @@ class RuleSet:
 
     __slots__ = ("_tables", "counts_open", "rules")
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[AccessRule]) -> None:
         self.rules: Final = tuple(rules)
         self.counts_open: Final = any(isinstance(rule.limit, Concurrency) for rule in self.rules)
         """Whether one of them limits how many commands may be open."""
-        self._tables: Final[Memo[tuple[Action, str, str], Table]] = Memo(_METHODS)
+        self._tables: Final[Memo[tuple[Action, str, str], CompiledRules]] = Memo(_METHODS)
 
-    def about(self, action: Action, profile: str, method: str) -> Table:
+    def about(self, action: Action, profile: str, method: str) -> CompiledRules:
         """The rules about an action and a method."""
         key = (action, profile, method)
         table = self._tables.get(key)
         if table is None:
             target = f"{profile}{SEPARATOR}{method}"
-            table = Table([rule for rule in self.rules if rule.concerns(action) and _fits(rule, target)])
+            table = CompiledRules([rule for rule in self.rules if rule.concerns(action) and _fits(rule, target)])
             self._tables.put(key, table)
         return table
 
@@ -95,7 +95,7 @@ class DevicePatterns:
         return self._pattern is None or self._pattern.fullmatch(device) is not None
 
 
-def _fits(rule: Rule, target: str) -> bool:
+def _fits(rule: AccessRule, target: str) -> bool:
     return _target(rule.profile, rule.method).fullmatch(target) is not None
 
 

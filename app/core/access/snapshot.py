@@ -14,11 +14,11 @@ from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from app.core.access.callers import GROUP, Caller, Refusal, Standing
+from app.core.access.callers import GROUP, Caller, CallerStanding, Refusal
 from app.core.access.memo import SIZE, Memo
 from app.core.access.model import Binding, Credential, Device, Document, Principal, Role, Scheme, Tenant
 from app.core.access.patterns import expression, overlap, validate_pattern
-from app.core.access.questions import Answer, Asked
+from app.core.access.questions import AccessAnswer, Asked
 from app.core.access.rules import BUILT_IN, parse_rules
 from app.core.access.ruleset import DevicePatterns, RuleSet
 from app.core.errors import InvalidInputError
@@ -47,7 +47,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldRules:
     """What somebody's bindings give for the devices of one tenant."""
 
     always: RuleSet
@@ -77,9 +77,11 @@ class Snapshot:
     devices: Mapping[str, Device]
     counts_open: bool = False
     """Whether a rule limits how many commands may be open."""
-    answers: Memo[Asked, Answer] = field(default_factory=Memo, init=False, repr=False, compare=False)
-    standings: Memo[Caller, Standing | Refusal] = field(default_factory=Memo, init=False, repr=False, compare=False)
-    _held: Memo[tuple[tuple[str, ...], str | None], Held] = field(
+    answers: Memo[Asked, AccessAnswer] = field(default_factory=Memo, init=False, repr=False, compare=False)
+    standings: Memo[Caller, CallerStanding | Refusal] = field(
+        default_factory=Memo, init=False, repr=False, compare=False
+    )
+    _held: Memo[tuple[tuple[str, ...], str | None], HeldRules] = field(
         default_factory=Memo, init=False, repr=False, compare=False
     )
     _together: Memo[tuple[RuleSet, ...], RuleSet] = field(default_factory=Memo, init=False, repr=False, compare=False)
@@ -110,7 +112,7 @@ class Snapshot:
             counts_open=any(one.counts_open for one in chain(roles.values(), narrows.values())),
         )
 
-    def held(self, subjects: tuple[str, ...], owner: str | None) -> Held:
+    def held(self, subjects: tuple[str, ...], owner: str | None) -> HeldRules:
         """What the bindings of these subjects give for devices of this tenant, or of none."""
         held = self._held.get((subjects, owner))
         if held is None:
@@ -118,7 +120,7 @@ class Snapshot:
             here = [one for one in every if one.binding.tenant_id in (None, owner)]
             fixed = [one for one in here if one.devices.are_all and one.binding.expires_us is None]
             always = self.together(tuple(one.rules for one in fixed))
-            held = Held(always, tuple(one for one in here if one not in fixed))
+            held = HeldRules(always, tuple(one for one in here if one not in fixed))
             self._held.put((subjects, owner), held)
         return held
 

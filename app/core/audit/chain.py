@@ -30,7 +30,7 @@ _LONGEST: Final = 256
 """Characters of a text that a caller gave."""
 
 
-class Line(NamedTuple):
+class ChainLine(NamedTuple):
     """One line of a chain. `seq` counts from 1, without gaps; of the directory it grows."""
 
     writer: str
@@ -40,7 +40,7 @@ class Line(NamedTuple):
     hash: bytes
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """Where a chain was at some time: everything up to there must be as it was."""
 
     writer: str
@@ -48,7 +48,7 @@ class Head(NamedTuple):
     hash: bytes
 
 
-class Fault(NamedTuple):
+class ChainFault(NamedTuple):
     """What is wrong with a chain, and from which line on."""
 
     writer: str
@@ -90,14 +90,14 @@ def link(previous: bytes, seq: int, body: bytes) -> bytes:
 class Chain:
     """The end of a chain that this process writes."""
 
-    def __init__(self, writer: str, head: Head | None = None) -> None:
-        self.head = Head(writer, 0, genesis(writer)) if head is None else head
+    def __init__(self, writer: str, head: ChainHead | None = None) -> None:
+        self.head = ChainHead(writer, 0, genesis(writer)) if head is None else head
 
-    def append(self, body: bytes, seq: int | None = None) -> Line:
+    def append(self, body: bytes, seq: int | None = None) -> ChainLine:
         """The next line."""
         number = self.head.seq + 1 if seq is None else seq
-        line = Line(self.head.writer, number, body, link(self.head.hash, number, body))
-        self.head = Head(line.writer, line.seq, line.hash)
+        line = ChainLine(self.head.writer, number, body, link(self.head.hash, number, body))
+        self.head = ChainHead(line.writer, line.seq, line.hash)
         return line
 
 
@@ -107,8 +107,8 @@ class Verifier:
     Everything up to `start` was removed, where it is given. Say `end` when there are no more lines.
     """
 
-    def __init__(self, writer: str, heads: Iterable[Head] = (), start: Head | None = None) -> None:
-        self._head = Head(writer, 0, genesis(writer)) if start is None else start
+    def __init__(self, writer: str, heads: Iterable[ChainHead] = (), start: ChainHead | None = None) -> None:
+        self._head = ChainHead(writer, 0, genesis(writer)) if start is None else start
         self._heads: Final[dict[int, set[bytes]]] = {}
         for head in heads:
             if head.seq >= self._head.seq:
@@ -120,59 +120,59 @@ class Verifier:
         """Whose lines these are."""
         return self._head.writer
 
-    def read(self, line: Line) -> Iterator[Fault]:
+    def read(self, line: ChainLine) -> Iterator[ChainFault]:
         """What is wrong with it."""
         yield from self._beginning()
         writer, seq, _ = self._head
         if line.writer != writer:
-            yield Fault(writer, line.seq, f"a line of {line.writer} is among them")
+            yield ChainFault(writer, line.seq, f"a line of {line.writer} is among them")
         if line.seq <= seq:
-            yield Fault(writer, line.seq, "there are two lines of this number, or they are in another order")
+            yield ChainFault(writer, line.seq, "there are two lines of this number, or they are in another order")
         elif writer != DIRECTORY and line.seq != seq + 1:
-            yield Fault(writer, seq + 1, f"lines are missing up to {line.seq}")
+            yield ChainFault(writer, seq + 1, f"lines are missing up to {line.seq}")
         if line.hash != link(self._head.hash, line.seq, line.body):
-            yield Fault(writer, line.seq, "the line, or one before it, is not what was written")
+            yield ChainFault(writer, line.seq, "the line, or one before it, is not what was written")
         yield from self._look(line.seq, line.hash)
-        self._head = Head(writer, line.seq, line.hash)
+        self._head = ChainHead(writer, line.seq, line.hash)
 
-    def end(self) -> Iterator[Fault]:
+    def end(self) -> Iterator[ChainFault]:
         """What is missing at the end."""
         yield from self._beginning()
         for seq in sorted(self._heads):
             if seq > 0:
-                yield Fault(self._head.writer, seq, "the line is missing, though somebody has seen it")
+                yield ChainFault(self._head.writer, seq, "the line is missing, though somebody has seen it")
 
-    def _beginning(self) -> Iterator[Fault]:
+    def _beginning(self) -> Iterator[ChainFault]:
         """What is wrong with where it starts, told once."""
         yield from self._began
         self._began.clear()
 
-    def _look(self, seq: int, found: bytes) -> Iterator[Fault]:
+    def _look(self, seq: int, found: bytes) -> Iterator[ChainFault]:
         seen = self._heads.pop(seq, {found})
         if seen != {found}:
-            yield Fault(self._head.writer, seq, "somebody has seen another line here: the chain was written anew")
+            yield ChainFault(self._head.writer, seq, "somebody has seen another line here: the chain was written anew")
 
 
-def heads_of(body: bytes) -> Iterator[Head]:
+def heads_of(body: bytes) -> Iterator[ChainHead]:
     """The heads of other chains that a line tells of."""
     yield from _listed(body, "seen")
 
 
-def removed_of(body: bytes) -> Iterator[Head]:
+def removed_of(body: bytes) -> Iterator[ChainHead]:
     """The last lines that were removed, of each chain that a line tells of."""
     yield from _listed(body, "removed")
 
 
-def listed(heads: Iterable[Head]) -> list[tuple[str, int, str]]:
+def listed(heads: Iterable[ChainHead]) -> list[tuple[str, int, str]]:
     """Heads, as a line tells of them."""
     return [(one.writer, one.seq, one.hash.hex()) for one in heads]
 
 
-def _listed(body: bytes, kind: str) -> Iterator[Head]:
+def _listed(body: bytes, kind: str) -> Iterator[ChainHead]:
     try:
         for part in things_of(json.loads(body)):
             for one in part[kind] if part["kind"] == kind else ():
-                yield Head(str(one[0]), int(one[1]), bytes.fromhex(one[2]))
+                yield ChainHead(str(one[0]), int(one[1]), bytes.fromhex(one[2]))
     except (ValueError, KeyError, TypeError, IndexError):
         return  # whatever it is, its own chain shows it
 

@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-Thing = dict[str, Any]
+AuditFact = dict[str, Any]
 """What happened, by name."""
-Row = list[Any]
+AuditRow = list[Any]
 
 _COMMAND: Final = ("command", "device", "profile", "method", "state", "ended")
 
 
-class Block:
+class AuditBatch:
     """Things that will be told in one go."""
 
     __slots__ = ("askers", "told")
 
     def __init__(self) -> None:
-        self.askers: Final[list[Thing]] = []
-        self.told: Final[list[Thing | Row]] = []
+        self.askers: Final[list[AuditFact]] = []
+        self.told: Final[list[AuditFact | AuditRow]] = []
 
-    def asker(self, facts: Thing) -> int:
+    def asker(self, facts: AuditFact) -> int:
         """The index of somebody who asks in this block."""
         self.askers.append(facts)
         return len(self.askers) - 1
@@ -36,12 +36,12 @@ class Block:
         """When things happened, in microseconds."""
         return [_at(one) for one in self.told]
 
-    def things(self) -> list[Thing]:
+    def things(self) -> list[AuditFact]:
         """Each thing by itself."""
         return _things(self.askers, self.told)
 
 
-def things_of(told: Mapping[str, Any]) -> list[Thing]:
+def things_of(told: Mapping[str, Any]) -> list[AuditFact]:
     """What a line tells of, by its JSON; LookupError, TypeError or ValueError when no line is like that."""
     if "told" not in told:
         return [dict(told)]
@@ -53,15 +53,15 @@ def last_at(told: Mapping[str, Any]) -> int:
     return int(_at(told["told"][-1]))
 
 
-def _at(one: Thing | Row) -> int:
+def _at(one: AuditFact | AuditRow) -> int:
     at: int = one[0] if isinstance(one, list) else one["at"]
     return at
 
 
-def _things(askers: Sequence[Mapping[str, Any]], told: Sequence[Thing | Row]) -> list[Thing]:
+def _things(askers: Sequence[Mapping[str, Any]], told: Sequence[AuditFact | AuditRow]) -> list[AuditFact]:
     return [_command(one, askers) if isinstance(one, list) else dict(one) for one in told]
 
 
-def _command(row: Row, askers: Sequence[Mapping[str, Any]]) -> Thing:
+def _command(row: AuditRow, askers: Sequence[Mapping[str, Any]]) -> AuditFact:
     at, asker, *facts = row
     return {"at": at, "kind": "command", **askers[asker], **dict(zip(_COMMAND, facts, strict=False))}

@@ -31,7 +31,7 @@ class Word(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class SessionNotice:
     """A word of an incarnation. `asker` is the incarnation to which it answers."""
 
     word: Word
@@ -45,16 +45,16 @@ def notice_topic(charter: Charter) -> str:
     return f"{NOTICES}/{charter.sign('topic', '')}"
 
 
-def encode_notice(notice: Notice, charter: Charter) -> bytes:
+def encode_notice(notice: SessionNotice, charter: Charter) -> bytes:
     """The payload."""
     text = f"{notice.word} {notice.node_id} {notice.incarnation} {notice.asker}".rstrip()
     return f"{text} {charter.sign(_PURPOSE, text)}".encode()
 
 
-def decode_notice(payload: bytes, charter: Charter) -> Notice:
+def decode_notice(payload: bytes, charter: Charter) -> SessionNotice:
     """Read a payload; ValueError when it is none, or not of a node of this cluster."""
     text, _, signature = payload.decode("ascii").rpartition(" ")
     if not charter.signed(_PURPOSE, text, signature):
         raise ValueError("not signed by this cluster")
     word, node_id, incarnation, *asker = text.split(" ")
-    return Notice(Word(word), node_id, incarnation, *asker[:1])
+    return SessionNotice(Word(word), node_id, incarnation, *asker[:1])

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from app.core.commands.command import Command, CommandState
-from app.core.commands.misses import NEAR, Miss, Near
+from app.core.commands.misses import NEAR, MissedMessage, Near
 from app.core.commands.reach import Reach
 
 RECENT_US: Final = 600_000_000
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class DeviceSighting:
     """Where a device was heard last, on the topics of a profile. `at` is in microseconds since the epoch."""
 
     at: int
@@ -57,13 +57,13 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NodeReport:
     """What a node knows of a command and its device."""
 
     node: str
     hops: Sequence[Hop] = ()
-    misses: Sequence[Miss] = ()
-    heard: Sequence[Heard] = ()
+    misses: Sequence[MissedMessage] = ()
+    heard: Sequence[DeviceSighting] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,11 @@ class Case:
     code: str = ""
     reach: Reach = Reach()  # noqa: RUF009 - it is frozen
     nearest: Near | None = None
-    heard: Sequence[Heard] = ()
+    heard: Sequence[DeviceSighting] = ()
     gaps: Sequence[str] = ()
 
     @property
-    def elsewhere(self) -> Heard | None:
+    def elsewhere(self) -> DeviceSighting | None:
         """The latest that was heard on topics of another profile, where nothing was on those of its own."""
         end = self.command.finished_at or self.command.deadline
         recent = [one for one in self.heard if one.at >= end - RECENT_US]
@@ -92,7 +92,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CommandDiagnosis:
     """A verdict, as a sentence, and by what it was reached."""
 
     code: Verdict
@@ -100,12 +100,12 @@ class Judgement:
     evidence: Sequence[str] = ()
 
 
-def judge(case: Case) -> Judgement:
+def judge(case: Case) -> CommandDiagnosis:
     """The first row of the table that holds."""
     for holds, verdict, say in _TABLE:
         if holds(case):
-            return Judgement(verdict, say(case), _evidence(case, verdict))
-    return Judgement(Verdict.NO_IDEA, _no_idea(case), tuple(case.gaps))
+            return CommandDiagnosis(verdict, say(case), _evidence(case, verdict))
+    return CommandDiagnosis(Verdict.NO_IDEA, _no_idea(case), tuple(case.gaps))
 
 
 def _evidence(case: Case, verdict: Verdict) -> Sequence[str]:
@@ -231,8 +231,16 @@ _BROKEN: Final = frozenset(
 
 _TABLE: Final[Sequence[tuple[Callable[[Case], bool], Verdict, Callable[[Case], str]]]] = (
     (_state(CommandState.SUCCEEDED), Verdict.ANSWERED, lambda _: "it has succeeded"),
-    (_state(CommandState.FAILED), Verdict.DEVICE_REFUSED, lambda _: "the device answered that it will not or cannot"),
-    (_state(CommandState.CANCELLED), Verdict.CANCELLED, lambda _: "a caller cancelled it; the device was not told"),
+    (
+        _state(CommandState.FAILED),
+        Verdict.DEVICE_REFUSED,
+        lambda _: "the device answered that it will not or cannot",
+    ),
+    (
+        _state(CommandState.CANCELLED),
+        Verdict.CANCELLED,
+        lambda _: "a caller cancelled it; the device was not told",
+    ),
     (
         lambda case: _timed_out(case) and case.command.late is not None,
         Verdict.ANSWERED_LATE,

@@ -19,7 +19,7 @@ MOST_GOT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class MissedMessage:
     """A message that came in on `node` and answered nothing, for `reason`.
 
     `at` is in microseconds since the epoch on that node's clock; `got` is by what it named its command, empty where
@@ -53,7 +53,7 @@ class Near:
     `same_device` is also that of a message on the command's own topic that did not say whose it is.
     """
 
-    miss: Miss
+    miss: MissedMessage
     score: int
     same_topic: bool
     same_id: bool
@@ -74,7 +74,7 @@ def plain(topic: str) -> str:
     return topic.partition("#")[0]
 
 
-def compare(miss: Miss, target: Target) -> Near:
+def compare(miss: MissedMessage, target: Target) -> Near:
     """How near the message came to being the answer."""
     same_topic = miss.topic in target.topics
     same_id = miss.got in target.names and bool(miss.got)

@@ -31,7 +31,7 @@ class Outcome:
     token: str = field(default="", compare=False)
 
 
-class Verdict(StrEnum):
+class MatchResult(StrEnum):
     """What the store's one atomic step made of a response."""
 
     WON = "won"
@@ -60,7 +60,7 @@ class Recorded:
     registration.
     """
 
-    verdict: Verdict
+    verdict: MatchResult
     command_id: str | None = None
     outcome: Outcome | None = None
     waiting: tuple[str, ...] = ()
@@ -108,16 +108,16 @@ Decision = DeliverLocally | Forwarded | Annexed | Progressed | Drop
 def route(recorded: Recorded, self_node: str) -> Decision:
     """Decide what a node does with a response after the store has recorded it."""
     match recorded.verdict:
-        case Verdict.WON if recorded.outcome is not None:
+        case MatchResult.WON if recorded.outcome is not None:
             if self_node in recorded.waiting:
                 return DeliverLocally(recorded.outcome)
             return Forwarded(recorded.waiting)
-        case Verdict.DUPLICATE if recorded.outcome is not None and self_node in recorded.waiting:
+        case MatchResult.DUPLICATE if recorded.outcome is not None and self_node in recorded.waiting:
             # The reply to the first attempt of this very step may have been lost; delivering twice changes nothing.
             return DeliverLocally(recorded.outcome)
-        case Verdict.PROGRESS if recorded.command_id is not None:
+        case MatchResult.PROGRESS if recorded.command_id is not None:
             return Progressed(recorded.command_id)
-        case Verdict.LATE if recorded.command_id is not None:
+        case MatchResult.LATE if recorded.command_id is not None:
             return Annexed(recorded.command_id)
         case verdict:
             return Drop(verdict.value)

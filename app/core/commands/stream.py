@@ -27,7 +27,7 @@ _LAST: Final = 2**63
 """A number within a millisecond that none has."""
 
 
-class HappeningKind(StrEnum):
+class CommandChangeKind(StrEnum):
     """What it was."""
 
     PROGRESS = "progress"
@@ -68,7 +68,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class CommandChange:
     """Something that happened to a command, `at` µs since the epoch on the store's clock.
 
     `state` is the command's. `text` is a JSON text: the progress, the error of an outcome, state and error of a late
@@ -76,7 +76,7 @@ class Happening:
     """
 
     position: Position
-    kind: HappeningKind
+    kind: CommandChangeKind
     command_id: str
     number: int
     at: int
@@ -127,19 +127,19 @@ class Marks:
         return news
 
 
-class Part(NamedTuple):
+class PartitionRead(NamedTuple):
     """What was read of a partition, up to `last`; there may be more behind it."""
 
-    happenings: Sequence[Happening]
+    happenings: Sequence[CommandChange]
     last: Mark
     more: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class StreamPage:
     """Some in order of their positions, and how far they go; if complete, all from before the millisecond `until`."""
 
-    happenings: Sequence[Happening]
+    happenings: Sequence[CommandChange]
     marks: Marks
     until: int
     complete: bool
@@ -149,14 +149,16 @@ class Page:
     """Whether what happens next is written."""
 
 
-def page_of(marks: Marks, parts: Mapping[int, Part], now_ms: int, *, whole: int = 0, kept: bool = True) -> Page:
+def page_of(
+    marks: Marks, parts: Mapping[int, PartitionRead], now_ms: int, *, whole: int = 0, kept: bool = True
+) -> StreamPage:
     """Put together what was read after `marks` at `now_ms`.
 
     What comes after the end of a partition that has more is left for the next page, so that who was told of a position
     has been told of all before its millisecond.
     """
     until = min((part.last.ms for part in parts.values() if part.more), default=None)
-    marks, found = marks.copy(), list[Happening]()
+    marks, found = marks.copy(), list[CommandChange]()
     for partition, (happenings, last, _) in parts.items():
         if until is None or last.ms <= until:
             found += happenings
@@ -167,8 +169,8 @@ def page_of(marks: Marks, parts: Mapping[int, Part], now_ms: int, *, whole: int 
             if some:
                 marks.read(partition, some[-1].position.mark)
     found.sort(key=_position)
-    return Page(found, marks, now_ms if until is None else until, until is None, whole, kept)
+    return StreamPage(found, marks, now_ms if until is None else until, until is None, whole, kept)
 
 
-def _position(one: Happening) -> Position:
+def _position(one: CommandChange) -> Position:
     return one.position

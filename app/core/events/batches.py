@@ -11,7 +11,7 @@ MOST_WRITERS: Final = 64
 """Writers of a shard whose last batch is known: of those that have appended last."""
 
 
-class Batch(NamedTuple):
+class BatchId(NamedTuple):
     """Whose batch it is, and which of his. Within a shard his numbers grow, and he appends one after the other."""
 
     writer: str
@@ -21,19 +21,19 @@ class Batch(NamedTuple):
 class LastBatches:
     """The last batch of each writer of a shard, and where it ended."""
 
-    def __init__(self, known: Iterable[tuple[Batch, Position]] = ()) -> None:
+    def __init__(self, known: Iterable[tuple[BatchId, Position]] = ()) -> None:
         self._known: dict[str, tuple[int, Position]] = {}
         for batch, position in sorted(known, key=lambda one: one[1]):
             self.put(batch, position)
 
-    def position_of(self, batch: Batch | None) -> Position | None:
+    def position_of(self, batch: BatchId | None) -> Position | None:
         """Where a batch ended that was taken before; None for what is new, and for what has no number."""
         if batch is None:
             return None
         number, position = self._known.get(batch.writer, (0, None))
         return position if batch.number <= number else None
 
-    def put(self, batch: Batch, position: Position) -> str | None:
+    def put(self, batch: BatchId, position: Position) -> str | None:
         """A batch was taken, and ends here. Which writer is forgotten for this one, if any."""
         self._known.pop(batch.writer, None)
         self._known[batch.writer] = (batch.number, position)

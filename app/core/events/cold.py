@@ -21,7 +21,7 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColdColumn:
     """A column, with its type in Spark SQL."""
 
     name: str
@@ -31,15 +31,15 @@ class Column:
 
 
 COLUMNS: Final = (
-    Column(
+    ColdColumn(
         "logged_at", "timestamp", "position of the event: microseconds since 1970, unique in its shard", required=True
     ),
-    Column("topic", "string", "where it was said", required=True),
-    Column("device_id", "string", "device that said it; null where nobody knows"),
-    Column("kind", "string", "what its profile calls it, profile:name; null where none does"),
-    Column("id", "string", "what a repetition has in common with it; null where it has none"),
-    Column("bytes", "int", "size of the value", required=True),
-    Column("value", "binary", "what was said, byte for byte", required=True),
+    ColdColumn("topic", "string", "where it was said", required=True),
+    ColdColumn("device_id", "string", "device that said it; null where nobody knows"),
+    ColdColumn("kind", "string", "what its profile calls it, profile:name; null where none does"),
+    ColdColumn("id", "string", "what a repetition has in common with it; null where it has none"),
+    ColdColumn("bytes", "int", "size of the value", required=True),
+    ColdColumn("value", "binary", "what was said, byte for byte", required=True),
 )
 _NAME: Final = re.compile(r"shard=(\d+)-gen=(\d+)-([0-9a-z]+)\.parquet")
 

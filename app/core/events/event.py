@@ -38,7 +38,7 @@ _DATABASE: Final = re.compile("[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Tenants:
+class TenantShares:
     """Among whom the room for last values is divided, where there are several. Any thread may ask.
 
     `known` tells how many there are, `owner` to whom a device belongs, or "".
@@ -69,7 +69,7 @@ class Database:
     """How many topics have a last value, shared out among the shards: who makes topics up must not fill the store."""
     most_value_bytes: int = MOST_VALUE_BYTES
     """How many bytes last values take, with their topics, shared out as well."""
-    tenants: Tenants = field(default=Tenants(), compare=False)
+    tenants: TenantShares = field(default=TenantShares(), compare=False)
 
     def shard(self, key: str) -> Shard:
         """Where everything is that is kept under this key: the device, else the topic."""

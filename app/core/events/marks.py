@@ -34,7 +34,7 @@ def pack_marks(topics: Collection[str]) -> bytes:
     return data + _CHECKSUM.pack(crc32(data))
 
 
-class Wanted:
+class MarkFilter:
     """What a topic filter looks for in marks."""
 
     def __init__(self, topic_filter: str) -> None:

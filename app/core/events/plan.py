@@ -11,7 +11,7 @@ from typing import Final
 
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
-from app.core.events.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Shard, Tenants, validate_database
+from app.core.events.event import MOST_VALUE_BYTES, MOST_VALUES, Database, Shard, TenantShares, validate_database
 from app.core.events.presence import topic_of
 from app.core.identifiers import id_of_name, name_of
 from app.core.profiles.profile import DeviceProfile
@@ -23,7 +23,7 @@ MOST_DATABASES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class NamedDatabase:
     """A database, as settings name it."""
 
     name: str
@@ -35,9 +35,9 @@ class Kept:
         return self.retention // timedelta(microseconds=1)
 
 
-def parse_databases(text: str) -> tuple[Kept, ...]:
+def parse_databases(text: str) -> tuple[NamedDatabase, ...]:
     """`events=720h,telemetry=24h`; ValueError names what is wrong and what is allowed."""
-    kept: dict[str, Kept] = {}
+    kept: dict[str, NamedDatabase] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, equals, retention = (one.strip() for one in part.partition("="))
         if not equals:
@@ -48,7 +48,7 @@ def parse_databases(text: str) -> tuple[Kept, ...]:
             raise ValueError(error.reason) from None
         if name in kept:
             raise ValueError(f"{name!a} is given twice; allowed: once")
-        kept[name] = Kept(name, parse_duration(retention))
+        kept[name] = NamedDatabase(name, parse_duration(retention))
         if kept[name].retention < LEAST_RETENTION:
             raise ValueError(f"{part[:64]!a} is too short; allowed: a retention of at least 1m")
     if not 1 <= len(kept) <= MOST_DATABASES:
@@ -83,12 +83,12 @@ class Plan:
 
     def __init__(
         self,
-        kept: Sequence[Kept],
+        kept: Sequence[NamedDatabase],
         profiles: Iterable[DeviceProfile],
         shards: int,
         values: int = MOST_VALUES,
         value_bytes: int = MOST_VALUE_BYTES,
-        tenants: Tenants | None = None,
+        tenants: TenantShares | None = None,
     ) -> None:
         """`values`: how many topics of a database may have a last value, and how much these may take, for `tenants`."""
         self.kept: Final = tuple(kept)
@@ -110,7 +110,7 @@ class Plan:
                     taught[self.name(spec.database)].append(spec.topic.filter())
         self.databases: Final = tuple(
             Database(
-                one.name, shards, tuple(dict.fromkeys(taught[one.name])), values, value_bytes, tenants or Tenants()
+                one.name, shards, tuple(dict.fromkeys(taught[one.name])), values, value_bytes, tenants or TenantShares()
             )
             for one in kept
         )

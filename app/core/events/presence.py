@@ -33,7 +33,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownPresence:
     online: bool
     patience: timedelta | None = None
     until: float | None = None
@@ -71,7 +71,7 @@ class Presences:
     """All devices that have ever been heard of. `now` is in monotonic seconds everywhere."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownPresence] = {}
         self._due: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class Presences:
 
     def load(self, change: Change, now: float) -> None:
         """Know what was noticed before. Silence counts from now on: nobody has listened meanwhile."""
-        known = self._known[change.device_id] = _Known(change.online)
+        known = self._known[change.device_id] = _KnownPresence(change.online)
         self._patient(change.device_id, known, change.offline_after, now)
 
     def heard(self, device_id: str, now: float, offline_after: timedelta | None, *, online: bool) -> Change | None:
@@ -88,7 +88,7 @@ class Presences:
         if known is None:
             if len(self._known) >= MOST_DEVICES:
                 return None
-            known = self._known[device_id] = _Known(not online)
+            known = self._known[device_id] = _KnownPresence(not online)
         changed = known.online is not online
         known.online = online
         self._patient(device_id, known, offline_after, now)
@@ -116,7 +116,7 @@ class Presences:
                 gone.append(Change(device_id, online=False, offline_after=known.patience, said=False))
         return gone
 
-    def _patient(self, device_id: str, known: _Known, offline_after: timedelta | None, now: float) -> None:
+    def _patient(self, device_id: str, known: _KnownPresence, offline_after: timedelta | None, now: float) -> None:
         if offline_after is not None:
             known.patience = offline_after
         if known.patience is None:
@@ -125,7 +125,7 @@ class Presences:
         if known.online and not known.queued:
             self._queue(device_id, known, known.until)
 
-    def _queue(self, device_id: str, known: _Known, until: float) -> None:
+    def _queue(self, device_id: str, known: _KnownPresence, until: float) -> None:
         """One place for each device, which is looked at when its first silence would be over."""
         known.queued = True
         heappush(self._due, (until, device_id))

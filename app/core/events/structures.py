@@ -47,7 +47,7 @@ class Meeting(NamedTuple):
 NOBODY: Final = Meeting((), frozenset())
 
 
-class _Node(dict[str, "_Node"]):
+class _StructureNode(dict[str, "_StructureNode"]):
     """A level of topics, with what may follow."""
 
     __slots__ = ("structure",)
@@ -62,7 +62,7 @@ class Structures:
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         """`known` are structures that were taught or learned before."""
-        self._root = _Node()
+        self._root = _StructureNode()
         self._nodes = 0
         self._all: dict[str, tuple[int, ...]] = {}
         self._streams: dict[str, bytes] = {}
@@ -143,7 +143,7 @@ class Structures:
         levels = topic.split("/")
         if len(levels) > DEEPEST:
             return self._others()
-        node: _Node | None = self._root
+        node: _StructureNode | None = self._root
         for depth, level in enumerate(levels):
             if node is None:
                 break
@@ -166,7 +166,7 @@ class Structures:
         for level in structure.split("/"):
             child = node.get(level)
             if child is None:
-                child = node[level] = _Node()
+                child = node[level] = _StructureNode()
                 self._nodes += 1
             node = child
         node.structure = structure
@@ -175,13 +175,13 @@ class Structures:
         self.teach(OTHERS)
         return OTHERS
 
-    def _varies(self, node: _Node, depth: int, level: str) -> bool:
+    def _varies(self, node: _StructureNode, depth: int, level: str) -> bool:
         if depth == 0 and level.startswith("$"):
             return False  # MQTT 5, section 4.7.2: no wildcard of the first level means those
         return "+" in node or len(node) >= (FIRST_LEVEL if depth == 0 else OTHER_LEVELS)
 
 
-def _meeting(node: _Node, wanted: Sequence[str], depth: int = 0, *, below: bool) -> Iterator[str]:
+def _meeting(node: _StructureNode, wanted: Sequence[str], depth: int = 0, *, below: bool) -> Iterator[str]:
     """Those under a node that fit what is wanted from this depth on, and with `below` whatever follows."""
     if depth == len(wanted):
         if below:
@@ -197,7 +197,7 @@ def _meeting(node: _Node, wanted: Sequence[str], depth: int = 0, *, below: bool)
         yield from _meeting(child, wanted, depth + 1, below=below)
 
 
-def _below(node: _Node, *, first: bool) -> Iterator[str]:
+def _below(node: _StructureNode, *, first: bool) -> Iterator[str]:
     """All from a node on; under the first one no topics that begin with `$`, as no wildcard means those."""
     left = [child for name, child in node.copy().items() if not (first and name.startswith("$"))]
     if node.structure is not None:

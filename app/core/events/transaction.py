@@ -13,7 +13,7 @@ MOST_PARTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ValueCondition:
     """The last value of the topic stands at this position; None: the topic has none."""
 
     topic: str
@@ -25,7 +25,7 @@ class Transaction:
     """Everything of it is of one shard. An entry without value deletes the last value of its topic."""
 
     shard: Shard
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ValueCondition, ...]
     entries: tuple[Entry, ...]
 
     def __post_init__(self) -> None:

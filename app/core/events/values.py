@@ -30,7 +30,7 @@ class Size(NamedTuple):
     tenant: str = ""
 
 
-class Held:
+class ValueUsage:
     """By key of a topic, what it takes, and what each tenant takes of that."""
 
     def __init__(self, database: Database, sizes: Iterable[Size] = ()) -> None:

@@ -10,7 +10,7 @@ from app.core.payload import MISSING, JsonValue, Missing, lookup
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class PathCondition:
     """Something that a message must satisfy at `path`; an absent path is neither `is_in` nor `is_not` anything.
 
     Where the path leads to several places, one of them is enough, and `present = false` means that there is none.
@@ -35,7 +35,7 @@ class Condition:
         return value is not MISSING and not _among(value, self.is_not)
 
 
-class ConditionSomewhere(Condition):
+class ConditionSomewhere(PathCondition):
     """One whose path has more than keys of objects; apart from it, so that plain ones cost no question."""
 
     __slots__ = ()
@@ -52,12 +52,12 @@ def condition(
     is_not: tuple[JsonValue, ...] | None = None,
     *,
     present: bool | None = None,
-) -> Condition:
+) -> PathCondition:
     """The condition of this kind of path."""
-    return (Condition if is_plain(path) else ConditionSomewhere)(path, is_in, is_not, present)
+    return (PathCondition if is_plain(path) else ConditionSomewhere)(path, is_in, is_not, present)
 
 
-def all_hold(conditions: tuple[Condition, ...], document: JsonValue) -> bool:
+def all_hold(conditions: tuple[PathCondition, ...], document: JsonValue) -> bool:
     """Whether the message satisfies every condition."""
     for one in conditions:  # noqa: SIM110 - it runs for each rule of each response, and a generator takes twice as long
         if not one.holds(document):
@@ -74,8 +74,8 @@ def _among(value: object, wanted: tuple[JsonValue, ...]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class StateRule:
     """The state that a response stands for when all conditions hold."""
 
     state: CommandState
-    when: tuple[Condition, ...] = ()
+    when: tuple[PathCondition, ...] = ()

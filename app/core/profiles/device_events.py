@@ -11,7 +11,7 @@ from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import MISSING, JsonValue, Missing, decode_json
-from app.core.profiles.conditions import Condition, all_hold
+from app.core.profiles.conditions import PathCondition, all_hold
 from app.core.profiles.sources import PAYLOAD, CorrelationSource, Decode, DeviceSource, device_of, wide_document
 from app.core.profiles.templating import scalar_text
 from app.core.topics import TopicTemplate
@@ -35,7 +35,7 @@ class DeviceEvent(NamedTuple):
     database: str | None = None
 
 
-class Presence(NamedTuple):
+class PresenceSign(NamedTuple):
     """A sign that a device is there, or has gone (`online` is false).
 
     After `offline_after` without a further message it counts as gone; None: until it says so.
@@ -48,7 +48,7 @@ class Presence(NamedTuple):
     offline_after: timedelta | None = None
 
 
-class Said:
+class DeviceMessage:
     """A message, whose payload is read when a rule first asks for it, and once only by each codec."""
 
     __slots__ = ("_read", "message")
@@ -77,7 +77,7 @@ class EventSpec:
 
     name: str
     topic: TopicTemplate
-    match: tuple[Condition, ...] = ()
+    match: tuple[PathCondition, ...] = ()
     type: Path | None = None
     sources: tuple[CorrelationSource, ...] = ()
     database: str | None = None
@@ -85,7 +85,7 @@ class EventSpec:
     device: DeviceSource | None = None
     wide: bool = False
 
-    def read(self, profile: str, said: Said, values: dict[str, str]) -> DeviceEvent | None:
+    def read(self, profile: str, said: DeviceMessage, values: dict[str, str]) -> DeviceEvent | None:
         """The event; None when the message is none of this kind. `values` are those of the topic's placeholders."""
         payload = said.payload(self.decode) if self._asks else None
         document = _document(said.message, payload, values, wide=self.wide)
@@ -121,14 +121,14 @@ class PresenceSpec:
     """
 
     topic: TopicTemplate
-    match: tuple[Condition, ...] = ()
-    offline: tuple[Condition, ...] = ()
+    match: tuple[PathCondition, ...] = ()
+    offline: tuple[PathCondition, ...] = ()
     offline_after: timedelta | None = None
     decode: Decode = decode_json
     device: DeviceSource | None = None
     wide: bool = False
 
-    def read(self, profile: str, said: Said, values: dict[str, str]) -> Presence | None:
+    def read(self, profile: str, said: DeviceMessage, values: dict[str, str]) -> PresenceSign | None:
         """What the message says; None when it says nothing. `values` are those of the topic's placeholders."""
         message = said.message
         asks = self.match or self.offline or _leads_into(self.device)
@@ -143,7 +143,7 @@ class PresenceSpec:
         except UndecodableMessageError:
             return None
         gone = any(one.holds(document) for one in self.offline)
-        return Presence(profile, message.topic, device_id, not gone, self.offline_after)
+        return PresenceSign(profile, message.topic, device_id, not gone, self.offline_after)
 
 
 def _leads_into(device: DeviceSource | None) -> bool:

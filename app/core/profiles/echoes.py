@@ -22,7 +22,7 @@ from app.core.payload import MISSING, JsonValue
 from app.core.profiles.templating import CommandFacts, any_absent, render_present, scalar_text
 
 
-class Kind(StrEnum):
+class Comparison(StrEnum):
     """As what a value of the state and what the command asked for are compared."""
 
     JSON = "json"
@@ -55,7 +55,7 @@ class Wish:
 
     path: Path
     equals: JsonValue = None
-    kind: Kind = Kind.JSON
+    kind: Comparison = Comparison.JSON
     tolerance: float = 0.0
 
     def concerns(self, facts: CommandFacts) -> bool:
@@ -71,15 +71,15 @@ class Wish:
 
     def _same(self, found: JsonValue, wanted: JsonValue) -> bool:
         match self.kind:
-            case Kind.BOOLEAN:
+            case Comparison.BOOLEAN:
                 return _truth(found) is not None and _truth(found) == _truth(wanted)
-            case Kind.TEXT:
+            case Comparison.TEXT:
                 return _same_text(found, wanted)
-            case Kind.ANY:
+            case Comparison.ANY:
                 return True
-            case Kind.CONTAINS:
+            case Comparison.CONTAINS:
                 return self._contains(found, wanted)
-            case Kind.NUMBER:
+            case Comparison.NUMBER:
                 return self._near(_number(found), _number(wanted))
             case _ if _is_number(found) and _is_number(wanted):
                 return self._near(_number(found), _number(wanted))

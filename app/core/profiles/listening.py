@@ -8,22 +8,22 @@ from typing import Final, NamedTuple, TypeAlias
 
 from app.core.commands.callback import Answer
 from app.core.messages import ReceivedMessage
-from app.core.profiles.device_events import DeviceEvent, EventSpec, Presence, PresenceSpec, Said
+from app.core.profiles.device_events import DeviceEvent, DeviceMessage, EventSpec, PresenceSign, PresenceSpec
 from app.core.profiles.profile import DeviceProfile
 from app.core.replies.reply import Candidate, ReplySpec, candidate
 from app.core.topics import TopicTemplate
 from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
 
-Reading: TypeAlias = Answer | DeviceEvent | Presence
+Reading: TypeAlias = Answer | DeviceEvent | PresenceSign
 """All that a message of a device can be. One message may be several of them."""
 
 
-class _Kind(NamedTuple):
+class _EventKind(NamedTuple):
     profile: str
     spec: EventSpec | PresenceSpec
 
 
-class _Heard(NamedTuple):
+class _MatchedKind(NamedTuple):
     """A kind that messages of a topic may be, and what stands in the places of its placeholders."""
 
     profile: str
@@ -38,13 +38,13 @@ class EventReader:
     """
 
     def __init__(self, profiles: Iterable[DeviceProfile], *, events: bool = True, presence: bool = True) -> None:
-        self._tree: Final = TopicTree[_Kind]()
+        self._tree: Final = TopicTree[_EventKind]()
         kinds = []
         for one in profiles:
             if events:
-                kinds += [_Kind(one.name, spec) for spec in one.events]
+                kinds += [_EventKind(one.name, spec) for spec in one.events]
             if presence:
-                kinds += [_Kind(one.name, spec) for spec in one.presence]
+                kinds += [_EventKind(one.name, spec) for spec in one.presence]
         self._filters: Final = tuple(dict.fromkeys(kind.spec.topic.filter() for kind in kinds))
         for kind in kinds:
             self._tree.enter(kind.spec.topic, kind)
@@ -59,16 +59,16 @@ class EventReader:
         levels = topic.split("/")
         return any(kind.spec.topic.match(levels) is not None for kind in self._tree.find(levels))
 
-    def read(self, message: ReceivedMessage) -> list[DeviceEvent | Presence]:
+    def read(self, message: ReceivedMessage) -> list[DeviceEvent | PresenceSign]:
         """All that the message is; nothing where it is no event of any profile. It raises nothing.
 
         The ids of devices are as the message has them: they may be none of ours. Payloads that cannot be read are
         events as well.
         """
         topic = message.topic
-        found: list[DeviceEvent | Presence] = []
+        found: list[DeviceEvent | PresenceSign] = []
         decided = set()
-        said = Said(message)
+        said = DeviceMessage(message)
         for profile, spec, values in (self._known if len(topic) <= LONG_TOPIC else self._kinds_of)(topic):
             scope = profile, type(spec)
             if scope in decided:
@@ -79,10 +79,10 @@ class EventReader:
                 found.append(one)
         return found
 
-    def _kinds_of(self, topic: str) -> Sequence[_Heard]:
+    def _kinds_of(self, topic: str) -> Sequence[_MatchedKind]:
         levels = topic.split("/")
         found = ((kind, kind.spec.topic.match(levels)) for kind in self._tree.find(levels))
-        return [_Heard(*kind, values) for kind, values in found if values is not None]
+        return [_MatchedKind(*kind, values) for kind, values in found if values is not None]
 
 
 class ReplyReader:

@@ -20,7 +20,7 @@ from app.core.messages import Publication, UserProperties
 from app.core.paths import Path, first
 from app.core.payload import JsonValue, decode_json
 from app.core.profiles.catalogue import Catalogue, no_method
-from app.core.profiles.conditions import Condition, Rule
+from app.core.profiles.conditions import PathCondition, StateRule
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.device_events import EventSpec, PresenceSpec
 from app.core.profiles.echoes import Echo
@@ -66,8 +66,8 @@ class ResponseSpec:
     topic: TopicTemplate
     correlation: Correlation
     sources: tuple[CorrelationSource, ...]
-    rules: tuple[Rule, ...]
-    match: tuple[Condition, ...] = ()
+    rules: tuple[StateRule, ...]
+    match: tuple[PathCondition, ...] = ()
     confirm: tuple[Path, ...] = ()
     value: tuple[str, ...] = ()
     result: Part | None = None

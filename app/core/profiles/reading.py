@@ -28,7 +28,7 @@ MAX_KEYS: Final = 8
 _NAMELESS: Final = (Correlation.ORDER, Correlation.ECHO)
 
 
-class Kind:
+class ResponseKind:
     """A kind of response of a profile."""
 
     __slots__ = ("profile", "scope", "spec")
@@ -51,9 +51,9 @@ class ResponseReader:
     def __init__(self, profiles: Iterable[DeviceProfile]) -> None:
         kinds = [(profile.name, spec) for profile in profiles for spec in profile.responses]
         self._filters: Final = tuple(dict.fromkeys(spec.topic.filter() for _, spec in kinds))
-        self._tree: Final = TopicTree[Kind]()
+        self._tree: Final = TopicTree[ResponseKind]()
         for profile, spec in kinds:
-            self._tree.enter(spec.topic, Kind(profile, spec))
+            self._tree.enter(spec.topic, ResponseKind(profile, spec))
         self._known: Final = lru_cache(MOST_TOPICS)(self._kinds_of)
 
     def filters(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class ResponseReader:
 
     def documents(
         self, message: ReceivedMessage
-    ) -> Iterator[tuple[Kind, Mapping[str, str], JsonValue | UndecodableMessageError]]:
+    ) -> Iterator[tuple[ResponseKind, Mapping[str, str], JsonValue | UndecodableMessageError]]:
         """The kinds that have the topic, with the values of its placeholders and what their paths lead into."""
         topic = message.topic
         payloads: dict[Decode, JsonValue | UndecodableMessageError] = {}
@@ -108,7 +108,7 @@ class ResponseReader:
                 document = wide_document(message, document, values)
             yield kind, values, document
 
-    def _kinds_of(self, topic: str) -> tuple[tuple[Kind, Mapping[str, str]], ...]:
+    def _kinds_of(self, topic: str) -> tuple[tuple[ResponseKind, Mapping[str, str]], ...]:
         """The kinds that have the topic, each with the values of its placeholders."""
         levels = topic.split("/")
         matched = ((kind, kind.spec.topic.match(levels)) for kind in self._tree.find(levels))
@@ -122,7 +122,9 @@ def _decoded(decode: Decode, payload: bytes) -> JsonValue | UndecodableMessageEr
         return error
 
 
-def answers_of(kind: Kind, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue) -> list[Answer]:
+def answers_of(
+    kind: ResponseKind, message: ReceivedMessage, values: Mapping[str, str], document: JsonValue
+) -> list[Answer]:
     """What the message says as this kind; several readings where any of several keys may name the command.
 
     UndecodableMessageError with the reason for which it says nothing.

@@ -16,7 +16,7 @@ from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import MAX_BYTES, MISSING, JsonValue, Missing, decode_json
-from app.core.profiles.conditions import Condition, all_hold
+from app.core.profiles.conditions import PathCondition, all_hold
 from app.core.profiles.sources import Decode, DeviceSource, device_of, wide_document
 from app.core.profiles.templating import rfc3339, scalar_text
 from app.core.topics import TopicTemplate
@@ -92,7 +92,7 @@ class ReplySpec:
     to: TopicTemplate
     render: Callable[[Document], JsonValue]
     encode: Callable[[JsonValue], bytes]
-    match: tuple[Condition, ...] = ()
+    match: tuple[PathCondition, ...] = ()
     needs: tuple[Path, ...] = ()
     last: LastCommand | None = None
     state: tuple[LastValue, ...] = ()

@@ -27,7 +27,7 @@ class Progress(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class OutboxEntry:
     """A command to which something happened that its endpoints are told of, as the store's outbox has it."""
 
     command_id: str
@@ -40,7 +40,7 @@ class Notice:
         return f"{self.command_id} {'late' if self.late else 'outcome'}"
 
     @classmethod
-    def read(cls, member: str) -> Notice:
+    def read(cls, member: str) -> OutboxEntry:
         """The notice that the text stands for."""
         command_id, _, what = member.partition(" ")
         return cls(command_id, what == "late")
@@ -92,7 +92,7 @@ OUTCOME_SEQUENCE: Final = 1
 LATE_SEQUENCE: Final = 2
 
 
-def event_id(notice: Notice) -> str:
+def event_id(notice: OutboxEntry) -> str:
     """The id of the event: the same on each attempt. The later event of a command has the higher number."""
     return f"evt_{notice.command_id}_{LATE_SEQUENCE if notice.late else OUTCOME_SEQUENCE}"
 

@@ -14,7 +14,7 @@ _PLACE: Final = re.compile(rf"(waiting|ended)\.([0-9]{{1,16}})\.({EVENT})", re.A
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeliveryPosition:
     """That of one delivery in the list."""
 
     ended: bool
@@ -26,7 +26,7 @@ class Place:
         """The place, as a cursor has it."""
         return f"{endpoint_id}.{'ended' if self.ended else 'waiting'}.{self.at}.{self.event_id}"
 
-    def follows(self, other: Place) -> bool:
+    def follows(self, other: DeliveryPosition) -> bool:
         """Whether it comes behind the other one in the list."""
         if self.ended != other.ended:
             return self.ended
@@ -34,7 +34,7 @@ class Place:
         return mine < its if self.ended else mine > its
 
 
-FIRST: Final = Place(ended=False, at=-1, event_id="")
+FIRST: Final = DeliveryPosition(ended=False, at=-1, event_id="")
 """Before all that there is."""
 
 
@@ -43,18 +43,18 @@ class DeliveryPage:
     """A part of the list. `behind` is the place of its last one if there are more."""
 
     deliveries: Sequence[Delivery]
-    behind: Place | None
+    behind: DeliveryPosition | None
 
 
-def part(places: Sequence[Place], limit: int) -> tuple[Sequence[Place], Place | None]:
+def part(places: Sequence[DeliveryPosition], limit: int) -> tuple[Sequence[DeliveryPosition], DeliveryPosition | None]:
     """The first `limit` of places that are in order, and the last of these if there are more."""
     shown = places[:limit]
     return shown, shown[-1] if len(places) > limit else None
 
 
-def place_of(endpoint_id: str, text: str) -> Place:
-    """The place that `Place.text` wrote for this endpoint; InvalidInputError for anything else."""
+def place_of(endpoint_id: str, text: str) -> DeliveryPosition:
+    """The place that `DeliveryPosition.text` wrote for this endpoint; InvalidInputError for anything else."""
     found = _PLACE.fullmatch(text.removeprefix(f"{endpoint_id}."))
     if found is None or not text.startswith(f"{endpoint_id}."):
         raise InvalidInputError("cursor", "is none of this webhook; leave it out to begin anew")
-    return Place(found[1] == "ended", int(found[2]), found[3])
+    return DeliveryPosition(found[1] == "ended", int(found[2]), found[3])

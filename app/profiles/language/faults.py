@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from app.profiles.language.positions import Location, line_at
 
 
-class Fault(NamedTuple):
+class ProfileFault(NamedTuple):
     """Something wrong at a place in a file."""
 
     location: Location
@@ -22,34 +22,34 @@ class Fault(NamedTuple):
 class FaultsError(ValueError):
     """Several faults of one table at once; their locations begin inside of it."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[ProfileFault]) -> None:
         super().__init__("; ".join(fault.sentence for fault in faults))
         self.faults = faults
 
 
-def refuse(faults: Iterable[Fault]) -> None:
+def refuse(faults: Iterable[ProfileFault]) -> None:
     """Raise FaultsError when there are any."""
     found = tuple(faults)
     if found:
         raise FaultsError(found)
 
 
-def listed(source: str, faults: Iterable[Fault], lines: Mapping[Location, int]) -> str:
+def listed(source: str, faults: Iterable[ProfileFault], lines: Mapping[Location, int]) -> str:
     """All faults, one a line, in the order of the file: `lamp.toml:7: response.0.topic: …`."""
     placed = sorted({(line_at(lines, fault.location), _key(fault.location), fault.sentence) for fault in faults})
     return "\n".join(f"{source}:{line}: {key}: {sentence}" for line, key, sentence in placed)
 
 
-def faults_of(error: ValidationError, tables: Mapping[str, type[BaseModel]]) -> Iterator[Fault]:
+def faults_of(error: ValidationError, tables: Mapping[str, type[BaseModel]]) -> Iterator[ProfileFault]:
     """What pydantic found, in our words. `tables` are the models by the key that they stand under, '' is the whole."""
     for found in error.errors(include_url=False):
         location: Location = tuple(part for part in found["loc"] if not str(part).startswith("<"))  # which of two forms
         said = found.get("ctx", {}).get("error")
         if isinstance(said, FaultsError):
             for fault in said.faults:
-                yield Fault((*location, *fault.location), fault.sentence)
+                yield ProfileFault((*location, *fault.location), fault.sentence)
         elif said is not None:
-            yield Fault(location, str(said))
+            yield ProfileFault(location, str(said))
         else:
             kind, context = str(found["type"]), dict(found.get("ctx", {}))
             yield _fault(kind, location, found["input"], context, tables)
@@ -79,30 +79,30 @@ def _fault(
     value: object,
     context: Mapping[str, Any],
     tables: Mapping[str, type[BaseModel]],
-) -> Fault:
+) -> ProfileFault:
     for index, part in enumerate(location):
         if part in _SCALAR_LISTS and index + 1 < len(location):  # pydantic says it once for each type that it is not
-            return Fault(location[: index + 2], f"is {_kind(value)}; allowed: text, numbers, true, false")
+            return ProfileFault(location[: index + 2], f"is {_kind(value)}; allowed: text, numbers, true, false")
     if kind == "invalid-json-value":  # the way into JSON names a type before each key
         location = (*location[:2], *location[3::2])
     last = str(location[-1]) if location else ""
     match kind:
         case "missing":
-            return Fault(location, f"is missing; needed: {_HEADED.get(location, 'a value')}")
+            return ProfileFault(location, f"is missing; needed: {_HEADED.get(location, 'a value')}")
         case "extra_forbidden":
-            return Fault(location, _unknown(last, tables[_table(location[:-1], tables)]))
+            return ProfileFault(location, _unknown(last, tables[_table(location[:-1], tables)]))
         case "literal_error":
-            return Fault(location, f"is {_shown(value)}; allowed: {context['expected']}")
+            return ProfileFault(location, f"is {_shown(value)}; allowed: {context['expected']}")
         case "string_pattern_mismatch":
-            return Fault(location, f"is {_shown(value)}; allowed: {_PATTERNS.get(last, context.get('pattern'))}")
+            return ProfileFault(location, f"is {_shown(value)}; allowed: {_PATTERNS.get(last, context.get('pattern'))}")
         case "too_short":
-            return Fault(location, "is empty; allowed: one or more")
+            return ProfileFault(location, "is empty; allowed: one or more")
         case "greater_than_equal" | "less_than_equal":
             bound = f"at least {context['ge']:g}" if "ge" in context else f"at most {context['le']:g}"
-            return Fault(location, f"is {value}; allowed: {bound}")
+            return ProfileFault(location, f"is {value}; allowed: {bound}")
         case _:
             allowed = _HEADED.get(location) or _ALLOWED.get(kind, "text, numbers, true, false, lists and tables")
-            return Fault(location, f"is {_kind(value)}; allowed: {allowed}")
+            return ProfileFault(location, f"is {_kind(value)}; allowed: {allowed}")
 
 
 def _unknown(name: str, table: type[BaseModel]) -> str:

@@ -33,7 +33,7 @@ from app.profiles.protobufs import protobuf
 T = TypeVar("T")
 
 
-class Table(BaseModel):
+class StrictTable(BaseModel):
     """A table of a profile: no other keys than its own, no values of other types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -141,7 +141,7 @@ Values = Annotated[
 DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": f"^{DURATION}$"})
 
 
-class ProtobufTable(Table):
+class ProtobufTable(StrictTable):
     """`codec = { protobuf = "package.Message", descriptor = "file.desc" }`."""
 
     protobuf: Annotated[str, Field(min_length=1, max_length=256)]

@@ -11,12 +11,12 @@ from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_device_id
 from app.core.paths import Path
 from app.core.profiles import templating
-from app.core.profiles.conditions import Condition, condition
+from app.core.profiles.conditions import PathCondition, condition
 from app.core.profiles.profile import Part
 from app.core.profiles.sources import CorrelationSource, DeviceSource
 from app.profiles.expressions import expression, fault_of
-from app.profiles.language.faults import Fault
-from app.profiles.language.fields import Codec, Dotted, Scalar, Table, Topic, template
+from app.profiles.language.faults import ProfileFault
+from app.profiles.language.fields import Codec, Dotted, Scalar, StrictTable, Topic, template
 from app.profiles.language.paths import parse_path, shown
 from app.profiles.language.rules import contradicting, impossible
 
@@ -31,7 +31,7 @@ def capture_of(dotted: str | None) -> str | None:
     return None if dotted is None else parse_path(dotted).capture
 
 
-class ConditionTable(Table):
+class ConditionTable(StrictTable):
     """`{ path = …, is_in = […] }`."""
 
     path: Dotted
@@ -51,7 +51,7 @@ class ConditionTable(Table):
             raise ValueError(f"{self.path} is text {where}; allowed: text to compare it with")
         return self
 
-    def build(self, *, wide: bool = False) -> Condition:
+    def build(self, *, wide: bool = False) -> PathCondition:
         """The condition that the table describes."""
         return condition(
             parse_path(self.path).within(wide=wide),
@@ -65,7 +65,7 @@ Property = bool | Literal["uuid"]
 """The correlation data of MQTT 5: text, or the bytes of a UUID."""
 
 
-class PartTable(Table):
+class PartTable(StrictTable):
     """An element of `all` in a source."""
 
     property: Property = False
@@ -84,7 +84,7 @@ class PartTable(Table):
         return CorrelationSource(bool(self.property), self.topic_level, path_of(self.path, wide=wide), uuid=uuid)
 
 
-class SourceTable(Table):
+class SourceTable(StrictTable):
     """`{ path = … }`."""
 
     property: Property = False
@@ -123,7 +123,7 @@ def _device(device_id: str) -> str:
         raise ValueError(error.reason) from None
 
 
-class DeviceTable(Table):
+class DeviceTable(StrictTable):
     """`device = { path = … }`."""
 
     path: Dotted | None = None
@@ -136,7 +136,7 @@ class DeviceTable(Table):
         return self
 
 
-class ExpressionTable(Table):
+class ExpressionTable(StrictTable):
     """`{ jmespath = "…" }`, where a path is not enough."""
 
     jmespath: str
@@ -164,18 +164,20 @@ def part_of(place: str | ExpressionTable | None, *, wide: bool = False) -> Part 
     return (lambda document: find(document["payload"]) if isinstance(document, dict) else None) if wide else find
 
 
-def contradictions(conditions: Sequence[Condition], key: str, besides: Sequence[Condition] = ()) -> Iterator[Fault]:
+def contradictions(
+    conditions: Sequence[PathCondition], key: str, besides: Sequence[PathCondition] = ()
+) -> Iterator[ProfileFault]:
     """Conditions that never hold together, or never with those `besides` them, of the match."""
     index = contradicting(conditions, besides)
     if index is not None:
         path = shown(conditions[index].path)
         with_match = " or the match" if besides else ""
-        yield Fault(
+        yield ProfileFault(
             (key, index), f"never holds, as another condition on {path} before it{with_match} says the contrary"
         )
 
 
-class HeardTable(Table):
+class HeardTable(StrictTable):
     """What is heard from devices: the messages of a topic, or those of them that match."""
 
     topic: Topic
@@ -214,41 +216,43 @@ class HeardTable(Table):
             if name not in known and (name in templating.INSTANTS or not templating.is_fact(name))
         )
 
-    def common_faults(self) -> Iterator[Fault]:
+    def common_faults(self) -> Iterator[ProfileFault]:
         """What is wrong with the table by itself."""
         names = template(self.topic).names
         if not any(template(self.topic).levels):
-            yield Fault(
+            yield ProfileFault(
                 ("topic",),
                 "has no level that is a word, so that it matches all messages of as many levels, whoever they are of; "
                 "allowed: one such level at least",
             )
         yield from contradictions([one.build() for one in self.match], "match")
         if self.device is not None and "device_id" in names:
-            yield Fault(("device",), "the topic has a placeholder {device_id} already; allowed: one of both")
+            yield ProfileFault(("device",), "the topic has a placeholder {device_id} already; allowed: one of both")
         for used in sorted(self.captures_used):
             if used not in names:
-                yield Fault((), f"{{{used}}} is no placeholder of the topic; it has: {', '.join(names) or 'none'}")
+                yield ProfileFault(
+                    (), f"{{{used}}} is no placeholder of the topic; it has: {', '.join(names) or 'none'}"
+                )
 
-    def faults_in(self, form: str | None) -> Iterator[Fault]:
+    def faults_in(self, form: str | None) -> Iterator[ProfileFault]:
         """What is wrong with the table in its file; `form` is how ids of devices are put together."""
         names = set(template(self.topic).names)
         parts = () if form is None else template(form).names
         if self.device is None and "device_id" not in names and not set(parts) & names:
-            yield Fault(
+            yield ProfileFault(
                 ("topic",),
                 "needs a level {device_id}: a message must tell which device it comes from; "
                 "allowed: device = { path = … } or { fixed = … } instead",
             )
         elif self.device is None and "device_id" not in names and not set(parts) <= names:
-            yield Fault(("topic",), f"has not all parts of device_id, {form}")
+            yield ProfileFault(("topic",), f"has not all parts of device_id, {form}")
         used = self.captures_used | self.levels_read
         for name in self.captures(parts):
             if name not in used and not name.startswith("_"):
                 sentence = (
                     f"{{{name}}} is unknown, and nothing reads it; allowed: a fact of the command, or {{_{name}}}"
                 )
-                yield Fault(("topic",), sentence)
+                yield ProfileFault(("topic",), sentence)
 
     def source_of_device(self, form: str | None, *, wide: bool) -> DeviceSource | None:
         """Where a message says which device it comes from; None where a level of the topic does."""

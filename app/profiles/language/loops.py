@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from app.core.paths import Path, is_plain
 from app.core.payload import MISSING, JsonValue, Missing
 from app.core.profiles import templating
-from app.core.profiles.conditions import Condition
-from app.profiles.language.faults import Fault
+from app.core.profiles.conditions import PathCondition
+from app.profiles.language.faults import ProfileFault
 from app.profiles.language.fields import template
 from app.profiles.language.heard import ConditionTable, HeardTable
 from app.profiles.language.paths import parse_path
@@ -18,17 +18,17 @@ from app.profiles.language.tables import RequestTable, ResponseTable
 _NEVER_A_CONSTANT = templating.IDS | templating.INSTANTS
 
 
-def own_command_faults(table: HeardTable, requests: Iterable[RequestTable], becomes: str) -> Iterator[Fault]:
+def own_command_faults(table: HeardTable, requests: Iterable[RequestTable], becomes: str) -> Iterator[ProfileFault]:
     """Whether a command, as nodes publish it, is a message that the table is about; `becomes` says as what."""
     if any(_may_be(table, request) for request in requests):
-        yield Fault(
+        yield ProfileFault(
             ("topic",),
             f"is the topic of the request as well, so that each command would be {becomes}; "
             "allowed: another topic, or a match that no request satisfies",
         )
 
 
-def endless(methods: Iterable[str], kinds: Sequence[tuple[ResponseTable, frozenset[str]]]) -> Iterator[Fault]:
+def endless(methods: Iterable[str], kinds: Sequence[tuple[ResponseTable, frozenset[str]]]) -> Iterator[ProfileFault]:
     """Kinds that leave commands of a method without an end; `kinds` are all, with methods that they do not answer."""
     told: set[int] = set()
     for method in methods:
@@ -41,7 +41,7 @@ def endless(methods: Iterable[str], kinds: Sequence[tuple[ResponseTable, frozens
         if rules and all(rule.state == "running" for rule in rules) and answering[0] not in told:
             told.add(answering[0])
             of = f" of {method}" if method else ""
-            yield Fault(
+            yield ProfileFault(
                 ("response", answering[0], "rules"),
                 f"leave each command{of} running for ever; allowed: a rule with 'succeeded' or 'failed' here, "
                 "or in another kind of response to it",
@@ -70,7 +70,7 @@ def _may_hold(table: ConditionTable, request: RequestTable) -> bool:
     return condition.holds(_nested(value, condition.path))
 
 
-def _filled_may_hold(condition: Condition, names: set[str], *, may_lack: bool) -> bool:
+def _filled_may_hold(condition: PathCondition, names: set[str], *, may_lack: bool) -> bool:
     if condition.present is False:
         return may_lack
     return condition.is_in is None or not names <= _NEVER_A_CONSTANT

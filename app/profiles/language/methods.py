@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
 from app.core.profiles.catalogue import Catalogue, Danger, Method, Openness
-from app.profiles.language.faults import Fault
-from app.profiles.language.fields import DURATION_SCHEMA, MethodName, Table, duration_between
+from app.profiles.language.faults import ProfileFault
+from app.profiles.language.fields import DURATION_SCHEMA, MethodName, StrictTable, duration_between
 from app.profiles.schemas import compiled
 
 
@@ -19,7 +19,7 @@ def _schema(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return schema
 
 
-class MethodTable(Table):
+class MethodTable(StrictTable):
     """`[[method]]`."""
 
     name: MethodName
@@ -45,15 +45,17 @@ def catalogue_of(openness: str, tables: Sequence[MethodTable]) -> Catalogue:
     return Catalogue({one.name: one.build() for one in tables}, Openness(openness))
 
 
-def catalogue_faults(openness: str, tables: Sequence[MethodTable], used: Iterable[str]) -> Iterator[Fault]:
+def catalogue_faults(openness: str, tables: Sequence[MethodTable], used: Iterable[str]) -> Iterator[ProfileFault]:
     """What is wrong with it in its file; `used` are the methods that requests and responses name."""
     seen: set[str] = set()
     for index, table in enumerate(tables):
         if table.name in seen:
-            yield Fault(("method", index, "name"), f"{table.name} is there already; allowed: each method once")
+            yield ProfileFault(("method", index, "name"), f"{table.name} is there already; allowed: each method once")
         seen.add(table.name)
     if openness != Openness.OPEN and not tables:
-        yield Fault(("methods",), f"is {openness!r} without any [[method]]; allowed: 'open', or methods")
+        yield ProfileFault(("methods",), f"is {openness!r} without any [[method]]; allowed: 'open', or methods")
     strangers = sorted(set(used) - seen)
     if openness == Openness.CLOSED and tables and strangers:
-        yield Fault(("methods",), f"is 'closed', and requests or responses name {', '.join(strangers)}, which it lacks")
+        yield ProfileFault(
+            ("methods",), f"is 'closed', and requests or responses name {', '.join(strangers)}, which it lacks"
+        )

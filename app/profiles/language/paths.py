@@ -21,7 +21,7 @@ ALLOWED: Final = (
 )
 
 
-class Place(NamedTuple):
+class PathExpr(NamedTuple):
     """Where a path leads: into the payload, to a placeholder of the topic, or to a user property."""
 
     path: Path
@@ -42,14 +42,14 @@ class Place(NamedTuple):
         return ("payload", *self.path) if wide else self.path
 
 
-def parse_path(text: str) -> Place:
+def parse_path(text: str) -> PathExpr:
     """ValueError says what is wrong with it, and what is allowed."""
     if text == "$":
-        return Place(())
+        return PathExpr(())
     if (found := _CAPTURE.fullmatch(text)) is not None:
-        return Place((), capture=found[1])
+        return PathExpr((), capture=found[1])
     if (found := _USER.fullmatch(text)) is not None:
-        return Place((), user=found[1])
+        return PathExpr((), user=found[1])
     if text.startswith(("$.", "$[", "/", "@")):
         raise ValueError(f"{text!a} is a path of another language; allowed: {ALLOWED}")
     steps: list[Step] = []
@@ -63,7 +63,7 @@ def parse_path(text: str) -> Place:
     if at < len(text) or not steps:
         empty = "has an empty key" if ".." in text or text.startswith(".") or text.endswith(".") or not text else ""
         raise ValueError(f"{text!a} {empty or 'cannot be read'}; allowed: {ALLOWED}")
-    return Place(tuple(steps))
+    return PathExpr(tuple(steps))
 
 
 def _step(found: re.Match[str]) -> Step:

@@ -14,8 +14,8 @@ from app.core.replies.handlers import HANDLER_NAME
 from app.core.replies.reply import LastCommand, LastValue, ReplySpec
 from app.core.topics import TopicTemplate
 from app.profiles.expressions import FACTS, expressions_in, faults_in, maker, names_in, path_of_fact
-from app.profiles.language.faults import Fault, refuse
-from app.profiles.language.fields import Codec, DatabaseName, Dotted, Methods, Table, Topic, pair_of, template
+from app.profiles.language.faults import ProfileFault, refuse
+from app.profiles.language.fields import Codec, DatabaseName, Dotted, Methods, StrictTable, Topic, pair_of, template
 from app.profiles.language.heard import HeardTable
 from app.profiles.language.paths import parse_path
 from app.profiles.language.positions import Location
@@ -30,7 +30,7 @@ WHOLE_ANSWER: Final = "{handler}"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
-class LastTable(Table):
+class LastTable(StrictTable):
     """`last = { methods = […], same = { "path in params" = "path in message" } }`."""
 
     methods: Annotated[Methods, Field(min_length=1)]
@@ -52,7 +52,7 @@ def _handler(name: str) -> str:
     return name
 
 
-class StateTable(Table):
+class StateTable(StrictTable):
     """`state.position = { topic = "lamps/{device_id}/position" }`."""
 
     topic: Topic
@@ -86,43 +86,45 @@ class ReplyTable(HeardTable):
         refuse(self._faults())
         return self
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[ProfileFault]:
         yield from self.common_faults()
         yield from faults_in(self.payload, ("payload",))
         names = {"device_id", *template(self.topic).names}
         unknown = sorted(set(template(self.to).names) - names)
         if unknown:
             known = ", ".join(f"{{{one}}}" for one in sorted(names))
-            yield Fault(("to",), f"{{{unknown[0]}}} is unknown; allowed: {known}")
+            yield ProfileFault(("to",), f"{{{unknown[0]}}} is unknown; allowed: {known}")
         elif hears(template(self.topic), template(self.to)):
-            yield Fault(("to",), "is a topic that this reply is to, so that it would answer itself for ever")
+            yield ProfileFault(("to",), "is a topic that this reply is to, so that it would answer itself for ever")
         for index, name in enumerate(self.needs):
             if name.partition(".")[0] not in FACTS:
-                yield Fault(("needs", index), f"{name!a} is unknown; allowed: {', '.join(FACTS)}, with a path behind")
+                yield ProfileFault(
+                    ("needs", index), f"{name!a} is unknown; allowed: {', '.join(FACTS)}, with a path behind"
+                )
         if self.last is None and any(one.split(".")[0] == "command" for one in names_in(self.payload)):
-            yield Fault(("payload",), "speaks of {command…}, which goes with last = { methods = […] }")
+            yield ProfileFault(("payload",), "speaks of {command…}, which goes with last = { methods = […] }")
         if self.handler is None and any(one.split(".")[0] == "handler" for one in names_in(self.payload)):
-            yield Fault(("payload",), 'speaks of {handler…}, which goes with handler = "name"')
+            yield ProfileFault(("payload",), 'speaks of {handler…}, which goes with handler = "name"')
         yield from self._state_faults(names)
 
-    def _state_faults(self, names: AbstractSet[str]) -> Iterator[Fault]:
+    def _state_faults(self, names: AbstractSet[str]) -> Iterator[ProfileFault]:
         known = ", ".join(f"{{state.{one}}}" for one in self.state) or "none, as there is no state = { … }"
         spoken: list[tuple[Location, str]] = [(("payload",), name) for name in names_in(self.payload)]
         spoken += [(("needs", index), name) for index, name in enumerate(self.needs)]
         for place, name in spoken:
             fact, _, rest = name.partition(".")
             if fact == "state" and rest.partition(".")[0] not in self.state:
-                yield Fault(place, f"{{{name}}} is unknown; allowed: {known}")
+                yield ProfileFault(place, f"{{{name}}} is unknown; allowed: {known}")
         if len(self.state) > MOST_VALUES:
-            yield Fault(("state",), f"has {len(self.state)} values; allowed are {MOST_VALUES}")
+            yield ProfileFault(("state",), f"has {len(self.state)} values; allowed are {MOST_VALUES}")
         for name, table in self.state.items():
             if not _NAME.fullmatch(name):
                 sentence = f"{name!a} is no name; allowed: a lower-case letter, then up to 31 of a-z 0-9 _"
-                yield Fault(("state", name), sentence)
+                yield ProfileFault(("state", name), sentence)
             unknown = sorted(set(template(table.topic).names) - names)
             if unknown:
                 allowed = ", ".join(f"{{{one}}}" for one in sorted(names))
-                yield Fault(("state", name, "topic"), f"{{{unknown[0]}}} is unknown; allowed: {allowed}")
+                yield ProfileFault(("state", name, "topic"), f"{{{unknown[0]}}} is unknown; allowed: {allowed}")
 
     @property
     def _says_payload(self) -> bool:
@@ -170,7 +172,7 @@ class ReplyTable(HeardTable):
 
 def reply_faults(
     tables: Sequence[ReplyTable], values: Mapping[str, JsonValue], heard: Sequence[str], parts: Sequence[str]
-) -> Iterator[Fault]:
+) -> Iterator[ProfileFault]:
     """What is wrong with them in their file; `heard` are the topics of responses, events and presence."""
     topics = [*(one.topic for one in tables), *heard]
     for index, table in enumerate(tables):
@@ -180,20 +182,22 @@ def reply_faults(
             if "device_id" not in there and not (own and set(own) <= there):
                 also = "".join(f" and {{{one}}}" for one in own).removeprefix(" and")
                 sentence = "may be the topic of another device; allowed: one with {device_id}"
-                yield Fault(("reply", index, "state", name, "topic"), sentence + (also and f", or with{also}"))
+                yield ProfileFault(("reply", index, "state", name, "topic"), sentence + (also and f", or with{also}"))
         strangers = sorted(table.values_named() - values.keys())
         if strangers:
             known = ", ".join(values) or "none, as there is no [values]"
-            yield Fault(("reply", index), f"{{values.{strangers[0]}}} is unknown; allowed: {known}")
+            yield ProfileFault(("reply", index), f"{{values.{strangers[0]}}} is unknown; allowed: {known}")
         loop = next((one for one in topics if one != table.topic and hears(template(one), template(table.to))), None)
         chosen = next((one for one in topics if _may_choose(table, one, parts)), None)
         if loop is not None:
-            yield Fault(("reply", index, "to"), f"is read by Homing itself, as {loop}; allowed: a topic of devices")
+            yield ProfileFault(
+                ("reply", index, "to"), f"is read by Homing itself, as {loop}; allowed: a topic of devices"
+            )
         elif chosen is not None:
             sentence = (
                 f"a message could choose {chosen}, which Homing reads itself; allowed: a topic that it cannot choose"
             )
-            yield Fault(("reply", index, "to"), sentence)
+            yield ProfileFault(("reply", index, "to"), sentence)
 
 
 def _may_choose(table: ReplyTable, heard: str, parts: Sequence[str]) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from app.core.paths import is_plain
 from app.core.payload import JsonValue
-from app.core.profiles.conditions import Condition
+from app.core.profiles.conditions import PathCondition
 from app.core.topics import TopicTemplate
 
 
-def impossible(condition: Condition) -> str | None:
+def impossible(condition: PathCondition) -> str | None:
     """Why no payload satisfies the condition; None when some do."""
     if condition.is_in == () or condition.is_not == ():
         return "has an empty list; allowed: one or more values, or present = true or false"
@@ -21,7 +21,7 @@ def impossible(condition: Condition) -> str | None:
     return None
 
 
-def contradicting(conditions: Sequence[Condition], besides: Sequence[Condition] = ()) -> int | None:
+def contradicting(conditions: Sequence[PathCondition], besides: Sequence[PathCondition] = ()) -> int | None:
     """The first that never holds together with one before it, or with one of those `besides`; None when all can."""
     for index, one in enumerate(conditions):
         if any(_exclude(one, other) for other in (*besides, *conditions[:index])):
@@ -29,7 +29,7 @@ def contradicting(conditions: Sequence[Condition], besides: Sequence[Condition] 
     return None
 
 
-def unreachable(rows: Sequence[Sequence[Condition]]) -> Iterator[tuple[int, int]]:
+def unreachable(rows: Sequence[Sequence[PathCondition]]) -> Iterator[tuple[int, int]]:
     """Which rows of conditions never decide, as an earlier one holds whenever they do: (index, index of that one)."""
     for index, row in enumerate(rows):
         for earlier in range(index):
@@ -43,7 +43,7 @@ def hears(response: TopicTemplate, request: TopicTemplate) -> bool:
     return response.parse(request.filled(dict.fromkeys(request.names, "x"))) is not None
 
 
-def _exclude(one: Condition, other: Condition) -> bool:
+def _exclude(one: PathCondition, other: PathCondition) -> bool:
     if one.path != other.path or not is_plain(one.path):
         return False
     return any(
@@ -58,7 +58,7 @@ def _exclude(one: Condition, other: Condition) -> bool:
     )
 
 
-def _implies(mine: Condition, theirs: Condition) -> bool:
+def _implies(mine: PathCondition, theirs: PathCondition) -> bool:
     if mine.path != theirs.path:
         return False
     present = mine.present if mine.is_in is None and mine.is_not is None else True

@@ -12,18 +12,18 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Json
 from app.core.commands.command import CommandState
 from app.core.paths import first, is_plain
 from app.core.profiles import templating
-from app.core.profiles.conditions import Rule
+from app.core.profiles.conditions import StateRule
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.echoes import Echo, Kind, Wish
+from app.core.profiles.echoes import Comparison, Echo, Wish
 from app.core.profiles.profile import RequestSpec, ResponseSpec
 from app.profiles.expressions import expression
-from app.profiles.language.faults import Fault, refuse
+from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import (
     DURATION_SCHEMA,
     Codec,
     Dotted,
     Methods,
-    Table,
+    StrictTable,
     Topic,
     Values,
     duration_between,
@@ -47,18 +47,18 @@ from app.profiles.language.paths import parse_path
 from app.profiles.language.rules import unreachable
 
 
-class RuleTable(Table):
+class RuleTable(StrictTable):
     """`{ state = …, when = […] }`."""
 
     state: Literal["running", "succeeded", "failed"]
     when: list[ConditionTable] = Field(default_factory=list)
 
-    def build(self, *, wide: bool = False) -> Rule:
+    def build(self, *, wide: bool = False) -> StateRule:
         """The rule that the table describes."""
-        return Rule(CommandState(self.state), tuple(one.build(wide=wide) for one in self.when))
+        return StateRule(CommandState(self.state), tuple(one.build(wide=wide) for one in self.when))
 
 
-class WishTable(Table):
+class WishTable(StrictTable):
     """`echo = [{ path = …, equals = … }]`."""
 
     path: Dotted
@@ -76,7 +76,7 @@ class WishTable(Table):
 
     def build(self, *, wide: bool) -> Wish:
         """The wish that the table describes."""
-        return Wish(parse_path(self.path).within(wide=wide), self.equals, Kind(self.type), self.tolerance)
+        return Wish(parse_path(self.path).within(wide=wide), self.equals, Comparison(self.type), self.tolerance)
 
 
 def _form(value: object) -> str:
@@ -117,61 +117,67 @@ class ResponseTable(HeardTable):
         refuse(self._faults())
         return self
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[ProfileFault]:
         yield from self.common_faults()
         names = template(self.topic).names
         if (self.correlation in ("order", "echo")) == bool(self.sources):
             nameless = "echo" if self.correlation == "echo" else "order"
-            yield Fault((), f"correlation {nameless!r} has no sources, every other one needs at least one")
+            yield ProfileFault((), f"correlation {nameless!r} has no sources, every other one needs at least one")
         yield from self._echo_faults()
         if self.also and self.correlation not in ("id", "value"):
-            yield Fault(("also",), "goes with correlation 'id' or 'value': only what names its command is read twice")
+            yield ProfileFault(
+                ("also",), "goes with correlation 'id' or 'value': only what names its command is read twice"
+            )
         if self.methods is not None and self.not_methods:
-            yield Fault(("not_methods",), "goes without methods; allowed: one of both")
+            yield ProfileFault(("not_methods",), "goes without methods; allowed: one of both")
         if (self.correlation == "value") != (self.value is not None):
-            yield Fault((), "value goes with correlation 'value', and only with it")
+            yield ProfileFault((), "value goes with correlation 'value', and only with it")
         for index, source in enumerate(self.sources):
             yield from self._source_faults(("sources", index), source, names)
         match = [one.build() for one in self.match]
         for index, rule in enumerate(self.rules):
             for fault in contradictions([one.build() for one in rule.when], "when", match):
-                yield Fault(("rules", index, *fault.location), fault.sentence)
+                yield ProfileFault(("rules", index, *fault.location), fault.sentence)
         for index, earlier in unreachable([rule.build().when for rule in self.rules]):
             sentence = f"is never reached: rules.{earlier} before it holds whenever this one does"
-            yield Fault(("rules", index), sentence)
+            yield ProfileFault(("rules", index), sentence)
 
-    def _echo_faults(self) -> Iterator[Fault]:
+    def _echo_faults(self) -> Iterator[ProfileFault]:
         is_echo = self.correlation == "echo"
         for key in ("echo", "within"):
             if is_echo != (getattr(self, key) is not None):
-                yield Fault((key,) if not is_echo else (), f"{key} goes with correlation 'echo', and only with it")
+                yield ProfileFault(
+                    (key,) if not is_echo else (), f"{key} goes with correlation 'echo', and only with it"
+                )
         if self.no_op is not None and not is_echo:
-            yield Fault(("no_op",), "goes with correlation 'echo', and only with it")
+            yield ProfileFault(("no_op",), "goes with correlation 'echo', and only with it")
         if isinstance(self.echo, ExpressionTable) and self.wide:
-            yield Fault(
+            yield ProfileFault(
                 ("echo",),
                 "is an expression, of the payload alone; allowed: no path to a placeholder or user property besides",
             )
 
     def _source_faults(
         self, place: tuple[str | int, ...], source: SourceTable, names: Sequence[str]
-    ) -> Iterator[Fault]:
+    ) -> Iterator[ProfileFault]:
         for leaf in source.leaves():
             if leaf.topic_level is not None and leaf.topic_level not in names:
                 sentence = f"{leaf.topic_level!r} is no placeholder of the topic; it has: {', '.join(names)}"
-                yield Fault((*place, "topic_level"), sentence)
+                yield ProfileFault((*place, "topic_level"), sentence)
             if leaf.property == "uuid" and self.correlation != "value":
                 sentence = "a UUID is no id of ours; allowed: correlation = 'value' with value = '{id_uuid}'"
-                yield Fault((*place, "property"), sentence)
+                yield ProfileFault((*place, "property"), sentence)
             if leaf.path == "$" and self.correlation == "id" and self.codec not in ("text", "raw"):
                 sentence = "the whole payload is no id; allowed: the path to it, or codec = 'text'"
-                yield Fault((*place, "path"), sentence)
+                yield ProfileFault((*place, "path"), sentence)
         if (source.all is not None or source.keys is not None) and self.correlation != "value":
-            yield Fault(place, "all and keys go with correlation 'value'; an id of ours is in one place")
+            yield ProfileFault(place, "all and keys go with correlation 'value'; an id of ours is in one place")
         if source.all is not None and self.value is not None and len(source.all) != len(self.value):
-            yield Fault(place, f"all has {len(source.all)} places and value has {len(self.value)}; allowed: as many")
+            yield ProfileFault(
+                place, f"all has {len(source.all)} places and value has {len(self.value)}; allowed: as many"
+            )
         if source.all is None and self.value is not None and len(self.value) > 1:
-            yield Fault(place, "value has several parts; allowed: all = [ … ] with as many places")
+            yield ProfileFault(place, "value has several parts; allowed: all = [ … ] with as many places")
 
     @property
     def paths(self) -> Iterator[str]:
@@ -234,7 +240,7 @@ PropertyName = Annotated[str, Field(pattern=r"^[!-z|~]{1,64}$")]
 PropertyText = Annotated[str, Field(pattern=r"^[ -~]{0,256}$")]
 
 
-class RequestTable(Table):
+class RequestTable(StrictTable):
     """`[request]`, or one of several `[[request]]`."""
 
     topic: Annotated[Topic, AfterValidator(filled_topic)]
@@ -254,22 +260,26 @@ class RequestTable(Table):
         refuse(self._faults())
         return self
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[ProfileFault]:
         if ("payload" in self.model_fields_set) == (self.codec == "empty"):
-            yield Fault(("payload",), "is needed, unless codec is 'empty', which has none")
+            yield ProfileFault(("payload",), "is needed, unless codec is 'empty', which has none")
         if self.merge_params and (not isinstance(self.payload, dict) or self.codec in ("text", "raw")):
-            yield Fault(("merge_params",), "needs a payload that is a table, which the members of the params join")
+            yield ProfileFault(
+                ("merge_params",), "needs a payload that is a table, which the members of the params join"
+            )
         if self.codec in ("text", "raw") and not isinstance(self.payload, str):
-            yield Fault(("payload",), f"is no text, which codec {self.codec!r} needs")
+            yield ProfileFault(("payload",), f"is no text, which codec {self.codec!r} needs")
         if self.traceparent is not None and not self._has_room(self.traceparent):
-            yield Fault(("traceparent",), f"{self.traceparent!r} is no free place in an object of the payload")
+            yield ProfileFault(("traceparent",), f"{self.traceparent!r} is no free place in an object of the payload")
         for name, text in self.user_properties.items():
             if any(one.startswith("params") for one in templating.names_in(text)):
                 sentence = "names the params, which may be longer than MQTT takes here; allowed: all other facts"
-                yield Fault(("user_properties", name), sentence)
+                yield ProfileFault(("user_properties", name), sentence)
         strangers = sorted(set(self.repeatable) - set(self.methods or self.repeatable))
         if strangers:
-            yield Fault(("repeatable",), f"has {', '.join(strangers)}, which is not among the methods of this request")
+            yield ProfileFault(
+                ("repeatable",), f"has {', '.join(strangers)}, which is not among the methods of this request"
+            )
 
     def _has_room(self, dotted: str) -> bool:
         *way, name = parse_path(dotted).path or ((),)

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from app.core.payload import decode_json
 from app.core.profiles.device_events import EventSpec, PresenceSpec
 from app.core.profiles.sources import Decode
-from app.profiles.language.faults import Fault, refuse
+from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import DURATION_SCHEMA, DatabaseName, Dotted, duration_between, pair_of, template
 from app.profiles.language.heard import ConditionTable, HeardTable, SourceTable, path_of
 from app.profiles.quick_json import read_json
@@ -35,16 +35,16 @@ class EventTable(HeardTable):
         refuse(self._faults())
         return self
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[ProfileFault]:
         yield from self.common_faults()
         names = template(self.topic).names
         for index, source in enumerate(self.id):
             if source.keys is not None:
-                yield Fault(("id", index), "keys go with responses; allowed: path, property, topic_level, all")
+                yield ProfileFault(("id", index), "keys go with responses; allowed: path, property, topic_level, all")
             for leaf in source.leaves():
                 if leaf.topic_level is not None and leaf.topic_level not in names:
                     sentence = f"{leaf.topic_level!r} is no placeholder of the topic; it has: {', '.join(names)}"
-                    yield Fault(("id", index, "topic_level"), sentence)
+                    yield ProfileFault(("id", index, "topic_level"), sentence)
 
     @property
     def paths(self) -> Iterator[str]:
@@ -92,10 +92,12 @@ class PresenceTable(HeardTable):
         refuse(self._faults())
         return self
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[ProfileFault]:
         yield from self.common_faults()
         if not self.offline and self.offline_after is None:
-            yield Fault((), "says never that the device has gone; allowed: offline = [ … ], offline_after, or both")
+            yield ProfileFault(
+                (), "says never that the device has gone; allowed: offline = [ … ], offline_after, or both"
+            )
 
     @property
     def paths(self) -> Iterator[str]:

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 from app.core.errors import ConfigurationError
 from app.core.profiles import templating
 from app.core.profiles.profile import DeviceProfile
-from app.profiles.language.faults import Fault, refuse
-from app.profiles.language.fields import ReadFile, Table, Topic, no_files, template
+from app.profiles.language.faults import ProfileFault, refuse
+from app.profiles.language.fields import ReadFile, StrictTable, Topic, no_files, template
 from app.profiles.language.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
 from app.profiles.language.loops import endless, own_command_faults
 from app.profiles.language.methods import MethodTable, catalogue_faults, catalogue_of
@@ -34,7 +34,7 @@ BECOMES: Final[Mapping[str, str]] = MappingProxyType(
 """What a command of ours would be taken for, by the key of the table that hears it."""
 
 
-class ProfileTable(Table):
+class ProfileTable(StrictTable):
     """A whole file."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -65,7 +65,7 @@ class ProfileTable(Table):
         """Of the device id."""
         return () if self.device_id is None else template(self.device_id).names
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[ProfileFault]:
         yield from self._order_faults()
         yield from self._device_faults()
         yield from self._request_faults()
@@ -75,47 +75,51 @@ class ProfileTable(Table):
             for index, table in enumerate(tables):
                 own = own_command_faults(table, self.requests().values(), BECOMES[key])
                 for fault in (*table.faults_in(self.device_id), *own):
-                    yield Fault((key, index, *fault.location), fault.sentence)
+                    yield ProfileFault((key, index, *fault.location), fault.sentence)
             if key != "reply":  # one that lacks something leaves its message to the next
                 yield from _hidden(key, tables)
         read = (self.response, self.event, self.presence)
         yield from reply_faults(self.reply, self.values, [one.topic for tables in read for one in tables], self.parts)
 
-    def _order_faults(self) -> Iterator[Fault]:
+    def _order_faults(self) -> Iterator[ProfileFault]:
         ordered = any(response.correlation == "order" for response in self.response)
         if ordered != (self.quarantine_seconds is not None):
-            yield Fault(
+            yield ProfileFault(
                 () if ordered else ("quarantine_seconds",),
                 "quarantine_seconds goes with correlation 'order', and only with it",
             )
 
-    def _device_faults(self) -> Iterator[Fault]:
+    def _device_faults(self) -> Iterator[ProfileFault]:
         if self.device_id is None:
             return
         facts = sorted(name for name in self.parts if templating.is_fact(name))
         if not self.parts or facts or "/" in self.device_id:
-            yield Fault(
+            yield ProfileFault(
                 ("device_id",),
                 f"{self.device_id!a} is no form of ids; allowed: names of your own for its parts, with something "
                 "between them, such as {product}:{serial}",
             )
 
-    def _request_faults(self) -> Iterator[Fault]:
+    def _request_faults(self) -> Iterator[ProfileFault]:
         taken: set[str] = set()
         for place, request in self.requests().items():
             again = sorted(taken & set(request.methods or ()))
             if again or None in taken:
-                yield Fault(place, f"is never reached for {', '.join(again) or 'any method'}: one before it has them")
+                yield ProfileFault(
+                    place, f"is never reached for {', '.join(again) or 'any method'}: one before it has them"
+                )
             taken |= set(request.methods) if request.methods is not None else {None}  # type: ignore[arg-type]
             for needed in sorted(self._ids_needed(request) - request.ids):
                 also = {"id": ", or properties = true", "id_uuid": ", or properties = 'uuid'"}.get(needed, "")
-                yield Fault(
+                yield ProfileFault(
                     place,
                     f"carries {{{needed}}} nowhere, so that no response can; "
                     f"allowed: {{{needed}}} in topic or payload{also}",
                 )
             if request.properties and self.response[0].captures(self.parts):
-                yield Fault((*place, "properties"), "needs a first kind of response whose topic the command knows")
+                yield ProfileFault(
+                    (*place, "properties"), "needs a first kind of response whose topic the command knows"
+                )
 
     def _ids_needed(self, request: RequestTable) -> set[str]:
         """What of ids the responses to such a request carry."""
@@ -128,23 +132,25 @@ class ProfileTable(Table):
             needed |= templating.names_in(list(response.value or ())) & templating.IDS
         return needed
 
-    def _response_faults(self) -> Iterator[Fault]:
+    def _response_faults(self) -> Iterator[ProfileFault]:
         known = self._methods()
         for method in sorted(known) or [""]:
             places = {(one.topic, one.correlation, str(one.value)) for one in self._answering(method)}
             if len(places) > MAX_EXPECTATIONS:
-                yield Fault(("response",), f"has {len(places)} kinds of response; allowed are {MAX_EXPECTATIONS}")
+                yield ProfileFault(
+                    ("response",), f"has {len(places)} kinds of response; allowed are {MAX_EXPECTATIONS}"
+                )
                 break
         for index, response in enumerate(self.response):
             for fault in self._faults_of(response):
-                yield Fault(("response", index, *fault.location), fault.sentence)
+                yield ProfileFault(("response", index, *fault.location), fault.sentence)
             strangers = sorted({*(response.methods or ()), *response.not_methods} - known)
             if strangers and all(one.methods is not None for one in self.requests().values()):
-                yield Fault(
+                yield ProfileFault(
                     ("response", index, "methods"), f"has {', '.join(strangers)}, for which there is no request"
                 )
             if response.methods is not None and response.name in [one.name for one in self.response[:index]]:
-                yield Fault(
+                yield ProfileFault(
                     ("response", index, "name"), f"{response.name!a} is the name of another kind; allowed: one each"
                 )
             yield from self._hidden(index)
@@ -152,11 +158,11 @@ class ProfileTable(Table):
         methods = ["", *sorted(known)] if open_to_any else sorted(known)
         yield from endless(methods, [(one, self._apart(one).union(one.not_methods)) for one in self.response])
 
-    def _faults_of(self, response: ResponseTable) -> Iterator[Fault]:
+    def _faults_of(self, response: ResponseTable) -> Iterator[ProfileFault]:
         yield from response.faults_in(self.device_id)
         yield from own_command_faults(response, self.requests().values(), BECOMES["response"])
 
-    def _hidden(self, index: int) -> Iterator[Fault]:
+    def _hidden(self, index: int) -> Iterator[ProfileFault]:
         """Whether an earlier kind of the same topic and methods takes all that this one matches."""
         mine = self.response[index]
         before = [one for one in range(index) if not self.response[one].also]
@@ -165,7 +171,7 @@ class ProfileTable(Table):
         for later, earlier in unreachable(rows):
             if same[later] == index:
                 sentence = f"is never reached: response.{same[earlier]} before it takes all that this one matches"
-                yield Fault(("response", index), sentence)
+                yield ProfileFault(("response", index), sentence)
 
     def _methods(self) -> set[str]:
         """All that are named in requests and responses."""
@@ -227,14 +233,14 @@ def _parts(device_id: object) -> tuple[str, ...]:
         return ()
 
 
-def _hidden(key: str, tables: Sequence[HeardTable]) -> Iterator[Fault]:
+def _hidden(key: str, tables: Sequence[HeardTable]) -> Iterator[ProfileFault]:
     """Which of them never read a message, as one before them does."""
     for index, mine in enumerate(tables):
         same = [at for at, one in enumerate(tables[: index + 1]) if (one.topic, one.codec) == (mine.topic, mine.codec)]
         rows = [[condition.build() for condition in tables[at].match] for at in same]
         for later, earlier in unreachable(rows):
             if same[later] == index:
-                yield Fault(
+                yield ProfileFault(
                     (key, index), f"is never reached: {key}.{same[earlier]} before it takes all that it matches"
                 )
 

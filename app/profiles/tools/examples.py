@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from app.core.payload import JsonValue
-from app.core.profiles.echoes import Kind
+from app.core.profiles.echoes import Comparison
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.templating import names_in
 
@@ -53,8 +53,8 @@ def _taken(profile: DeviceProfile, method: str) -> Iterator[tuple[str, JsonValue
             continue
         yield from ((name, _TEXT) for name in sorted(names_in(list(spec.value))) if "." in name)
         for wish in (spec.echo.wishes if spec.echo is not None else ())[:1]:
-            number = wish.tolerance or wish.kind is Kind.NUMBER
-            value: JsonValue = 1 if number else True if wish.kind is Kind.BOOLEAN else "ON"
+            number = wish.tolerance or wish.kind is Comparison.NUMBER
+            value: JsonValue = 1 if number else True if wish.kind is Comparison.BOOLEAN else "ON"
             yield from ((name, value) for name in sorted(names_in(wish.equals)) if "." in name)
 
 

@@ -15,7 +15,7 @@ from app.core.profiles.conditions import all_hold
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.listening import EventReader, ReplyReader
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import Kind, ResponseReader, answers_of
+from app.core.profiles.reading import ResponseKind, ResponseReader, answers_of
 from app.core.topics import matches
 from app.profiles.tools.trial import REASONS, besides, sentence_of, value_of
 
@@ -136,7 +136,7 @@ class _Ear:
                 yield f"{spec.name}: {REASONS.get(reason, reason)}"
 
 
-def _answer(kind: Kind, document: JsonValue, answer: Answer) -> str:
+def _answer(kind: ResponseKind, document: JsonValue, answer: Answer) -> str:
     spec = kind.spec
     number = next(n for n, rule in enumerate(spec.rules) if all_hold(rule.when, document))
     names = {Correlation.ID: f"command {answer.value!a}", Correlation.VALUE: f"who sent {value_of(answer.value)}"}

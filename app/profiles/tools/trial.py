@@ -11,10 +11,10 @@ from app.core.durations import format_duration
 from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue, Missing
-from app.core.profiles.conditions import Condition, all_hold
+from app.core.profiles.conditions import PathCondition, all_hold
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.device_events import DeviceEvent, Presence
-from app.core.profiles.echoes import Kind, Wish
+from app.core.profiles.device_events import DeviceEvent, PresenceSign
+from app.core.profiles.echoes import Comparison, Wish
 from app.core.profiles.listening import EventReader, ReplyReader
 from app.core.profiles.profile import DeviceProfile, to_json
 from app.core.profiles.reading import ResponseReader, answers_of, names
@@ -77,11 +77,11 @@ def rules_of(profile: DeviceProfile) -> Iterator[str]:
 
 
 _COMPARED = {
-    Kind.JSON: "",
-    Kind.NUMBER: ", as numbers, also where one is text",
-    Kind.BOOLEAN: ", as on or off",
-    Kind.TEXT: ", as text whatever its type, in upper or lower case",
-    Kind.CONTAINS: ", or has at least its members",
+    Comparison.JSON: "",
+    Comparison.NUMBER: ", as numbers, also where one is text",
+    Comparison.BOOLEAN: ", as on or off",
+    Comparison.TEXT: ", as text whatever its type, in upper or lower case",
+    Comparison.CONTAINS: ", or has at least its members",
 }
 
 
@@ -90,7 +90,7 @@ def _echo(wish: Wish) -> str:
     if wish.equals is None:
         return f"{place} is there"
     wanted = wish.equals if isinstance(wish.equals, str) else to_json(wish.equals).decode()
-    if wish.kind is Kind.ANY:
+    if wish.kind is Comparison.ANY:
         return f"{place} is there, where the command has {wanted}"
     about = f", give or take {wish.tolerance:g}" if wish.tolerance else ""
     return f"{place} is {wanted}{_COMPARED[wish.kind]}{about}"
@@ -210,9 +210,9 @@ def replied(profile: DeviceProfile, facts: CommandFacts, topic: str, payload: by
     return [f"at {topic}: no reply has all that it needs"] if candidates else []
 
 
-def besides(one: DeviceEvent | Presence) -> str:
+def besides(one: DeviceEvent | PresenceSign) -> str:
     """What it says, for people."""
-    if isinstance(one, Presence):
+    if isinstance(one, PresenceSign):
         if not one.online:
             return f"{one.device_id} has gone"
         until = "" if one.offline_after is None else f", and counts as gone after {format_duration(one.offline_after)}"
@@ -308,11 +308,11 @@ def value_of(value: str) -> str:
     return " and ".join(f"{part!a}" for part in value.split(BETWEEN))
 
 
-def _when(conditions: tuple[Condition, ...]) -> str:
+def _when(conditions: tuple[PathCondition, ...]) -> str:
     return " when " + " and ".join(sentence_of(one) for one in conditions) if conditions else ""
 
 
-def sentence_of(condition: Condition) -> str:
+def sentence_of(condition: PathCondition) -> str:
     """What it asks for, for people."""
     parts = []
     if condition.present is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailableError, ValueChangedError
-from app.core.events.batches import Batch, LastBatches
+from app.core.events.batches import BatchId, LastBatches
 from app.core.events.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.quota import check_room
@@ -19,7 +19,7 @@ from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Reading, Slic
 from app.core.events.record import value_size
 from app.core.events.structures import Structures
 from app.core.events.transaction import Transaction
-from app.core.events.values import Held, Size
+from app.core.events.values import Size, ValueUsage
 from app.core.topics import matches
 from app.runtime.telemetry import BurstLog, Fill
 from app.store.events import ArchivedError
@@ -27,7 +27,7 @@ from app.store.events import ArchivedError
 
 @dataclass(slots=True)
 class _ShardState:
-    held: Held
+    held: ValueUsage
     events: list[Event] = field(default_factory=list)
     head: Position = 0
     cold: Position = 0
@@ -42,7 +42,7 @@ class _ShardState:
 
 class _DatabaseState:
     def __init__(self, database: Database) -> None:
-        self.shards: Final = [_ShardState(Held(database)) for _ in range(database.shards)]
+        self.shards: Final = [_ShardState(ValueUsage(database)) for _ in range(database.shards)]
         self.about: Final = database
         self.structures: Final = Structures(database.taught)
         self.generations: Final = [Generation(1, GenerationState.CURRENT)]
@@ -88,7 +88,7 @@ class MemoryEventLog:
         return {}
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
     ) -> Position:
         database, state = self._of(shard)
         known = state.batches.position_of(batch)

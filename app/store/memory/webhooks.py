@@ -9,14 +9,14 @@ from heapq import heappop, heappush, nlargest, nsmallest
 from itertools import count
 
 from app.core.identifiers import partition_of_command
-from app.core.webhooks.deliveries import KEPT_US, MOST_KEPT, MOST_WAITING, Delivery, Notice, Progress, before
+from app.core.webhooks.deliveries import KEPT_US, MOST_KEPT, MOST_WAITING, Delivery, OutboxEntry, Progress, before
 from app.core.webhooks.endpoints import Endpoint
-from app.core.webhooks.places import FIRST, DeliveryPage, Place, part
+from app.core.webhooks.places import FIRST, DeliveryPage, DeliveryPosition, part
 from app.store.rules import micros
 
 
 @dataclass(slots=True)
-class _Queue:
+class _DeliveryQueue:
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
     """When each that waits is next due (µs), also those that are claimed."""
@@ -61,10 +61,10 @@ class MemoryWebhooks:
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self._endpoints: dict[str, Endpoint] = {}
-        self._queues: dict[str, _Queue] = {}
-        self._outbox: dict[Notice, None] = {}
+        self._queues: dict[str, _DeliveryQueue] = {}
+        self._outbox: dict[OutboxEntry, None] = {}
 
-    def tell(self, notice: Notice) -> None:
+    def tell(self, notice: OutboxEntry) -> None:
         """Part of the step that made the outcome."""
         self._outbox[notice] = None
 
@@ -81,15 +81,15 @@ class MemoryWebhooks:
         self._queues.pop(endpoint_id, None)
         return self._endpoints.pop(endpoint_id, None) is not None
 
-    async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[Notice]:
-        found: dict[int, list[Notice]] = {one: [] for one in partitions}
+    async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[OutboxEntry]:
+        found: dict[int, list[OutboxEntry]] = {one: [] for one in partitions}
         for notice in self._outbox:
             of_partition = found.get(partition_of_command(notice.command_id))
             if of_partition is not None and len(of_partition) < most:
                 of_partition.append(notice)
         return [notice for some in found.values() for notice in some]
 
-    async def forget(self, notices: Sequence[Notice]) -> None:
+    async def forget(self, notices: Sequence[OutboxEntry]) -> None:
         for one in notices:
             self._outbox.pop(one, None)
 
@@ -139,14 +139,14 @@ class MemoryWebhooks:
         queue.deliveries[event_id] = replace(queue.deliveries[event_id], progress=Progress.WAITING, next_at=now)
         return True
 
-    async def deliveries(self, endpoint_id: str, limit: int, behind: Place = FIRST) -> DeliveryPage:
+    async def deliveries(self, endpoint_id: str, limit: int, behind: DeliveryPosition = FIRST) -> DeliveryPage:
         queue = self._queue(endpoint_id)
         last = (behind.at, behind.event_id)
         waiting = ((at, one) for one, at in queue.due.items() if not behind.ended and (at, one) > last)
         ended = ((at, one) for one, at in queue.ended.items() if not behind.ended or (at, one) < last)
         places = [
-            *(Place(ended=False, at=at, event_id=one) for at, one in nsmallest(limit + 1, waiting)),
-            *(Place(ended=True, at=at, event_id=one) for at, one in nlargest(limit + 1, ended)),
+            *(DeliveryPosition(ended=False, at=at, event_id=one) for at, one in nsmallest(limit + 1, waiting)),
+            *(DeliveryPosition(ended=True, at=at, event_id=one) for at, one in nlargest(limit + 1, ended)),
         ]
         shown, more = part(places, limit)
         return DeliveryPage([queue.deliveries[one.event_id] for one in shown], more)
@@ -157,13 +157,13 @@ class MemoryWebhooks:
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
         self._queue(endpoint_id).forget_at = None if duration is None else self._now() + micros(duration)
 
-    def _queue(self, endpoint_id: str) -> _Queue:
+    def _queue(self, endpoint_id: str) -> _DeliveryQueue:
         queue = self._queues.get(endpoint_id)
         if queue is None or (queue.forget_at is not None and queue.forget_at <= self._now()):
-            queue = self._queues[endpoint_id] = _Queue()
+            queue = self._queues[endpoint_id] = _DeliveryQueue()
         return queue
 
-    def _trim(self, queue: _Queue, now: int) -> None:
+    def _trim(self, queue: _DeliveryQueue, now: int) -> None:
         while queue.ended:
             oldest = next(iter(queue.ended))
             if len(queue.ended) <= MOST_KEPT and queue.ended[oldest] > now - KEPT_US:

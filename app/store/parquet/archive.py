@@ -20,7 +20,7 @@ from app.core.events.generation import HOUR_US, ColdFile
 from app.core.events.reading import MOST_SCANNED, Reading, Slice
 from app.runtime.telemetry import Fill
 from app.store.parquet.files import FileWriter, checksum_of, open_file, read_slice, slices, within
-from app.store.parquet.place import Place
+from app.store.parquet.place import ObjectStore
 from app.store.parquet.rows import SLICE_BYTES, SLICE_EVENTS
 
 READERS: Final = 2
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class ParquetArchive:
     """Files of events at a place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ObjectStore) -> None:
         self._place = place
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="cold tier")
         self._waiting = 0

@@ -35,7 +35,7 @@ def check_place(url: str) -> None:
         )
 
 
-class Place:
+class ObjectStore:
     """Every call may wait for a disk or a network, and raises StoreUnavailableError when it fails there."""
 
     def __init__(self, url: str, clock: Clock, new_secret: Callable[[], str]) -> None:
@@ -63,11 +63,11 @@ class Place:
         except Exception as error:
             raise self._away(error) from error
 
-    def open(self, path: str) -> Source:
+    def open(self, path: str) -> CheckedFile:
         """A file to read; FileNotFoundError."""
         files, root = self._place()
         try:
-            return Source(files.open(f"{root}/{path}", "rb", cache_type="none"), self._away)
+            return CheckedFile(files.open(f"{root}/{path}", "rb", cache_type="none"), self._away)
         except FileNotFoundError:
             raise
         except Exception as error:
@@ -134,7 +134,7 @@ class Place:
         return StoreUnavailableError(f"the cold tier of events cannot be used now: {_said(error)}")
 
 
-class Source:
+class CheckedFile:
     """A file that remembers whether reading it failed: what cannot be decoded else is damaged."""
 
     def __init__(self, file: Any, away: Any) -> None:  # noqa: ANN401 - fsspec has no types

@@ -13,7 +13,7 @@ from app.core.events.cold import hour_named
 from app.core.events.event import Position
 from app.core.events.generation import HOUR_US
 from app.store.archive import PlaceFacts
-from app.store.parquet.place import Place
+from app.store.parquet.place import ObjectStore
 
 PROBE_SECONDS: Final = 10.0
 FOLDER: Final = "_homing-doctor"
@@ -29,7 +29,7 @@ def inspect_place(
     seconds: float = PROBE_SECONDS,
 ) -> PlaceFacts:
     """Write a file of a few bytes, read it, delete it, and look at the folders. ConfigurationError."""
-    place, found = Place(url, clock, new_secret), SimpleQueue[PlaceFacts | HomingError]()
+    place, found = ObjectStore(url, clock, new_secret), SimpleQueue[PlaceFacts | HomingError]()
 
     def look() -> None:
         try:
@@ -47,7 +47,7 @@ def inspect_place(
     return PlaceFacts(str(facts)) if isinstance(facts, HomingError) else facts
 
 
-def _probe(place: Place, folder: str) -> None:
+def _probe(place: ObjectStore, folder: str) -> None:
     path = f"{folder}/0/probe"
     place.put(path, memoryview(PROBE))
     try:
@@ -65,7 +65,7 @@ def _probe(place: Place, folder: str) -> None:
         raise StoreUnavailableError(f"the cold tier of events gives {len(read)} other bytes than were written")
 
 
-def _oldest(place: Place, database: str) -> Position | None:
+def _oldest(place: ObjectStore, database: str) -> Position | None:
     """Of the first day only: their names sort as time does."""
     for date in place.folders(f"db={database}"):
         for name in place.folders(f"db={database}/{date}"):

@@ -19,7 +19,7 @@ from app.core.webhooks.deliveries import (
     MOST_WAITING,
     OUTCOME_SEQUENCE,
     Delivery,
-    Notice,
+    OutboxEntry,
     Progress,
     decode_delivery,
     decode_endpoint,
@@ -27,7 +27,7 @@ from app.core.webhooks.deliveries import (
     encode_endpoint,
 )
 from app.core.webhooks.endpoints import Endpoint
-from app.core.webhooks.places import FIRST, DeliveryPage, Place, part
+from app.core.webhooks.places import FIRST, DeliveryPage, DeliveryPosition, part
 from app.store.redis.driver.lanes import Lanes
 from app.store.redis.driver.scripts import HOOK_AGAIN, HOOK_CLAIM, HOOK_ENQUEUE, HOOK_PUT, HOOK_SETTLE
 from app.store.rules import micros
@@ -59,12 +59,12 @@ class RedisWebhooks:
         await self._call("DEL", *keys.webhook(endpoint_id))
         return bool(removed == 1)
 
-    async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[Notice]:
+    async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[OutboxEntry]:
         commands = [("ZRANGE", keys.outbox(one), 0, most - 1) for one in partitions]
         replies = await self._lanes.call_for_list(commands)
-        return [Notice.read(one.decode()) for reply in replies if isinstance(reply, list) for one in reply]
+        return [OutboxEntry.read(one.decode()) for reply in replies if isinstance(reply, list) for one in reply]
 
-    async def forget(self, notices: Sequence[Notice]) -> None:
+    async def forget(self, notices: Sequence[OutboxEntry]) -> None:
         await self._lanes.call_for_list(
             [("ZREM", keys.outbox(partition_of_command(one.command_id)), one.member) for one in notices]
         )
@@ -114,13 +114,13 @@ class RedisWebhooks:
             return bool(await self._lanes.run_for_list(HOOK_AGAIN, names, event_id, data, encode_delivery(waits)) == 1)
         return False
 
-    async def deliveries(self, endpoint_id: str, limit: int, behind: Place = FIRST) -> DeliveryPage:
+    async def deliveries(self, endpoint_id: str, limit: int, behind: DeliveryPosition = FIRST) -> DeliveryPage:
         shown, more = part(await self._places(endpoint_id, behind, limit + 1), limit)
         events, ids = keys.webhook(endpoint_id)[2], [one.event_id for one in shown]
         found = await self._call("HMGET", events, *ids) if ids else []
         return DeliveryPage(list(_readable((one for one in found if one is not None), decode_delivery)), more)
 
-    async def _places(self, endpoint_id: str, behind: Place, most: int) -> list[Place]:
+    async def _places(self, endpoint_id: str, behind: DeliveryPosition, most: int) -> list[DeliveryPosition]:
         """The first `most` behind this one at least, or all."""
         due, ended, *_ = keys.webhook(endpoint_id)
         at, size = behind.at, ("WITHSCORES", "LIMIT", 0, most)
@@ -135,10 +135,10 @@ class RedisWebhooks:
                 ("ZREVRANGEBYSCORE", ended, at, at, "WITHSCORES"),
                 ("ZREVRANGEBYSCORE", ended, f"({at}", "-inf", *size),
             ]
-        found: list[Place] = []
+        found: list[DeliveryPosition] = []
         for asked, reply in zip(reads, await self._calls(reads), strict=True):
             found += (
-                Place(ended=asked[1] == ended, at=int(score), event_id=one.decode())
+                DeliveryPosition(ended=asked[1] == ended, at=int(score), event_id=one.decode())
                 for one, score in zip(reply[::2], reply[1::2], strict=True)
             )
         return [one for one in found if one.follows(behind)]

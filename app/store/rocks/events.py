@@ -19,7 +19,7 @@ from rocksdict import Rdict
 
 from app.core.clock import Clock
 from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
-from app.core.events.batches import Batch
+from app.core.events.batches import BatchId
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.reading import Reading, Slice
@@ -28,10 +28,10 @@ from app.runtime.telemetry import BurstLog, Fill
 from app.store.events import ArchivedError
 from app.store.rocks import keys
 from app.store.rocks.groups import GroupCommit
-from app.store.rocks.mending import Mender
-from app.store.rocks.scanning import DamagedGenerationError, Source, last_values, scan, value_of
-from app.store.rocks.state import Book, Shelf
-from app.store.rocks.writing import Addition, Pen
+from app.store.rocks.mending import Reopener
+from app.store.rocks.scanning import DamagedGenerationError, GenerationSource, last_values, scan, value_of
+from app.store.rocks.state import RocksDatabase, RocksState
+from app.store.rocks.writing import Addition, RocksWriter
 
 READERS: Final = 2
 
@@ -59,10 +59,10 @@ class RocksEventLog:
         self._closed = False
 
     async def start(self) -> None:
-        self._shelf = await asyncio.to_thread(Shelf, self._folder, self.databases)
-        self._pen = Pen(self._shelf, self._clock, self._drops, self._flush)
+        self._shelf = await asyncio.to_thread(RocksState, self._folder, self.databases)
+        self._pen = RocksWriter(self._shelf, self._clock, self._drops, self._flush)
         self._group: GroupCommit[Addition, Position] = GroupCommit(self._write)
-        self._mender = Mender(
+        self._mender = Reopener(
             self._folder,
             broken=lambda: self._pen.broken,
             close=lambda: self._group.alone(self._shelf.close),
@@ -83,7 +83,7 @@ class RocksEventLog:
         return {"events_writes": self._group.fill()}
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
     ) -> Position:
         return await self._put(Addition(shard, entries, epoch, batch))
 
@@ -101,7 +101,7 @@ class RocksEventLog:
         while True:
             book = self._shelf.book(shard.database)
             sources = [
-                Source(cut.about.number, cut.table, cut.structures, cut.ordered)
+                GenerationSource(cut.about.number, cut.table, cut.structures, cut.ordered)
                 for cut in book.all_cuts()
                 if cut.table is not None
                 and reading.generation in (None, cut.about.number)
@@ -159,8 +159,8 @@ class RocksEventLog:
         await self._alone(lambda: self._pen.drop(database, number))
 
     def _open_again(self) -> None:
-        self._shelf = Shelf(self._folder, self.databases)
-        self._pen = Pen(self._shelf, self._clock, self._drops, self._flush)
+        self._shelf = RocksState(self._folder, self.databases)
+        self._pen = RocksWriter(self._shelf, self._clock, self._drops, self._flush)
 
     def _write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
         if self._shelf.closed:
@@ -218,7 +218,7 @@ class RocksEventLog:
             raise DamagedEventsError(f"the event log cannot be read: {error}") from None
 
 
-def _is_elsewhere(book: Book, reading: Reading) -> bool:
+def _is_elsewhere(book: RocksDatabase, reading: Reading) -> bool:
     """Whether the generation that is to be read is not here any more."""
     cut = book.cuts.get(reading.generation or 0)
     return cut is None or cut.table is None

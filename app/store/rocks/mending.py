@@ -24,7 +24,7 @@ PROBE_BYTES: Final = 256 * 1024
 _log = structlog.get_logger(__name__)
 
 
-class Mender:
+class Reopener:
     """`close` and `reopen` change what everybody uses; nobody does meanwhile. `reopen` raises ConfigurationError.
 
     `broken` tells whether the last write failed: if not, it has come back by itself.

@@ -41,7 +41,7 @@ class _Row(NamedTuple):
     record: bytes
 
 
-class Source(NamedTuple):
+class GenerationSource(NamedTuple):
     """A generation to be read. `ordered`: it has an order, which 0.2.0 did not write."""
 
     number: int
@@ -50,7 +50,7 @@ class Source(NamedTuple):
     ordered: bool
 
 
-def scan(shard: Shard, sources: Sequence[Source], reading: Reading, limit: int) -> Slice:
+def scan(shard: Shard, sources: Sequence[GenerationSource], reading: Reading, limit: int) -> Slice:
     """`reading.until` is not beyond what is durable. Raises DamagedGenerationError."""
     found: list[Event] = []
     fits, scanned, size = reading.matcher(), 0, 0
@@ -71,7 +71,7 @@ def scan(shard: Shard, sources: Sequence[Source], reading: Reading, limit: int) 
     return Slice(found, reading.until, more=False)
 
 
-def _rows(shard: int, source: Source, reading: Reading) -> Iterator[_Row]:
+def _rows(shard: int, source: GenerationSource, reading: Reading) -> Iterator[_Row]:
     structures, everything = source.structures, reading.topic_filter in (EVERYTHING, "#")
     if source.ordered and everything and len(structures) > MOST_OF_ALL:
         return _in_order(shard, source.table, None, reading)
@@ -82,7 +82,7 @@ def _rows(shard: int, source: Source, reading: Reading) -> Iterator[_Row]:
     return found[0] if len(found) == 1 else merge(*found)
 
 
-def _of_structure(shard: int, source: Source, structure: str, reading: Reading) -> Iterator[_Row]:
+def _of_structure(shard: int, source: GenerationSource, structure: str, reading: Reading) -> Iterator[_Row]:
     """The events of a structure, or those that an index names."""
     stream = source.structures.stream(structure)
     prefix = keys.of_stream(shard, stream)
@@ -92,7 +92,7 @@ def _of_structure(shard: int, source: Source, structure: str, reading: Reading) 
     return _by_index(source.table, keys.of_level(shard, stream, level, value), prefix, reading)
 
 
-def _sought(source: Source, structure: str, topic_filter: str) -> tuple[int, str | None]:
+def _sought(source: GenerationSource, structure: str, topic_filter: str) -> tuple[int, str | None]:
     """A level that varies and for which the filter has a value, and that; of what has no structure a part in front."""
     if structure == OTHERS:
         return keys.FRONT, keys.front_of(topic_filter) if source.ordered and topic_filter else None

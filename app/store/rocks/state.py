@@ -12,12 +12,12 @@ import structlog
 from rocksdict import ColumnFamily, DBCompressionType, Options, Rdict
 
 from app.core.errors import ConfigurationError, DamagedEventsError, DatabaseNotFoundError
-from app.core.events.batches import Batch, LastBatches
+from app.core.events.batches import BatchId, LastBatches
 from app.core.events.event import BEGINNING, Database, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.record import unpack_entry
 from app.core.events.structures import Structures
-from app.core.events.values import Held, Size
+from app.core.events.values import Size, ValueUsage
 from app.store.rocks import keys
 from app.store.rocks.rows import keys_from, rows_from
 
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ShardHead:
     """Where a shard ends: its last position, and the latest epoch that somebody appended with."""
 
     position: Position = 0
@@ -40,7 +40,7 @@ class Head:
 
 
 @dataclass(slots=True)
-class Cut:
+class OpenGeneration:
     """A generation, and where it lies; nowhere here when it is cold."""
 
     about: Generation
@@ -56,16 +56,16 @@ class Cut:
 
 
 @dataclass(slots=True)
-class Book:
+class RocksDatabase:
     """All there is of one database."""
 
     database: Database
-    heads: list[Head]
+    heads: list[ShardHead]
     batches: list[LastBatches]
-    cuts: dict[int, Cut] = field(default_factory=dict)
+    cuts: dict[int, OpenGeneration] = field(default_factory=dict)
     before: Structures | None = None
     """Those of all generations, where 0.2.0 has written to one that is still there."""
-    held: list[Held] = field(default_factory=list)
+    held: list[ValueUsage] = field(default_factory=list)
     """By shard, what last values take, by the hashes of their keys."""
     rooms: dict[int, int] = field(default_factory=dict)
     """By shard, how many bytes more it takes, where that is bounded."""
@@ -73,7 +73,7 @@ class Book:
     """By shard, up to where it is in the cold tier."""
 
     @property
-    def current(self) -> Cut:
+    def current(self) -> OpenGeneration:
         """The generation that is appended to."""
         return self.cuts[max(self.cuts)]
 
@@ -87,7 +87,7 @@ class Book:
             *(cut.structures for cut in self.all_cuts() if cut.about.number != number)
         )
 
-    def all_cuts(self) -> list[Cut]:
+    def all_cuts(self) -> list[OpenGeneration]:
         """Its generations, the oldest first; in any thread, as they are copied at once."""
         return [cut for _, cut in sorted(self.cuts.copy().items())]
 
@@ -109,12 +109,12 @@ def options() -> Options:
     return made
 
 
-class Shelf:
+class RocksState:
     """The open RocksDB with the books of all databases. ConfigurationError when it cannot be opened."""
 
     def __init__(self, folder: Path, databases: Sequence[Database]) -> None:
         self.closed = False
-        self.books: Final[dict[str, Book]] = {}
+        self.books: Final[dict[str, RocksDatabase]] = {}
         self.database = _open(folder)
         self.values = self.database.get_column_family(keys.VALUES)
         self.values_handle = self.database.get_column_family_handle(keys.VALUES)
@@ -129,7 +129,7 @@ class Shelf:
             self.close()
             raise ConfigurationError(f"HOMING_EVENTS_URL: the event log cannot be opened: {error}") from None
 
-    def book(self, name: str) -> Book:
+    def book(self, name: str) -> RocksDatabase:
         """The book of a database; DatabaseNotFoundError."""
         book = self.books.get(name)
         if book is None:
@@ -146,19 +146,19 @@ class Shelf:
                 cut.about = self._generation(book.database.name, cut.about.number)
                 cut.named = self._named(book.database.name, cut.about.number)
 
-    def begin(self, book: Book, number: int, inherited: Sequence[str] = ()) -> Cut:
+    def begin(self, book: RocksDatabase, number: int, inherited: Sequence[str] = ()) -> OpenGeneration:
         """A generation with its table, which may be there already; one that is cold has none."""
         name = keys.family(book.database.name, number)
         about = self._generation(book.database.name, number)
         if about.state is GenerationState.COLD:
-            book.cuts[number] = Cut(about, None, None, Structures())
+            book.cuts[number] = OpenGeneration(about, None, None, Structures())
             book.cooled(about.files)
             return book.cuts[number]
         try:
             table = self.database.get_column_family(name)
         except Exception:  # noqa: BLE001 - rocksdict has no error of its own
             table = self.database.create_column_family(name, options())
-        cut = Cut(about, table, self.database.get_column_family_handle(name), Structures())
+        cut = OpenGeneration(about, table, self.database.get_column_family_handle(name), Structures())
         book.cuts[number] = cut
         if about.state is not GenerationState.DAMAGED:
             self._learn(book, cut, table, inherited)
@@ -191,7 +191,7 @@ class Shelf:
     def _book(self, database: Database) -> None:
         self._check_shards(database)
         batches = [self._batches(shard) for shard in database.all_shards()]
-        book = Book(database, self._heads(database), batches)
+        book = RocksDatabase(database, self._heads(database), batches)
         self.books[database.name] = book
         book.held = self._held(database)
         numbers = [int.from_bytes(key[-4:]) for key in self._keys(keys.of_generation(database.name, 0)[:-4])]
@@ -203,7 +203,7 @@ class Shelf:
         if not book.current.ordered:
             self._end(book)
 
-    def _end(self, book: Book) -> None:
+    def _end(self, book: RocksDatabase) -> None:
         """Go on in a generation with an order."""
         old, name = book.current, book.database.name
         if old.about.state is GenerationState.CURRENT:
@@ -222,18 +222,18 @@ class Shelf:
                 f"asked for are {database.shards}"
             )
 
-    def _heads(self, database: Database) -> list[Head]:
+    def _heads(self, database: Database) -> list[ShardHead]:
         found = (self.database.get(keys.of_head(shard)) for shard in database.all_shards())
-        return [Head() if one is None else Head(*keys.HEAD.unpack(one)) for one in found]
+        return [ShardHead() if one is None else ShardHead(*keys.HEAD.unpack(one)) for one in found]
 
     def _batches(self, shard: Shard) -> LastBatches:
         prefix = keys.of_writer(shard, "")
         found = ((key[len(prefix) :].decode(), self.database.get(key)) for key in self._keys(prefix))
         taken = ((writer, keys.TAKEN.unpack(row)) for writer, row in found if row is not None)
-        return LastBatches((Batch(writer, number), position) for writer, (number, position) in taken)
+        return LastBatches((BatchId(writer, number), position) for writer, (number, position) in taken)
 
-    def _held(self, database: Database) -> list[Held]:
-        return [Held(database, self._sizes(database, keys.of_shard(shard))) for shard in database.all_shards()]
+    def _held(self, database: Database) -> list[ValueUsage]:
+        return [ValueUsage(database, self._sizes(database, keys.of_shard(shard))) for shard in database.all_shards()]
 
     def _sizes(self, database: Database, prefix: bytes) -> Iterator[Size]:
         divided = database.tenants.count() > 0
@@ -241,7 +241,7 @@ class Shelf:
             size = len(key) - len(prefix) + len(row) - keys.PLACE.size
             yield Size(hash(key), size, database.tenants.of(_device_of(row)) if divided else "")
 
-    def _learn(self, book: Book, cut: Cut, table: Rdict, inherited: Sequence[str]) -> None:
+    def _learn(self, book: RocksDatabase, cut: OpenGeneration, table: Rdict, inherited: Sequence[str]) -> None:
         """What a generation knows of topics; that of all of them where 0.2.0 has written, or it cannot be read."""
         name = book.database.name
         cut.named = self._named(name, cut.about.number)

@@ -12,17 +12,17 @@ from rocksdict import Rdict, WriteBatch
 
 from app.core.clock import Clock
 from app.core.errors import FencedError, HomingError, StoreUnavailableError, ValueChangedError
-from app.core.events.batches import Batch
+from app.core.events.batches import BatchId
 from app.core.events.event import Entry, Position, Shard, size_of
 from app.core.events.generation import ColdFile, GenerationState
 from app.core.events.quota import check_room
 from app.core.events.record import pack_entry, value_size
 from app.core.events.structures import OTHERS, Structures
-from app.core.events.transaction import Condition
+from app.core.events.transaction import ValueCondition
 from app.core.events.values import Size
 from app.runtime.telemetry import BurstLog
 from app.store.rocks import keys
-from app.store.rocks.state import Book, Cut, Head, Shelf, written
+from app.store.rocks.state import OpenGeneration, RocksDatabase, RocksState, ShardHead, written
 
 _log = structlog.get_logger(__name__)
 
@@ -34,27 +34,27 @@ class Addition:
     shard: Shard
     entries: Sequence[Entry]
     epoch: int | None = None
-    batch: Batch | None = None
-    conditions: Sequence[Condition] = ()
+    batch: BatchId | None = None
+    conditions: Sequence[ValueCondition] = ()
     strict: bool = False
     """Whether all topics must get their last values."""
 
 
-class _Batch:
+class _PendingWrites:
     """What one batch changes, so that its later jobs see what the earlier ones do."""
 
     def __init__(self) -> None:
         self.rows: Final = WriteBatch(raw_mode=True)
         self.values: Final[dict[bytes, Position | None]] = {}
-        self.books: Final[dict[str, Book]] = {}
+        self.books: Final[dict[str, RocksDatabase]] = {}
         self.shards: Final[set[Shard]] = set()
 
 
-class Pen:
+class RocksWriter:
     """Used by one thread only, but for `durable`, which is replaced as a whole."""
 
     def __init__(
-        self, shelf: Shelf, clock: Clock, drops: BurstLog, flush: Callable[[Rdict], None] | None = None
+        self, shelf: RocksState, clock: Clock, drops: BurstLog, flush: Callable[[Rdict], None] | None = None
     ) -> None:
         self._shelf = shelf
         self._clock = clock
@@ -82,7 +82,7 @@ class Pen:
 
     def write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
         """All of them in one batch; for each one its last position, or why it is not written."""
-        batch = _Batch()
+        batch = _PendingWrites()
         results: list[Position | Exception] = []
         for one in additions:
             try:
@@ -99,7 +99,7 @@ class Pen:
         old = book.current
         if old.about.number != expected:
             return
-        batch = _Batch()
+        batch = _PendingWrites()
         new = self._shelf.begin(book, expected + 1, old.structures.inherited())
         if old.about.state is GenerationState.CURRENT:
             old.about = replace(old.about, state=GenerationState.SEALED)
@@ -123,7 +123,7 @@ class Pen:
         book = self._shelf.book(database)
         if number not in book.cuts or number == book.current.about.number:
             return
-        batch = _Batch()
+        batch = _PendingWrites()
         batch.rows.delete(keys.of_generation(database, number))
         self._forget_structures(batch, book, number)
         self._commit(batch)
@@ -136,7 +136,7 @@ class Pen:
         if cut is None or cut.about.state not in (GenerationState.SEALED, GenerationState.COLD):
             return
         about = replace(cut.about, state=GenerationState.COLD, files=tuple(files))
-        batch = _Batch()
+        batch = _PendingWrites()
         batch.rows.put(keys.of_generation(database, number), written(about))
         self._forget_structures(batch, self._shelf.book(database), number)
         self._commit(batch)
@@ -156,12 +156,12 @@ class Pen:
             return
         _log.error("events_damaged", database=database, generation=number, reason=note)
         cut.about = replace(cut.about, state=GenerationState.DAMAGED, note=note[:500])
-        batch = _Batch()
+        batch = _PendingWrites()
         batch.rows.put(keys.of_generation(database, number), written(cut.about))
         self._commit(batch)
         self.rotate(database, number)
 
-    def _add(self, batch: _Batch, one: Addition) -> Position:
+    def _add(self, batch: _PendingWrites, one: Addition) -> Position:
         book = self._shelf.book(one.shard.database)
         head = book.heads[one.shard.number]
         taken = book.batches[one.shard.number].position_of(one.batch)
@@ -201,7 +201,7 @@ class Pen:
         cut.named += len(streams)
         for place in latest.values():
             self._remember(batch, book, one.shard, one.entries[place], records[place], first + place)
-        book.heads[one.shard.number] = Head(position, head.epoch if one.epoch is None else one.epoch)
+        book.heads[one.shard.number] = ShardHead(position, head.epoch if one.epoch is None else one.epoch)
         if room is not None:
             book.rooms[one.shard.number] = room - size
         about = cut.about
@@ -218,13 +218,17 @@ class Pen:
         batch.books[one.shard.database] = book
         return position
 
-    def _note(self, batch: _Batch, book: Book, shard: Shard, taken: Batch, position: Position) -> None:
+    def _note(
+        self, batch: _PendingWrites, book: RocksDatabase, shard: Shard, taken: BatchId, position: Position
+    ) -> None:
         batch.rows.put(keys.of_writer(shard, taken.writer), keys.TAKEN.pack(taken.number, position))
         forgotten = book.batches[shard.number].put(taken, position)
         if forgotten is not None:
             batch.rows.delete(keys.of_writer(shard, forgotten))
 
-    def _put(self, batch: _Batch, cut: Cut, shard: int, topic: str, record: bytes, position: Position) -> bytes:
+    def _put(
+        self, batch: _PendingWrites, cut: OpenGeneration, shard: int, topic: str, record: bytes, position: Position
+    ) -> bytes:
         """Under its stream, which is returned, and for each level of it that varies."""
         rows, structures = batch.rows, cut.structures
         known = len(structures)
@@ -244,14 +248,14 @@ class Pen:
                 rows.put(keys.placed(keys.of_level(shard, stream, keys.FRONT, value), position), b"", cut.handle)
         return stream
 
-    def _forget_structures(self, batch: _Batch, book: Book, number: int) -> None:
+    def _forget_structures(self, batch: _PendingWrites, book: RocksDatabase, number: int) -> None:
         """Those that went with a generation, and what is known of its order."""
         for structure in book.only_in(number):
             batch.rows.delete(keys.of_structure(book.database.name, structure))
         batch.rows.delete(keys.of_ordered(book.database.name, number))
 
     def _remember(
-        self, batch: _Batch, book: Book, shard: Shard, entry: Entry, record: bytes, position: Position
+        self, batch: _PendingWrites, book: RocksDatabase, shard: Shard, entry: Entry, record: bytes, position: Position
     ) -> None:
         """As the last value of its topic, if it is one and there is room; else there is none any more."""
         key = keys.of_shard(shard) + entry.topic.encode()
@@ -269,7 +273,7 @@ class Pen:
             batch.rows.delete(key, self._shelf.values_handle)
             batch.values[key] = None
 
-    def _position_of(self, batch: _Batch, shard: Shard, topic: str) -> Position | None:
+    def _position_of(self, batch: _PendingWrites, shard: Shard, topic: str) -> Position | None:
         key = keys.of_shard(shard) + topic.encode()
         if key in batch.values:
             return batch.values[key]
@@ -277,7 +281,7 @@ class Pen:
         position: Position | None = None if found is None else keys.PLACE.unpack_from(found)[0]
         return position
 
-    def _save(self, batch: _Batch) -> None:
+    def _save(self, batch: _PendingWrites) -> None:
         for name, book in batch.books.items():
             cut = book.current
             batch.rows.put(keys.of_generation(name, cut.about.number), written(cut.about))
@@ -295,7 +299,7 @@ class Pen:
             shard: self._shelf.book(shard.database).heads[shard.number].position for shard in batch.shards
         }
 
-    def _commit(self, batch: _Batch) -> None:
+    def _commit(self, batch: _PendingWrites) -> None:
         """Durable when it returns. `write` with sync would hold the GIL while the disk works; `flush_wal` does not."""
         try:
             self._shelf.database.write(batch.rows)

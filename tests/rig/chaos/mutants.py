@@ -331,7 +331,7 @@ def events_out_of_line() -> None:
 
 def events_before_they_are_durable() -> None:
     """An append is acknowledged when it is in the memory of the process: without log in front, and without sync."""
-    pen, options = _class("app.store.rocks.writing.Pen"), _class("rocksdict.WriteOptions")
+    pen, options = _class("app.store.rocks.writing.RocksWriter"), _class("rocksdict.WriteOptions")
 
     def commit(self: Any, batch: Any) -> None:
         without_log = options()

@@ -20,7 +20,12 @@ DOCUMENT = Document(
     version=7,
     principals=(
         Principal(
-            id="ann", tenant_id=None, kind=Kind.USER, name="Ann", email="ann@example.com", password_hash="$argon2id"
+            id="ann",
+            tenant_id=None,
+            kind=Kind.USER,
+            name="Ann",
+            email="ann@example.com",
+            password_hash="$argon2id",
         ),
     ),
     devices=(Device(id="dock-1", tenant_id="t", labels=MappingProxyType({"site": "roof"})),),

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from app.access.copying import Copying
-from app.access.following import Following
+from app.access.following import DirectoryFollower
 from app.core.access.model import Document
 from app.core.errors import DirectoryUnavailableError, StoreUnavailableError, UnavailableError
 from app.store.directory import AccessDirectory
@@ -78,11 +78,11 @@ class Place:
     @asynccontextmanager
     async def following(
         self, *, copies: bool = True, prepare: Callable[[], Awaitable[None]] | None = None
-    ) -> AsyncIterator[Following]:
+    ) -> AsyncIterator[DirectoryFollower]:
         async def agreed(_own: str) -> str:
             return self.cluster
 
-        one = Following(
+        one = DirectoryFollower(
             cast("AccessDirectory", self.database),
             self.clock,
             prepare=prepare or self.database.prepare,

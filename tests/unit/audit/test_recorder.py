@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from app.access.asking import ASKING, Asking
+from app.access.asking import ASKING, RequestOrigin
 from app.audit.recorder import Audit
 from app.audit.writer import FEW, AuditWriter
 from app.callbacks.pending import Pending
-from app.core.audit.chain import Author, Head, Line, Verifier, columns_of
+from app.core.audit.chain import Author, ChainHead, ChainLine, Verifier, columns_of
 from app.core.audit.lines import things_of
 from app.core.commands.callback import Registration
 from app.core.commands.command import CommandState
 from app.core.commands.routing import Outcome
 from app.core.errors import DirectoryUnavailableError, UnavailableError
 from app.runtime.telemetry import Counters
-from app.store.audit import AuditQuery, Kept, Page
+from app.store.audit import AuditQuery, AuditSlice, StoredLine
 from tests.unit.assembly import ManualClock
 from tests.waiting import eventually
 
@@ -34,13 +34,13 @@ class Store:
     """Keeps lines in memory, as often as they come; can lose replies."""
 
     def __init__(self) -> None:
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, ChainLine] = {}
         self.calls: list[int] = []
         self.fails = 0
         self.keeps = True
         """Also what it says that it has not kept."""
 
-    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+    async def append(self, lines: Sequence[StoredLine], facts: int) -> None:
         del facts
         self.calls.append(len(lines))
         for line, columns in lines if self.keeps else ():
@@ -50,13 +50,13 @@ class Store:
             self.fails -= 1
             raise DirectoryUnavailableError("the reply was lost")
 
-    async def heads(self) -> Sequence[tuple[Head, int]]:
+    async def heads(self) -> Sequence[tuple[ChainHead, int]]:
         return []
 
-    async def page(self, query: AuditQuery) -> Page:
+    async def page(self, query: AuditQuery) -> AuditSlice:
         raise NotImplementedError
 
-    async def read(self, after: tuple[str, int], limit: int) -> Sequence[Kept]:
+    async def read(self, after: tuple[str, int], limit: int) -> Sequence[StoredLine]:
         raise NotImplementedError
 
     async def remove(self, before_us: int, author: Author) -> int:
@@ -115,7 +115,7 @@ async def test_many_commands_are_rows_of_one_line_that_name_who_asked_once(audit
 async def test_who_asks_while_there_is_no_room_is_not_remembered(audit: Audit) -> None:
     audit._room = 0
     for number in range(1_000):
-        ASKING.set(Asking(None, "192.0.2.1", b"agent %d" % number))
+        ASKING.set(RequestOrigin(None, "192.0.2.1", b"agent %d" % number))
         audit.registered(registration(f"c{number}"), 0.0)
     assert len(audit._block.askers) == 0
 
@@ -267,7 +267,7 @@ class SlowStore(Store):
         self.let = asyncio.Event()
         self.asked = asyncio.Event()
 
-    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+    async def append(self, lines: Sequence[StoredLine], facts: int) -> None:
         self.asked.set()
         await self.let.wait()
         await super().append(lines, facts)
@@ -311,7 +311,7 @@ async def test_heads_that_take_long_keep_no_line_waiting(monkeypatch: pytest.Mon
     asked = asyncio.Event()
 
     class MuteHeads(Store):
-        async def heads(self) -> Sequence[tuple[Head, int]]:
+        async def heads(self) -> Sequence[tuple[ChainHead, int]]:
             asked.set()
             await asyncio.Event().wait()
             return []
@@ -336,7 +336,7 @@ class TimedStore(Store):
         self.gaps: list[float] = []
         """Of the calls: how long the first of what they told had waited."""
 
-    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+    async def append(self, lines: Sequence[StoredLine], facts: int) -> None:
         self.calls.append(len(lines))
         await self._pass_time(self._taken)
         oldest = things_of(json.loads(lines[0].line.body))[0]

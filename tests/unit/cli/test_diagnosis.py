@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.diagnosis import Level, about_broker, about_memory_store, about_redis
+from app.cli.diagnosis import CheckLevel, about_broker, about_memory_store, about_redis
 from app.mqtt.paho_probe import PARKED_MESSAGES, BrokerFacts
 from app.store.redis.doctor import RedisFacts
 
@@ -42,28 +42,35 @@ def good_broker(**changes: Any) -> BrokerFacts:
 
 def test_all_is_well() -> None:
     diagnoses = [about_memory_store(), *about_redis(GOOD_REDIS), *about_broker(good_broker(), "5")]
-    assert {diagnosis.level for diagnosis in diagnoses} == {Level.OK}
+    assert {diagnosis.level for diagnosis in diagnoses} == {CheckLevel.OK}
 
 
 @pytest.mark.parametrize(
     ("changes", "level", "subject", "advice"),
     [
-        ({"version": "5.0.7"}, Level.WARN, "version", "7.0"),
-        ({"role": "slave"}, Level.FAIL, "role", "primary"),
-        ({"mode": "cluster"}, Level.FAIL, "mode", "standalone"),
-        ({"maxmemory_policy": "allkeys-lru"}, Level.FAIL, "eviction", "noeviction"),
-        ({"evicted_keys": 3}, Level.WARN, "eviction", ""),
-        ({"maxmemory": 2**20, "used_memory": 2**20}, Level.WARN, "memory", "maxmemory"),
-        ({"append_only": False}, Level.WARN, "persistence", "appendonly yes"),
-        ({"append_fsync": "no"}, Level.WARN, "persistence", "everysec"),
-        ({"scripts_work": False}, Level.FAIL, "scripts", "EVAL"),
-        ({"wake_ups_work": False}, Level.FAIL, "Pub/Sub", "mqtt:node:"),
-        ({"ping_ms": 40.0}, Level.WARN, "latency", "closer"),
-        ({"missing_rights": ["+zadd", "~mqtt:due:*"]}, Level.FAIL, "rights", "ACL SETUSER default +zadd ~mqtt:due:*"),
+        ({"version": "5.0.7"}, CheckLevel.WARN, "version", "7.0"),
+        ({"role": "slave"}, CheckLevel.FAIL, "role", "primary"),
+        ({"mode": "cluster"}, CheckLevel.FAIL, "mode", "standalone"),
+        ({"maxmemory_policy": "allkeys-lru"}, CheckLevel.FAIL, "eviction", "noeviction"),
+        ({"evicted_keys": 3}, CheckLevel.WARN, "eviction", ""),
+        ({"maxmemory": 2**20, "used_memory": 2**20}, CheckLevel.WARN, "memory", "maxmemory"),
+        ({"append_only": False}, CheckLevel.WARN, "persistence", "appendonly yes"),
+        ({"append_fsync": "no"}, CheckLevel.WARN, "persistence", "everysec"),
+        ({"scripts_work": False}, CheckLevel.FAIL, "scripts", "EVAL"),
+        ({"wake_ups_work": False}, CheckLevel.FAIL, "Pub/Sub", "mqtt:node:"),
+        ({"ping_ms": 40.0}, CheckLevel.WARN, "latency", "closer"),
+        (
+            {"missing_rights": ["+zadd", "~mqtt:due:*"]},
+            CheckLevel.FAIL,
+            "rights",
+            "ACL SETUSER default +zadd ~mqtt:due:*",
+        ),
     ],
 )
-def test_a_redis_that_is_not_as_it_should_be(changes: dict[str, Any], level: Level, subject: str, advice: str) -> None:
-    (diagnosis,) = [one for one in about_redis(replace(GOOD_REDIS, **changes)) if one.level is not Level.OK]
+def test_a_redis_that_is_not_as_it_should_be(
+    changes: dict[str, Any], level: CheckLevel, subject: str, advice: str
+) -> None:
+    (diagnosis,) = [one for one in about_redis(replace(GOOD_REDIS, **changes)) if one.level is not CheckLevel.OK]
     assert (diagnosis.level, diagnosis.subject) == (level, subject)
     assert advice in diagnosis.advice
 
@@ -71,24 +78,26 @@ def test_a_redis_that_is_not_as_it_should_be(changes: dict[str, Any], level: Lev
 @pytest.mark.parametrize(
     ("changes", "level", "subject", "advice"),
     [
-        ({"protocol_refused": True}, Level.FAIL, "protocol", "HOMING_MQTT_VERSION=3.1.1"),
-        ({"maximum_qos": 0}, Level.FAIL, "QoS", "QoS 1"),
-        ({"refused_topics": ["write a/b"]}, Level.FAIL, "rights", "deploy/mosquitto/acl"),
-        ({"publish_works": False}, Level.FAIL, "messages", "homing-doctor/#"),
-        ({"round_trip_ms": 41.0}, Level.WARN, "round trip", "set_tcp_nodelay true"),
-        ({"shared_available": False}, Level.FAIL, "shared subscriptions", "$share"),
-        ({"subscribe_refused": True}, Level.FAIL, "shared subscriptions", "$share"),
-        ({"shared_received": [20, 20]}, Level.FAIL, "shared subscriptions", "$share"),
-        ({"shared_received": [5, 5]}, Level.FAIL, "shared subscriptions", "$share"),
-        ({"shared_received": [20, 0]}, Level.WARN, "shared subscriptions", "round-robin"),
-        ({"receive_maximum": 20}, Level.WARN, "Receive Maximum", "max_inflight_messages"),
-        ({"parked": 1000}, Level.FAIL, "queues", "max_queued_messages 100000"),
-        ({"dropped": 7}, Level.WARN, "dropped messages", "queue limits"),
-        ({"listened": ["homing/x/command"]}, Level.WARN, "absent devices", "Somebody listens to everything"),
+        ({"protocol_refused": True}, CheckLevel.FAIL, "protocol", "HOMING_MQTT_VERSION=3.1.1"),
+        ({"maximum_qos": 0}, CheckLevel.FAIL, "QoS", "QoS 1"),
+        ({"refused_topics": ["write a/b"]}, CheckLevel.FAIL, "rights", "deploy/mosquitto/acl"),
+        ({"publish_works": False}, CheckLevel.FAIL, "messages", "homing-doctor/#"),
+        ({"round_trip_ms": 41.0}, CheckLevel.WARN, "round trip", "set_tcp_nodelay true"),
+        ({"shared_available": False}, CheckLevel.FAIL, "shared subscriptions", "$share"),
+        ({"subscribe_refused": True}, CheckLevel.FAIL, "shared subscriptions", "$share"),
+        ({"shared_received": [20, 20]}, CheckLevel.FAIL, "shared subscriptions", "$share"),
+        ({"shared_received": [5, 5]}, CheckLevel.FAIL, "shared subscriptions", "$share"),
+        ({"shared_received": [20, 0]}, CheckLevel.WARN, "shared subscriptions", "round-robin"),
+        ({"receive_maximum": 20}, CheckLevel.WARN, "Receive Maximum", "max_inflight_messages"),
+        ({"parked": 1000}, CheckLevel.FAIL, "queues", "max_queued_messages 100000"),
+        ({"dropped": 7}, CheckLevel.WARN, "dropped messages", "queue limits"),
+        ({"listened": ["homing/x/command"]}, CheckLevel.WARN, "absent devices", "Somebody listens to everything"),
     ],
 )
-def test_a_broker_that_is_not_as_it_should_be(changes: dict[str, Any], level: Level, subject: str, advice: str) -> None:
-    (diagnosis,) = [one for one in about_broker(good_broker(**changes), "5") if one.level is not Level.OK]
+def test_a_broker_that_is_not_as_it_should_be(
+    changes: dict[str, Any], level: CheckLevel, subject: str, advice: str
+) -> None:
+    (diagnosis,) = [one for one in about_broker(good_broker(**changes), "5") if one.level is not CheckLevel.OK]
     assert (diagnosis.level, diagnosis.subject) == (level, subject)
     assert advice in diagnosis.advice
 
@@ -96,12 +105,12 @@ def test_a_broker_that_is_not_as_it_should_be(changes: dict[str, Any], level: Le
 @pytest.mark.parametrize(
     ("dropped", "level", "said"),
     [
-        (500, Level.OK, "and 1 of them as many"),
-        (1500, Level.OK, "and 3 of them as many"),
-        (501, Level.WARN, "each run of this doctor loses 500"),
+        (500, CheckLevel.OK, "and 1 of them as many"),
+        (1500, CheckLevel.OK, "and 3 of them as many"),
+        (501, CheckLevel.WARN, "each run of this doctor loses 500"),
     ],
 )
-def test_the_doctor_does_not_blame_the_broker_for_its_own_probe(dropped: int, level: Level, said: str) -> None:
+def test_the_doctor_does_not_blame_the_broker_for_its_own_probe(dropped: int, level: CheckLevel, said: str) -> None:
     facts = good_broker(parked=PARKED_MESSAGES - 500, dropped=dropped)
     (diagnosis,) = [one for one in about_broker(facts, "5") if one.subject == "dropped messages"]
     assert diagnosis.level is level
@@ -122,10 +131,10 @@ def test_the_doctor_does_not_blame_the_broker_for_its_own_probe(dropped: int, le
 )
 def test_known_bad_versions_of_mosquitto(version: str | None, said: str) -> None:
     (diagnosis,) = [one for one in about_broker(good_broker(version=version), "5") if one.subject == "version"]
-    assert diagnosis.level is (Level.WARN if said else Level.OK)
+    assert diagnosis.level is (CheckLevel.WARN if said else CheckLevel.OK)
     assert said in diagnosis.advice
 
 
 def test_what_a_broker_does_not_tell_is_no_fault() -> None:
     diagnoses = about_broker(good_broker(version=None, dropped=None, parked=None), "3.1.1")
-    assert {diagnosis.level for diagnosis in diagnoses} == {Level.OK}
+    assert {diagnosis.level for diagnosis in diagnoses} == {CheckLevel.OK}

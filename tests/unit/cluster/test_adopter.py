@@ -10,7 +10,7 @@ import pytest
 from app.cluster.adopter import Adopter
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
-from app.core.cluster.notices import Notice, Word
+from app.core.cluster.notices import SessionNotice, Word
 from app.core.errors import BrokerUnavailableError
 from app.runtime.system import new_charter
 from tests.waiting import eventually
@@ -67,8 +67,8 @@ def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.cluster.adopter.GRACE_SECONDS", 0.0)
 
 
-def lost(name: str) -> Notice:
-    return Notice(Word.LOST, name, f"i-{name}")
+def lost(name: str) -> SessionNotice:
+    return SessionNotice(Word.LOST, name, f"i-{name}")
 
 
 async def test_F50_a_session_that_cannot_be_drained_holds_up_no_other() -> None:
@@ -96,7 +96,7 @@ async def test_F50_a_session_that_the_broker_says_is_lost_is_adopted_at_once(lea
 async def test_a_session_that_is_back_within_the_grace_is_left_alone() -> None:
     rig = Rig(Orphans(alive=["n2"]))
     rig.adopter.heard(lost("n2"))
-    rig.adopter.heard(Notice(Word.BACK, "n2", "i-n2"))
+    rig.adopter.heard(SessionNotice(Word.BACK, "n2", "i-n2"))
     await asyncio.sleep(0)
     assert not rig.adopter.busy
     assert rig.cluster.claims == []

@@ -7,7 +7,7 @@ import pytest
 
 from app.cluster.sessions import OwnTopics, Sessions
 from app.core.cluster.charter import Charter
-from app.core.cluster.notices import Notice, Word, decode_notice, encode_notice
+from app.core.cluster.notices import SessionNotice, Word, decode_notice, encode_notice
 from app.mqtt.options import shown_client_id
 from app.runtime.system import new_secret
 from tests.unit.assembly import ManualClock
@@ -18,7 +18,7 @@ CHARTER, OTHER = Charter("1f" * 16, b"k" * 64), Charter("2e" * 16, b"o" * 64)
 class Rig:
     def __init__(self, group: str | None = "homing") -> None:
         self.own_topics: OwnTopics = {}
-        self.heard: list[Notice] = []
+        self.heard: list[SessionNotice] = []
         self.answers: list[tuple[str, bytes]] = []
         self.counters: Counter[str] = Counter()
         ulids = count(1)
@@ -68,7 +68,7 @@ def test_a_node_alone_shares_nothing_and_has_no_will() -> None:
 
 def test_the_wills_of_others_are_heard_and_ones_own_is_not() -> None:
     rig = Rig()
-    own, other = rig.sessions.incarnation("n1"), Notice(Word.LOST, "n2", "i")
+    own, other = rig.sessions.incarnation("n1"), SessionNotice(Word.LOST, "n2", "i")
     session = rig.sessions.of(own, CHARTER)
     assert session.will is not None
     hear = rig.own_topics[session.will.topic]
@@ -79,7 +79,13 @@ def test_the_wills_of_others_are_heard_and_ones_own_is_not() -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"lost n2 i", b"lost n2 i 0000000000000000", b"\xff", encode_notice(Notice(Word.LOST, "n2", "i"), OTHER)],
+    [
+        b"",
+        b"lost n2 i",
+        b"lost n2 i 0000000000000000",
+        b"\xff",
+        encode_notice(SessionNotice(Word.LOST, "n2", "i"), OTHER),
+    ],
 )
 def test_a_notice_that_is_not_signed_by_this_cluster_is_counted(payload: bytes) -> None:
     rig = Rig()
@@ -97,8 +103,8 @@ def test_under_another_charter_only_its_notices_are_heard() -> None:
 
 
 def test_the_signature_covers_every_word() -> None:
-    payload = encode_notice(Notice(Word.LOST, "n2", "i"), CHARTER)
-    assert decode_notice(payload, CHARTER) == Notice(Word.LOST, "n2", "i")
+    payload = encode_notice(SessionNotice(Word.LOST, "n2", "i"), CHARTER)
+    assert decode_notice(payload, CHARTER) == SessionNotice(Word.LOST, "n2", "i")
     for changed in (payload.replace(b"lost", b"back"), payload.replace(b"n2", b"n3"), payload.replace(b" i ", b" j ")):
         with pytest.raises(ValueError, match="signed"):
             decode_notice(changed, CHARTER)
@@ -109,13 +115,13 @@ def test_a_node_answers_who_asks_under_its_charter_and_nobody_else() -> None:
     session = rig.sessions.of(rig.sessions.incarnation("n1"), CHARTER)
     topic = session.subscriptions[-1].topic_filter
     hear = rig.own_topics[topic]
-    question = Notice(Word.WHO, "n1", "01ASKS")
+    question = SessionNotice(Word.WHO, "n1", "01ASKS")
     for charter in (OTHER, CHARTER):
         hear(encode_notice(question, charter))
-    hear(encode_notice(Notice(Word.WHO, "n1", session.info.incarnation), CHARTER))  # its own question
+    hear(encode_notice(SessionNotice(Word.WHO, "n1", session.info.incarnation), CHARTER))  # its own question
     [(answered_on, answer)] = rig.answers
     assert answered_on == topic
-    assert decode_notice(answer, CHARTER) == Notice(Word.HERE, "n1", session.info.incarnation, "01ASKS")
+    assert decode_notice(answer, CHARTER) == SessionNotice(Word.HERE, "n1", session.info.incarnation, "01ASKS")
     hear(answer.replace(b"01ASKS", b"01LIES"))
-    hear(encode_notice(Notice(Word.HERE, "n2", "01THERE", "01ASKS"), CHARTER))
+    hear(encode_notice(SessionNotice(Word.HERE, "n2", "01THERE", "01ASKS"), CHARTER))
     assert rig.heard == []

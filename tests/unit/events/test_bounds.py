@@ -11,13 +11,13 @@ from typing import Literal
 import pytest
 
 from app.core.errors import FencedError, QuotaError, StoreUnavailableError
-from app.core.events.batches import Batch
+from app.core.events.batches import BatchId
 from app.core.events.event import Entry, Position, Shard
-from app.core.events.plan import Kept, Plan
+from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.quota import parse_quotas
 from app.core.events.reading import Reading
 from app.events.keeper import Keeper
-from app.events.writer import EventWriter, Waiting
+from app.events.writer import EventWriter, PendingEntry
 from app.store.memory.events import MemoryEventLog
 from tests.unit.assembly import ManualClock
 from tests.waiting import PATIENCE
@@ -29,7 +29,7 @@ SHARD = Shard("events", 0)
 class Stage:
     def __init__(self, quota: int = 10**9, discard: Literal["new", "old"] = "new") -> None:
         self.clock = ManualClock()
-        kept = [Kept("events", DAY)]
+        kept = [NamedDatabase("events", DAY)]
         self.log = MemoryEventLog(Plan(kept, [], 1).databases, self.clock)
         self.keeper = Keeper(
             self.log,
@@ -86,7 +86,7 @@ async def test_or_the_oldest_generation_goes() -> None:
 async def test_a_group_of_databases_is_bounded_by_itself() -> None:
     """What is full refuses at once, and crowds out nobody else; the other group drops what is old."""
     clock = ManualClock()
-    kept = [Kept("events", DAY), Kept("telemetry", DAY), Kept("raw", DAY)]
+    kept = [NamedDatabase("events", DAY), NamedDatabase("telemetry", DAY), NamedDatabase("raw", DAY)]
     log = MemoryEventLog(Plan(kept, [], 1).databases, clock)
     groups = parse_quotas("telemetry+raw=10000000:old, events=20000000", [one.name for one in kept])
     counters: Counter[str] = Counter()
@@ -148,7 +148,7 @@ class Stubborn(MemoryEventLog):
     failures: list[Exception]
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
     ) -> Position:
         if self.failures:
             raise self.failures.pop()
@@ -157,7 +157,7 @@ class Stubborn(MemoryEventLog):
 
 async def written(failures: list[Exception], count: int) -> tuple[list[int], list[bool]]:
     """What is in the log after so many events were given to a writer, and what it said of each."""
-    log = Stubborn(Plan([Kept("events", DAY)], [], 1).databases, ManualClock())
+    log = Stubborn(Plan([NamedDatabase("events", DAY)], [], 1).databases, ManualClock())
     log.failures = failures
     writer = EventWriter(
         log,
@@ -177,8 +177,8 @@ async def written(failures: list[Exception], count: int) -> tuple[list[int], lis
             everything.set()
 
     for number in range(count):
-        assert writer.put(SHARD, Waiting(Entry("a", b"%d" % number), 1, done))
-    assert not writer.put(SHARD, Waiting(Entry("a", b"one too many"), 1, done))
+        assert writer.put(SHARD, PendingEntry(Entry("a", b"%d" % number), 1, done))
+    assert not writer.put(SHARD, PendingEntry(Entry("a", b"one too many"), 1, done))
     async with asyncio.timeout(PATIENCE):
         await everything.wait()
     await writer.close()
@@ -202,12 +202,12 @@ async def test_after_a_full_batch_the_next_one_is_waited_for_as_well() -> None:
 
     class Counting(MemoryEventLog):
         async def append(
-            self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+            self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
         ) -> Position:
             sizes.append(len(entries))
             return await super().append(shard, entries, epoch, batch)
 
-    log = Counting(Plan([Kept("events", DAY)], [], 1).databases, ManualClock())
+    log = Counting(Plan([NamedDatabase("events", DAY)], [], 1).databases, ManualClock())
     an_hour = timedelta(hours=1)
     writer = EventWriter(
         log, name="w", flush_interval=an_hour, max_items=2, bound=9, admit=lambda _database: None, counters=Counter()
@@ -215,7 +215,7 @@ async def test_after_a_full_batch_the_next_one_is_waited_for_as_well() -> None:
     appended = asyncio.Semaphore(0)
     for _ in range(3):
         for number in range(2):
-            assert writer.put(SHARD, Waiting(Entry("a", b"%d" % number), 1, lambda _is_in: appended.release()))
+            assert writer.put(SHARD, PendingEntry(Entry("a", b"%d" % number), 1, lambda _is_in: appended.release()))
             for _ in range(10):  # whatever would be appended without waiting
                 await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE):

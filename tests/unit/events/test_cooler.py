@@ -13,21 +13,21 @@ from structlog.testing import capture_logs
 from app.core.errors import DamagedEventsError, QuotaError, StoreUnavailableError
 from app.core.events.event import Database, Entry, Event, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
-from app.core.events.plan import Kept
+from app.core.events.plan import NamedDatabase
 from app.core.events.reading import Reading, Slice
 from app.events.cooler import Cooler
 from app.events.keeper import Keeper
 from app.store.memory.events import MemoryEventLog
 from app.store.parquet.archive import ParquetArchive
 from app.store.parquet.files import FileWriter
-from app.store.parquet.place import Place
+from app.store.parquet.place import ObjectStore
 from app.store.roles import OnlyOne
 from app.store.tiered import TieredEventLog
 from tests.unit.assembly import ManualClock
 from tests.waiting import PATIENCE
 
 SHARD = Shard("events", 0)
-KEPT = [Kept("events", timedelta(days=30))]
+KEPT = [NamedDatabase("events", timedelta(days=30))]
 
 
 class Away(ParquetArchive):
@@ -65,7 +65,7 @@ class Telling(TieredEventLog):
 class Stage:
     def __init__(self, request: pytest.FixtureRequest, hot: type[MemoryEventLog] = MemoryEventLog) -> None:
         self.clock = ManualClock()
-        self.archive = Away(Place(f"memory://{request.node.name}", self.clock, lambda: "0" * 8))
+        self.archive = Away(ObjectStore(f"memory://{request.node.name}", self.clock, lambda: "0" * 8))
         self.counters: Counter[str] = Counter()
         self.log = Telling(hot([Database("events", 1)], self.clock), self.archive, self.counters)
         self.cooler = Cooler(
@@ -180,15 +180,15 @@ async def test_a_file_that_is_not_what_was_written_is_never_named(
     await stage.say(b"said")
     await stage.log.rotate("events", 1)
     stage.clock.advance(7201)
-    original = Place.put
+    original = ObjectStore.put
 
-    def rotten(place: Place, path: str, data: memoryview) -> None:
+    def rotten(place: ObjectStore, path: str, data: memoryview) -> None:
         other = FileWriter()
         other.add([Event(5, 0, Entry("a", b"other"))])
         original(place, path, other.finish())
 
     with monkeypatch.context() as patched:
-        patched.setattr(Place, "put", rotten)
+        patched.setattr(ObjectStore, "put", rotten)
         with pytest.raises(DamagedEventsError, match="when it is read again"):
             await stage.cooler.look()
     assert await stage.states() == [SEALED, CURRENT]

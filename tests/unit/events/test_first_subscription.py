@@ -17,7 +17,7 @@ from app.profiles.loader import load_profiles
 from app.runtime.tasks import end
 from app.settings import EventsSettings
 from app.store.memory.events import MemoryEventLog
-from app.store.roles import OnlyOne, Role
+from app.store.roles import OnlyOne, RoleLease
 from tests.unit.assembly import ManualClock
 from tests.waiting import PATIENCE, eventually, turns
 
@@ -45,7 +45,7 @@ class OfAnotherNode(OnlyOne):
 
 
 @asynccontextmanager
-async def plane_of(role: Role) -> AsyncIterator[tuple[EventPlane, asyncio.Event]]:
+async def plane_of(role: RoleLease) -> AsyncIterator[tuple[EventPlane, asyncio.Event]]:
     clock, counters = ManualClock(), Counter[str]()
     client = SlowClient(LoopbackBroker(), "intake", counters)
     client.may_subscribe = asyncio.Event()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.core.events.event import END, Entry, Event, Shard
 from app.core.events.reading import Cursor, Reading, Slice
 from app.events import merging
-from app.events.merging import EventPage, Merge
+from app.events.merging import Merge, MergedPage
 from app.store.events import EventStore
 
 POSITIONS = st.sets(st.integers(1, 60), max_size=20)
@@ -36,7 +36,7 @@ class Log:
         position = found[-1] if more else max(reading.after, 10_000)
         return Slice([Event(one, shard.number, entry(one)) for one in found], position, more)
 
-    async def page(self, cursor: Cursor, limit: int, *, may_third: bool | None = None) -> EventPage:
+    async def page(self, cursor: Cursor, limit: int, *, may_third: bool | None = None) -> MergedPage:
         may = None if may_third is None else (lambda one: may_third and one.device == "mine")
         return await Merge(self.shards, cursor, limit, may).page(cast("EventStore", self), "#", END)
 
@@ -55,7 +55,7 @@ async def test_all_shards_read_in_pages_give_every_event_once(shards: list[set[i
     everything = sorted((one, number) for number, of in enumerate(shards) for one in of)
     for may, wanted in ((None, everything), (True, [one for one in everything if one[0] % 3 == 0])):
         read: list[tuple[int, int]] = []
-        page = EventPage((), log.start, more=True)
+        page = MergedPage((), log.start, more=True)
         while page.more:
             page = await log.page(page.cursor, limit, may_third=may)
             given = [(event.position, event.shard) for event in page.events]
@@ -71,7 +71,7 @@ async def test_what_others_have_shows_in_no_page(mine: list[set[int]], limit: in
     both = [{one * 3 for one in of} | {one * 3 + 1 for one in range(150)} for of in mine]
     pages: list[list[Any]] = []
     for shards in (own, both):
-        log, told, page = Log(shards), [], EventPage((), Cursor((0,) * len(shards)), more=True)
+        log, told, page = Log(shards), [], MergedPage((), Cursor((0,) * len(shards)), more=True)
         while page.more:
             page = await log.page(page.cursor, limit, may_third=True)
             told.append(([one[:2] for one in page.events], page.more, page.lost))

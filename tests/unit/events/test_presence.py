@@ -6,9 +6,9 @@ from collections import Counter
 from datetime import timedelta
 
 from app.core.events.event import Entry, Shard
-from app.core.events.plan import Kept, Plan
+from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.presence import change_of
-from app.core.profiles.device_events import Presence
+from app.core.profiles.device_events import PresenceSign
 from app.events.presence import PresenceKeeper
 from app.store.memory.events import MemoryEventLog
 from tests.unit.assembly import ManualClock
@@ -17,7 +17,7 @@ from tests.unit.assembly import ManualClock
 class Stage:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.plan = Plan([Kept("events", timedelta(days=1))], [], 4)
+        self.plan = Plan([NamedDatabase("events", timedelta(days=1))], [], 4)
         self.log = MemoryEventLog(self.plan.databases, self.clock)
         self.told: list[tuple[Shard, Entry]] = []
         self.keeper = self.another()
@@ -26,7 +26,7 @@ class Stage:
         return PresenceKeeper(self.log, self.plan, self.clock, Counter())
 
     async def hears(self, device: str) -> None:
-        sign = Presence("dji", "t", device, online=True, offline_after=timedelta(seconds=90))
+        sign = PresenceSign("dji", "t", device, online=True, offline_after=timedelta(seconds=90))
         told = self.keeper.heard(sign, self.clock.monotonic())
         if told is not None:
             await self.log.append(told[0], [told[1]])

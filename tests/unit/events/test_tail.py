@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 
 from app.core.errors import CapacityError, StoreUnavailableError
 from app.core.events.event import Entry, Event, Position, Shard
-from app.core.events.plan import Kept, Plan
+from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import EVERYTHING, Cursor, Reading, Slice
 from app.events import tail
 from app.events.reader import EventsReader
-from app.events.tail import Batch, Tails
+from app.events.tail import EventBatch, Tails
 from app.runtime.system import SystemClock
 from app.runtime.telemetry import Counters
 from app.store.memory.events import MemoryEventLog
@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE, turns
 
 class Stage:
     def __init__(self, shards: int = 3) -> None:
-        plan = Plan([Kept("events", timedelta(days=1))], [], shards)
+        plan = Plan([NamedDatabase("events", timedelta(days=1))], [], shards)
         self.database = plan.databases[0]
         self.store = MemoryEventLog(plan.databases, SystemClock())
         self.counters: Counters = Counter()
@@ -40,7 +40,7 @@ class Stage:
             shard = self.database.shard(f"device-{self.number % 11}")
             await self.store.append(shard, [Entry(topic, b"%d" % self.number + value)])
 
-    async def take(self, batches: AsyncGenerator[Batch, None], count: int) -> list[Event]:
+    async def take(self, batches: AsyncGenerator[EventBatch, None], count: int) -> list[Event]:
         """The next so many events."""
         found: list[Event] = []
         async with asyncio.timeout(PATIENCE):

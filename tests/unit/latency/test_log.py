@@ -16,7 +16,7 @@ from app.callbacks.pending import Pending
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.latency import log as log_module
 from app.latency.factory import open_log
-from app.latency.log import Finished, LatencyLog
+from app.latency.log import IntervalResult, LatencyLog
 from app.latency.record import Closed, Row, WriteError
 from app.settings import LatencySettings
 from tests.unit.assembly import ManualClock
@@ -42,10 +42,10 @@ class Recorder:
         self.offsets.append(offset)
         return self.open
 
-    def finish(self) -> Finished:
+    def finish(self) -> IntervalResult:
         if self.fail is not None:
             raise self.fail
-        finished, self.kept, self.open = Finished(1, self.open), self.kept + self.open, 0
+        finished, self.kept, self.open = IntervalResult(1, self.open), self.kept + self.open, 0
         return finished
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from app.core.errors import PublishUnconfirmedError
 from app.core.messages import Publication, ReceivedMessage
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 
 
 async def started(
-    broker: LoopbackBroker, client_id: str, into: list[Delivery], topic_filter: str
+    broker: LoopbackBroker, client_id: str, into: list[InboundDelivery], topic_filter: str
 ) -> LoopbackMqttClient:
     client = LoopbackMqttClient(broker, client_id, Counter())
     await client.start([Subscription(topic_filter)], into.append)
@@ -28,7 +28,7 @@ async def settle() -> None:
 
 
 async def test_a_cut_client_gets_the_unacknowledged_again_in_order_before_the_new() -> None:
-    broker, got = LoopbackBroker(), list[Delivery]()
+    broker, got = LoopbackBroker(), list[InboundDelivery]()
     client = await started(broker, "a", got, "t")
     for payload in (b"1", b"2", b"3"):
         broker.publish(ReceivedMessage("t", payload))
@@ -54,7 +54,7 @@ async def test_a_publish_is_unconfirmed_when_the_connection_is_cut_before_puback
 
 
 async def test_a_group_skips_members_that_are_away() -> None:
-    broker, first, second = LoopbackBroker(), list[Delivery](), list[Delivery]()
+    broker, first, second = LoopbackBroker(), list[InboundDelivery](), list[InboundDelivery]()
     await started(broker, "a", first, "$share/g/t")
     await started(broker, "b", second, "$share/g/t")
     broker.disconnect("a")
@@ -65,7 +65,7 @@ async def test_a_group_skips_members_that_are_away() -> None:
 
 
 async def test_a_second_client_takes_the_session_over() -> None:
-    broker, old, new = LoopbackBroker(), list[Delivery](), list[Delivery]()
+    broker, old, new = LoopbackBroker(), list[InboundDelivery](), list[InboundDelivery]()
     first = await started(broker, "a", old, "t")
     second = await started(broker, "a", new, "t")
     broker.publish(ReceivedMessage("t", b"", retain=True))

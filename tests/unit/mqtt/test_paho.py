@@ -18,7 +18,7 @@ from paho.mqtt import client as paho
 from app.core.errors import BrokerUnavailableError, PacketTooLargeError, PublishUnconfirmedError, UnpublishableError
 from app.core.messages import Publication, Receipt
 from app.mqtt import packets
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_link import SLACK, PahoLink
@@ -36,7 +36,7 @@ def options_for(broker: FakeBroker) -> MqttOptions:
 
 @asynccontextmanager
 async def connected(
-    options: MqttOptions, handler: Callable[[Delivery], None] = Delivery.acknowledge
+    options: MqttOptions, handler: Callable[[InboundDelivery], None] = InboundDelivery.acknowledge
 ) -> AsyncIterator[tuple[PahoMqttClient, Counter[str]]]:
     counters: Counter[str] = Counter()
     client = PahoMqttClient(options, counters, random.Random(1))
@@ -61,7 +61,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_F94_an_undecodable_topic_is_counted_and_acknowledged() -> None:
     got: list[bytes] = []
 
-    def handler(delivery: Delivery) -> None:
+    def handler(delivery: InboundDelivery) -> None:
         got.append(delivery.message.payload)
         delivery.acknowledge()
 
@@ -99,7 +99,7 @@ async def test_a_refused_subscription_is_not_connected() -> None:
     counters: Counter[str] = Counter()
     async with FakeBroker(suback_code=0x87) as broker:
         client = PahoMqttClient(options_for(broker), counters)
-        await client.start([Subscription("response/#")], Delivery.acknowledge)
+        await client.start([Subscription("response/#")], InboundDelivery.acknowledge)
         await until(lambda: counters["subscribe_refused"] >= 2)
         assert not client.connected
         broker.suback_code = 0
@@ -111,7 +111,7 @@ async def test_a_refused_connection_is_tried_again() -> None:
     counters: Counter[str] = Counter()
     async with FakeBroker(connack=b"\x20\x03\x00\x87\x00") as broker:
         client = PahoMqttClient(options_for(broker), counters)
-        await client.start([], Delivery.acknowledge)
+        await client.start([], InboundDelivery.acknowledge)
         await until(lambda: counters["connection_failed"] >= 2)
         await client.stop()
 
@@ -140,7 +140,7 @@ async def test_F53_connections_that_are_closed_before_suback_count_as_well() -> 
         broker.hangs_up_on = SUBSCRIBE
         counters: Counter[str] = Counter()
         client = PahoMqttClient(options_for(broker), counters)
-        await client.start([Subscription("a")], Delivery.acknowledge)
+        await client.start([Subscription("a")], InboundDelivery.acknowledge)
         await asyncio.wait_for(client.taken_over(), PATIENCE)
         assert (broker.connections, counters["connection_failed"]) == (3, 3)
         await client.stop()
@@ -149,7 +149,7 @@ async def test_F53_connections_that_are_closed_before_suback_count_as_well() -> 
 async def test_F53_a_connection_that_ends_between_connack_and_subscribe_is_given_up_at_once() -> None:
     async with FakeBroker() as broker:
         patient = replace(options_for(broker), connect_timeout=timedelta(days=1))
-        link = PahoLink(patient, None, Delivery.acknowledge, Counter())
+        link = PahoLink(patient, None, InboundDelivery.acknowledge, Counter())
 
         async def taken_over_meanwhile() -> None:
             broker.hang_up()
@@ -277,7 +277,7 @@ async def test_a_packet_over_the_brokers_limit_is_refused_and_the_link_stays() -
 
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_F57_reading_stops_when_too_much_is_unacknowledged_and_goes_on_after(qos: int) -> None:
-    waiting: list[Delivery] = []
+    waiting: list[InboundDelivery] = []
     async with FakeBroker() as broker:
         options = replace(options_for(broker), receive_maximum=10, keepalive=KEEPALIVE)
         async with connected(options, waiting.append) as (client, counters):
@@ -326,7 +326,7 @@ async def test_F56_a_backlog_before_suback_that_nobody_takes_yet_does_not_end_th
         await open_(link, subscriptions, **more)
 
     monkeypatch.setattr(PahoLink, "open", note)
-    waiting: list[Delivery] = []
+    waiting: list[InboundDelivery] = []
     counters: Counter[str] = Counter()
     async with FakeBroker() as broker:
         broker.before_suback = b"".join(to_subscriber(number) for number in range(1, 501))
@@ -358,7 +358,7 @@ async def test_a_broker_that_never_answers_does_not_freeze_the_loop() -> None:
         options = replace(options_for(broker), connect_timeout=timedelta(seconds=0.3))
         counters: Counter[str] = Counter()
         client = PahoMqttClient(options, counters)
-        await client.start([], Delivery.acknowledge)
+        await client.start([], InboundDelivery.acknowledge)
         loop_turned = 0
         while counters["connection_failed"] < 2:
             await asyncio.sleep(0.01)
@@ -446,7 +446,7 @@ def test_it_works_under_uvloop() -> None:
     async def round_trip() -> None:
         got = asyncio.Event()
 
-        def handler(delivery: Delivery) -> None:
+        def handler(delivery: InboundDelivery) -> None:
             delivery.acknowledge()
             got.set()
 

@@ -10,7 +10,7 @@ from app.core.commands.callback import Expectation
 from app.core.errors import ConfigurationError, UndecodableMessageError
 from app.core.messages import ReceivedMessage, UserProperties
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.device_events import DeviceEvent, Presence
+from app.core.profiles.device_events import DeviceEvent, PresenceSign
 from app.core.profiles.listening import EventReader, ReplyReader
 from app.core.profiles.reading import ResponseReader, names
 from app.core.profiles.templating import CommandFacts
@@ -112,7 +112,7 @@ payload = { now = "{now_ms}" }
     event = ReceivedMessage("events", b"{}", user_properties=(*SOURCE, ("type", "gone")))
     assert EventReader([profile]).read(event) == [
         DeviceEvent("p", "e", "events", "oven-1", "gone"),
-        Presence("p", "events", "oven-1", online=False),
+        PresenceSign("p", "events", "oven-1", online=False),
     ]
     asked = ReceivedMessage("questions", b"{}", user_properties=(*SOURCE, ("type", "time")))
     (candidate,) = ReplyReader([profile]).read(asked, 7)

@@ -15,7 +15,7 @@ from app.core.commands.callback import Answer
 from app.core.commands.routing import Recorded
 from app.core.errors import BrokerUnavailableError, StoreUnavailableError
 from app.core.messages import Publication, ReceivedMessage
-from app.mqtt.base import Delivery, Puback, Subscription
+from app.mqtt.base import InboundDelivery, Puback, Subscription
 from app.mqtt.loopback import LoopbackMqttClient
 from app.replies.replier import MOST_A_SECOND
 from tests.api.rig import Rig, running
@@ -65,7 +65,7 @@ class Dock:
         await eventually(lambda: self.rig.counters[f"drop.{reason}"] > 0)
         assert self.told == []
 
-    def _hear(self, delivery: Delivery) -> None:
+    def _hear(self, delivery: InboundDelivery) -> None:
         delivery.acknowledge()
         self.told.append((delivery.message.topic, json.loads(delivery.message.payload)))
 

@@ -15,9 +15,9 @@ from app.commands.send.absence import Absence
 from app.commands.send.publisher import Publisher
 from app.core.commands.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, ConfigurationError, FencedError, StoreUnavailableError
-from app.core.events.batches import Batch
+from app.core.events.batches import BatchId
 from app.core.events.event import Database, Entry, Position, Shard
-from app.events.writer import EventWriter, Waiting
+from app.events.writer import EventWriter, PendingEntry
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
 from app.observers.event_spans import LogSpans
 from app.observers.spans import Spans
@@ -115,7 +115,7 @@ class Reluctant(MemoryEventLog):
     errors: list[Exception]
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
     ) -> Position:
         if self.errors:
             raise self.errors.pop(0)
@@ -137,7 +137,7 @@ def about(span: ReadableSpan) -> dict[str, object]:
 async def test_a_batch_of_events_is_a_trace_with_each_try_to_append_it(errors: list[Exception], is_in: bool) -> None:  # noqa: FBT001 - what is expected
     log = Reluctant([Database("events", 4)], SystemClock())
     log.errors = list(errors)
-    shard, waiting = Shard("events", 2), [Waiting(Entry("a/b", b"12345"), None, lambda _is_in: None)] * 3
+    shard, waiting = Shard("events", 2), [PendingEntry(Entry("a/b", b"12345"), None, lambda _is_in: None)] * 3
     async with tracer(Counters()) as (tracing, kept):
         writer = EventWriter(
             log,

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from app.core.peers import peer_of
-from app.server.limiter import Door, Limits, Standing, Why
+from app.server.limiter import Admission, CloseReason, ConnectionLimiter, Limits
 
 
 class Clock:
@@ -24,14 +24,14 @@ class Clock:
 class Guest:
     """A connection that leaves when it is told to."""
 
-    def __init__(self, door: Door, peer: str = "10.0.0.1") -> None:
+    def __init__(self, door: ConnectionLimiter, peer: str = "10.0.0.1") -> None:
         self.peer = peer
         self.door = door
-        self.dismissed: Why | None = None
+        self.dismissed: CloseReason | None = None
         self.to_read = 0
         self.standing = door.admit(self)
 
-    def dismiss(self, why: Why) -> None:
+    def dismiss(self, why: CloseReason) -> None:
         self.dismissed = why
         self.door.idle.since.pop(self, None)
         self.door.head.since.pop(self, None)
@@ -46,8 +46,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def door(clock: Clock, **limits: int) -> Door:
-    return Door(Limits(**limits), clock, Counter())
+def door(clock: Clock, **limits: int) -> ConnectionLimiter:
+    return ConnectionLimiter(Limits(**limits), clock, Counter())
 
 
 def test_a_reader_that_makes_progress_has_its_time_again(clock: Clock) -> None:
@@ -63,7 +63,7 @@ def test_a_reader_that_makes_progress_has_its_time_again(clock: Clock) -> None:
     clock.seconds += one.limits.stall
     guest.to_read -= 1000
     one.tick()
-    assert guest.dismissed is Why.SLOW_READER
+    assert guest.dismissed is CloseReason.SLOW_READER
     assert one.counters["http.closed.slow_reader"] == 1
 
 
@@ -76,10 +76,10 @@ def test_room_is_made_by_slow_heads_first_then_by_the_longest_idle(clock: Clock)
     clock.seconds += 2
     for gone in (slow, idle, later):
         newcomer = Guest(one)
-        assert newcomer.standing is Standing.GUEST
-        assert gone.dismissed is Why.MADE_ROOM
-    assert Guest(one).standing is Standing.PROBE
-    assert Guest(one).standing is Standing.STRANGER
+        assert newcomer.standing is Admission.ADMITTED
+        assert gone.dismissed is CloseReason.MADE_ROOM
+    assert Guest(one).standing is Admission.PROBE
+    assert Guest(one).standing is Admission.REJECTED
     assert one.fill() == (3, 3)
 
 
@@ -88,8 +88,8 @@ def test_a_peer_with_all_it_may_have_makes_room_itself(clock: Clock) -> None:
     other, own = Guest(one, "10.0.0.2"), Guest(one)
     for guest in (other, own):
         one.idle.since[guest] = clock.seconds
-    assert Guest(one).standing is Standing.GUEST
-    assert (other.dismissed, own.dismissed) == (None, Why.MADE_ROOM)
+    assert Guest(one).standing is Admission.ADMITTED
+    assert (other.dismissed, own.dismissed) == (None, CloseReason.MADE_ROOM)
 
 
 def test_nothing_is_left_of_connections_that_are_gone(clock: Clock) -> None:

@@ -10,7 +10,7 @@ import pytest
 from app.cluster.engine import open_cluster
 from app.cluster.local import LocalCluster
 from app.cluster.redis import RedisCluster
-from app.cluster.wakeups import Hearing
+from app.cluster.wakeups import ChannelHandlers
 from app.core.errors import ConfigurationError
 from app.runtime.system import SystemClock, new_charter, new_secret, new_wake_key
 from app.store.engine import Engine, inspect_server, kind_of, open_engine
@@ -46,7 +46,7 @@ async def test_the_cluster_goes_with_the_engine(url: str, cluster: type) -> None
         clock=SystemClock(),
         counters=Counter(),
         new_charter=new_charter,
-        hearing=Hearing(lambda *_: None, lambda: None, lambda _: None),
+        hearing=ChannelHandlers(lambda *_: None, lambda: None, lambda _: None),
         on_failure=lambda _: None,
     )
     assert isinstance(found, cluster)

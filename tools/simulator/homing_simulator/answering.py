@@ -15,9 +15,9 @@ from app.core.identifiers import name_of
 from app.core.messages import Publication, ReceivedMessage
 from app.core.paths import EVERY, Path, first
 from app.core.payload import MISSING, JsonValue, Missing
-from app.core.profiles.conditions import Condition, all_hold
+from app.core.profiles.conditions import PathCondition, all_hold
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.echoes import Echo, Kind
+from app.core.profiles.echoes import Comparison, Echo
 from app.core.profiles.profile import DeviceProfile, ResponseSpec
 from app.core.profiles.reading import ResponseReader
 from app.core.profiles.sources import BETWEEN, CorrelationSource
@@ -87,7 +87,7 @@ class Answering:
                 break
         return made.publication(self._profile, whole)
 
-    def _avoided(self, spec: ResponseSpec, number: int) -> Iterator[tuple[Condition, ...]]:
+    def _avoided(self, spec: ResponseSpec, number: int) -> Iterator[tuple[PathCondition, ...]]:
         """Conditions of what comes before this rule: kinds of the same topic, and rules."""
         for other in self._profile.responses:
             if other is spec:
@@ -189,7 +189,7 @@ class _Made:
                 self._put(wish.path, "ON")
             elif (wanted := _wanted(wish.equals, self._known)) is None:
                 continue
-            elif wish.kind is not Kind.ANY:
+            elif wish.kind is not Comparison.ANY:
                 self._put(wish.path, wanted)
             elif wish.path or self._payload is MISSING:
                 self._put(wish.path, "ON")
@@ -209,7 +209,7 @@ class _Made:
         found = self._known.fact(template[1:-1]) if template.startswith("{") and template.endswith("}") else MISSING
         return text if isinstance(found, Missing) else found
 
-    def satisfy(self, condition: Condition) -> None:
+    def satisfy(self, condition: PathCondition) -> None:
         """Make it hold, where that can be."""
         if condition.present is False:
             self._drop(condition.path)
@@ -239,7 +239,7 @@ class _Made:
         elif isinstance(there, dict) and isinstance(value, dict):
             self._put(part, {**value, **there})
 
-    def escape(self, taken: tuple[Condition, ...], wanted: tuple[Condition, ...]) -> bool:
+    def escape(self, taken: tuple[PathCondition, ...], wanted: tuple[PathCondition, ...]) -> bool:
         """Break one of the conditions that hold, and none that is wanted; False when that cannot be."""
         before = deepcopy((self._payload, self._topic, self._user))
         for one in taken:
@@ -253,7 +253,7 @@ class _Made:
                 self._payload, self._topic, self._user = deepcopy(before)
         return False
 
-    def _holds(self, condition: Condition) -> bool:
+    def _holds(self, condition: PathCondition) -> bool:
         return condition.holds(self.document)
 
     def _beside(self, path: Path) -> dict[str, JsonValue] | None:
@@ -295,13 +295,13 @@ class _Made:
         return Publication(place, payload, correlation_data=self._data, user_properties=user)
 
 
-def _satisfying(condition: Condition) -> JsonValue:
+def _satisfying(condition: PathCondition) -> JsonValue:
     if condition.is_in is not None:
         return next((one for one in condition.is_in if one not in (condition.is_not or ())), None)
     return _other_than(condition.is_not or ())
 
 
-def _breaking(condition: Condition) -> Iterator[JsonValue | Missing]:
+def _breaking(condition: PathCondition) -> Iterator[JsonValue | Missing]:
     """What to put in its place, so that the condition does not hold."""
     if condition.is_not is not None:
         yield from condition.is_not

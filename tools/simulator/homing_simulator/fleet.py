@@ -12,7 +12,7 @@ from typing import Final
 from app.core.clock import Clock
 from app.core.errors import BrokerUnavailableError, UnavailableError
 from app.core.messages import Publication, Receipt
-from app.mqtt.base import Delivery, MqttClient, Subscription
+from app.mqtt.base import InboundDelivery, MqttClient, Subscription
 from app.profiles.loader import load_profiles
 from homing_simulator.behaviour import Behaviour
 from homing_simulator.options import FleetOptions, device_ids
@@ -117,7 +117,7 @@ class Fleet:
         await client.start([Subscription(one) for one in topics], lambda one: self._receive(client, own, one))
         return client
 
-    def _receive(self, client: MqttClient, own: frozenset[str], delivery: Delivery) -> None:
+    def _receive(self, client: MqttClient, own: frozenset[str], delivery: InboundDelivery) -> None:
         delivery.acknowledge()
         stats = self.stats
         stats.received += 1

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.core.commands.command import Command
 from app.store.echo_states import MOST_EXPECTING
-from app.store.memory.commands.records import Table
+from app.store.memory.commands.records import CommandTable
 from app.store.rules import micros
 
 MOST_REMEMBERED: Final = 100_000
@@ -19,7 +19,7 @@ MOST_REMEMBERED: Final = 100_000
 class MemoryStates:
     """`app/store/echo_states.py`."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: CommandTable) -> None:
         self._table = table
         self._states: dict[tuple[str, str], tuple[int, bytes]] = {}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from app.core.commands.history import MOST_REPORT_BYTES, MOST_REPORTS, Account, Report, thinned
 from app.core.errors import CommandNotFoundError
 from app.store.command_history import MOST_WATCHING
-from app.store.memory.commands.records import Record, Table
+from app.store.memory.commands.records import CommandTable, Record
 
 
 class MemoryCommandHistory:
     """What the table has of it."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: CommandTable) -> None:
         self._table = table
 
     async def follow(self, command_id: str, after: int = 0, watcher: str | None = None) -> Account:

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from app.core.commands.command import Command, CommandState
 from app.core.commands.routing import Outcome
 from app.core.errors import CommandNotFoundError
-from app.store.commands import Page, Query
-from app.store.memory.commands.records import Table
+from app.store.commands import CommandSlice, Query
+from app.store.memory.commands.records import CommandTable
 from app.store.rules import GONE, page_cursor, page_start
 
 
 class MemoryCommandReader:
     """What the table has of them."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: CommandTable) -> None:
         self._table = table
 
     async def now(self) -> int:
@@ -41,12 +41,12 @@ class MemoryCommandReader:
             for one in command_ids
         ]
 
-    async def list_commands(self, query: Query) -> Page:
+    async def list_commands(self, query: Query) -> CommandSlice:
         self._table.forget_expired()
         if query.idempotency_key is not None:
             identity = self._table.indexes.idempotency.get((query.device_id or "", query.idempotency_key))
             known = [] if identity is None else [self._table.records[identity].command]
-            return Page([one for one in known if query.wants(one)], None)
+            return CommandSlice([one for one in known if query.wants(one)], None)
         start = page_start(query.cursor)
         found: list[Command] = []
         for record in reversed(self._table.records.values()):  # by registration, newest first
@@ -57,7 +57,7 @@ class MemoryCommandReader:
                 found.append(command)
         found.sort(key=lambda command: (command.created_at, command.id), reverse=True)
         page = found[: query.limit]
-        return Page(page, page_cursor(page[-1].created_at, page[-1].id) if len(found) > len(page) > 0 else None)
+        return CommandSlice(page, page_cursor(page[-1].created_at, page[-1].id) if len(found) > len(page) > 0 else None)
 
     async def pending_of(self, node_id: str, limit: int = 1000) -> list[Command]:
         self._table.forget_expired()

@@ -123,7 +123,7 @@ class Indexes:
         return len(self.topics) + len(self.values) + len(self.idempotency) + len(self.open)
 
 
-class Table:
+class CommandTable:
     """All commands of the process. Nothing in here waits, so each step is atomic on its event loop."""
 
     def __init__(self, clock: Clock, max_commands: int) -> None:

@@ -10,7 +10,7 @@ from app.runtime.telemetry import Fill
 from app.store.memory.commands.echo_states import MemoryStates
 from app.store.memory.commands.history import MemoryCommandHistory
 from app.store.memory.commands.reader import MemoryCommandReader
-from app.store.memory.commands.records import Table
+from app.store.memory.commands.records import CommandTable
 from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
 
 
@@ -30,7 +30,7 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
         wake_key: WakeKey | None = None,
         tell: Tell | None = None,
     ) -> None:
-        table = Table(clock, max_commands)
+        table = CommandTable(clock, max_commands)
         MemoryCommandReader.__init__(self, table)
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)

@@ -13,29 +13,29 @@ from app.core.commands.stream import (
     MOST_HAPPENINGS,
     MOST_TEXT,
     ROUND,
-    Happening,
-    HappeningKind,
+    CommandChange,
+    CommandChangeKind,
     Mark,
     Marks,
-    Page,
-    Part,
+    PartitionRead,
     Position,
+    StreamPage,
     page_of,
 )
 from app.core.identifiers import partition_of_command
 from app.store.rules import micros
 
 
-class MemoryHappenings:
+class MemoryCommandChanges:
     """`now` is the store's clock, in µs."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now: Final = now
         self._since = self._until = 0
         self._number = 0
-        self._kept: dict[int, deque[Happening]] = {}
+        self._kept: dict[int, deque[CommandChange]] = {}
 
-    def tell(self, kind: HappeningKind, command: Command, number: int, text: bytes | None) -> None:
+    def tell(self, kind: CommandChangeKind, command: Command, number: int, text: bytes | None) -> None:
         """Keep it, while somebody follows."""
         now = self._now()
         if now >= self._until:
@@ -44,12 +44,12 @@ class MemoryHappenings:
         partition = partition_of_command(command.id)
         self._number += 1
         self._kept.setdefault(partition, deque(maxlen=MOST_HAPPENINGS)).append(
-            Happening(
+            CommandChange(
                 Position(max(now // 1000, self._since), self._number, partition),
                 kind,
                 command.id,
                 number,
-                now if kind is not HappeningKind.OUTCOME or command.finished_at is None else command.finished_at,
+                now if kind is not CommandChangeKind.OUTCOME or command.finished_at is None else command.finished_at,
                 command.state,
                 command.device_id,
                 command.profile,
@@ -70,7 +70,7 @@ class MemoryHappenings:
         full = (_whole(kept) for kept in self._kept.values() if len(kept) == MOST_HAPPENINGS)
         return max(self._since, max(full, default=0))
 
-    async def after(self, marks: Marks) -> Page:
+    async def after(self, marks: Marks) -> StreamPage:
         now, whole = self._now(), self._since
         if now >= self._until:
             self._kept.clear()
@@ -78,18 +78,18 @@ class MemoryHappenings:
         for partition, kept in self._kept.items():
             news = list(islice(_behind(kept, marks[partition]), ROUND))
             if news:
-                parts[partition] = Part(news, news[-1].position.mark, more=len(news) == ROUND)
+                parts[partition] = PartitionRead(news, news[-1].position.mark, more=len(news) == ROUND)
                 if len(kept) == MOST_HAPPENINGS and kept[0].position.mark > marks[partition]:
                     whole = max(whole, _whole(kept))
         return page_of(marks, parts, max(now // 1000, self._since), whole=whole, kept=now < self._until)
 
 
-def _whole(kept: deque[Happening]) -> int:
+def _whole(kept: deque[CommandChange]) -> int:
     """Since when none is missing where the first ones were dropped, perhaps some in the millisecond of the oldest."""
     return kept[0].position.ms + 1
 
 
-def _behind(kept: deque[Happening], mark: Mark) -> Iterator[Happening]:
+def _behind(kept: deque[CommandChange], mark: Mark) -> Iterator[CommandChange]:
     if not kept or kept[-1].position.mark <= mark:
         return iter(())
     return (one for one in kept if one.position.mark > mark)

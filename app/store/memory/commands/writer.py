@@ -13,8 +13,8 @@ from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
 from app.core.commands.history import LATE_STATES
 from app.core.commands.reception import reception_of
-from app.core.commands.routing import Outcome, Recorded, Verdict
-from app.core.commands.stream import HappeningKind
+from app.core.commands.routing import MatchResult, Outcome, Recorded
+from app.core.commands.stream import CommandChangeKind
 from app.core.errors import (
     CapacityError,
     CommandNotFoundError,
@@ -24,11 +24,11 @@ from app.core.errors import (
 )
 from app.core.identifiers import partition_of_command
 from app.core.profiles.correlation import Correlation
-from app.core.webhooks.deliveries import Notice
+from app.core.webhooks.deliveries import OutboxEntry
 from app.store.commands import Finished, Joined, Registered
 from app.store.memory.commands.history import note_report
-from app.store.memory.commands.records import Record, Table
-from app.store.memory.commands.stream import MemoryHappenings
+from app.store.memory.commands.records import CommandTable, Record
+from app.store.memory.commands.stream import MemoryCommandChanges
 from app.store.memory.webhooks import MemoryWebhooks
 from app.store.rules import (
     MAX_JOINED,
@@ -52,11 +52,13 @@ Tell = Callable[[str, str], None]
 class MemoryCommandWriter:
     """`wake` and `tell` are called where Redis would publish: for each node but the receiver or finisher."""
 
-    def __init__(self, table: Table, wake: Wake | None, wake_key: WakeKey | None, tell: Tell | None = None) -> None:
+    def __init__(
+        self, table: CommandTable, wake: Wake | None, wake_key: WakeKey | None, tell: Tell | None = None
+    ) -> None:
         self._table = table
         self._tell = tell
         self.webhooks: Final = MemoryWebhooks(table.now)
-        self.happenings: Final = MemoryHappenings(table.now)
+        self.happenings: Final = MemoryCommandChanges(table.now)
         self._wake = wake
         self._wake_key = wake_key
 
@@ -83,25 +85,25 @@ class MemoryCommandWriter:
         command_id = self._named_by(answer, now)
         record = self._table.records.get(command_id) if command_id is not None else None
         if record is None:
-            return Recorded(Verdict.UNKNOWN)
+            return Recorded(MatchResult.UNKNOWN)
         if not record.expects(answer):
             by_id = answer.correlation in (Correlation.ID, Correlation.ECHO)
-            return Recorded(Verdict.MISMATCH, command_id) if by_id else Recorded(Verdict.UNKNOWN)
+            return Recorded(MatchResult.MISMATCH, command_id) if by_id else Recorded(MatchResult.UNKNOWN)
         if record.open and answer.state is CommandState.RUNNING:
             news = note_report(record, answer.result, now)
             record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
             if news:
-                self.happenings.tell(HappeningKind.PROGRESS, record.command, record.report_count, answer.result)
+                self.happenings.tell(CommandChangeKind.PROGRESS, record.command, record.report_count, answer.result)
                 self._tell_watching(record, receiver)
-            return self._recorded(Verdict.PROGRESS, record)
+            return self._recorded(MatchResult.PROGRESS, record)
         if record.open:
             record.reception = reception_of(answer)
             self._settle(record, answer.state, answer.result, answer.error, receiver, received_by=receiver)
-            return self._recorded(Verdict.WON, record)
+            return self._recorded(MatchResult.WON, record)
         if open_only:
-            return self._recorded(Verdict.FINISHED, record)
+            return self._recorded(MatchResult.FINISHED, record)
         verdict = self._annex(record, answer, now)
-        if verdict is Verdict.LATE:
+        if verdict is MatchResult.LATE:
             self._tell_watching(record, receiver)
         return self._recorded(verdict, record)
 
@@ -197,18 +199,18 @@ class MemoryCommandWriter:
         oldest = self._occupant(answer.topic, now)
         return oldest if oldest is not None and self._table.records[oldest].by_order(answer.topic) else None
 
-    def _annex(self, record: Record, answer: Answer, now: int) -> Verdict:
+    def _annex(self, record: Record, answer: Answer, now: int) -> MatchResult:
         if record.command.state not in LATE_STATES or answer.state is CommandState.RUNNING:
-            return Verdict.DUPLICATE
+            return MatchResult.DUPLICATE
         self._table.indexes.free(answer.topic, record.command.id)
         if record.command.late is not None:
-            return Verdict.DUPLICATE
+            return MatchResult.DUPLICATE
         record.command = replace(record.command, late=late_annex(answer.state, answer.result, answer.error, now))
         if record.registration.notify:
-            self.webhooks.tell(Notice(record.command.id, late=True))
+            self.webhooks.tell(OutboxEntry(record.command.id, late=True))
         text = b'{"state":"%b","error":%b}' % (answer.state.value.encode(), answer.error or b"null")
-        self.happenings.tell(HappeningKind.LATE, record.command, record.report_count + 2, text)
-        return Verdict.LATE
+        self.happenings.tell(CommandChangeKind.LATE, record.command, record.report_count + 2, text)
+        return MatchResult.LATE
 
     def _settle(
         self,
@@ -238,8 +240,8 @@ class MemoryCommandWriter:
             self._table.indexes.leave(registration)
         self._table.expire(record, now)
         if registration.notify:
-            self.webhooks.tell(Notice(registration.command_id, late=False))
-        self.happenings.tell(HappeningKind.OUTCOME, record.command, record.report_count + 1, error)
+            self.webhooks.tell(OutboxEntry(registration.command_id, late=False))
+        self.happenings.tell(CommandChangeKind.OUTCOME, record.command, record.report_count + 1, error)
         if self._wake is not None:
             for node in record.waiting:
                 if node != settler:
@@ -253,6 +255,6 @@ class MemoryCommandWriter:
                 if node != knowing:
                     self._tell(node, record.command.id)
 
-    def _recorded(self, verdict: Verdict, record: Record) -> Recorded:
-        outcome = record.outcome if verdict is not Verdict.PROGRESS else None
+    def _recorded(self, verdict: MatchResult, record: Record) -> Recorded:
+        outcome = record.outcome if verdict is not MatchResult.PROGRESS else None
         return Recorded(verdict, record.command.id, outcome, tuple(record.waiting), record.registration.trace)

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from app.core import keys
 from app.core.identifiers import PARTITIONS, partition_of
-from app.store.redis.commands.records import Entry
+from app.store.redis.commands.records import PartitionEntry
 
 FIRST_LOOK: Final = 4
 """How many members of each partition are read at first: a page has less than one of each as a rule."""
@@ -35,11 +35,11 @@ class Lists:
         self._ask = ask
         self._unreadable = unreadable
 
-    async def newest(self, limit: int, start: Position | None) -> tuple[list[Entry], Position | None]:
+    async def newest(self, limit: int, start: Position | None) -> tuple[list[PartitionEntry], Position | None]:
         """Up to `limit` members after `start`, and where the next page begins if there is one."""
-        parts = [_Part(partition, start) for partition in range(PARTITIONS)]
+        parts = [_PartitionList(partition, start) for partition in range(PARTITIONS)]
         wanted, behind = parts, 0
-        merged: list[Entry] = []
+        merged: list[PartitionEntry] = []
         while wanted:
             await self._read(wanted, FIRST_LOOK << behind)
             merged = heapq.nlargest(limit + 1, _entries(parts), key=lambda one: one.position)
@@ -50,10 +50,10 @@ class Lists:
 
     async def newest_of(
         self, device_id: str, limit: int, start: Position | None
-    ) -> tuple[list[Entry], Position | None]:
+    ) -> tuple[list[PartitionEntry], Position | None]:
         """The same of one device, whose partition holds other devices as well. A page may be short before the end."""
-        part = _Part(partition_of(device_id), start)
-        own: list[Entry] = []
+        part = _PartitionList(partition_of(device_id), start)
+        own: list[PartitionEntry] = []
         for _ in range(SCAN_ROUNDS):
             await self._read([part], SCAN_ROUND)
             own += [one for one in part.entries if one.device_id == device_id]
@@ -64,7 +64,7 @@ class Lists:
                 return own, None
         return own, part.position
 
-    async def _read(self, parts: Sequence[_Part], size: int) -> None:
+    async def _read(self, parts: Sequence[_PartitionList], size: int) -> None:
         for first in range(0, len(parts), SLICE):
             slice_of = parts[first : first + SLICE]
             replies = await self._ask([one.command(size) for one in slice_of])
@@ -73,11 +73,11 @@ class Lists:
                     self._unreadable(bad)
 
 
-class _Part:
+class _PartitionList:
     """What is known of one partition, newest first."""
 
     def __init__(self, partition: int, start: Position | None) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[PartitionEntry] = []
         self.ended = False
         self.position = start
         self._key = keys.listing(partition)
@@ -96,7 +96,7 @@ class _Part:
         known, bad = self.position, []
         for member, score in zip(reply[::2], reply[1::2], strict=True):
             try:
-                entry = Entry.of(member, score)
+                entry = PartitionEntry.of(member, score)
             except ValueError:
                 bad.append(ascii(member[:64]))
                 continue
@@ -110,5 +110,5 @@ class _Part:
         return not self.ended and (last is None or self.position is None or self.position > last)
 
 
-def _entries(parts: Iterable[_Part]) -> Iterable[Entry]:
+def _entries(parts: Iterable[_PartitionList]) -> Iterable[PartitionEntry]:
     return (entry for part in parts for entry in part.entries)

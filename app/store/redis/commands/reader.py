@@ -15,7 +15,7 @@ from app.core.commands.command import Command, CommandState
 from app.core.commands.routing import Outcome
 from app.core.errors import CommandNotFoundError, InvalidInputError, StoreRefusedError, UnreadableRecordError
 from app.core.identifiers import PARTITIONS, is_command_id, partition_of, partition_of_command
-from app.store.commands import Page, Query
+from app.store.commands import CommandSlice, Query
 from app.store.redis.commands import records
 from app.store.redis.commands.lists import Lists, Position
 from app.store.redis.driver.lanes import LIST_BATCH, Lanes
@@ -59,26 +59,26 @@ class RedisCommandReader:
         replies = await self._read(command_ids, records.CHECKED_OUTCOME_FIELDS)
         return [self._outcome(one, fields) for one, fields in zip(command_ids, replies, strict=True)]
 
-    async def list_commands(self, query: Query) -> Page:
+    async def list_commands(self, query: Query) -> CommandSlice:
         """For one device, its partition is read until the page is full; it may hold commands of other devices.
 
         Across devices every partition is asked for a few members, and those that may have more of the page again.
         """
         if query.idempotency_key is not None:
             found = await self._of_key(query.device_id or "", query.idempotency_key)
-            return Page([one for one in found if query.wants(one)], None)
+            return CommandSlice([one for one in found if query.wants(one)], None)
         start = _start(query)
         if query.looks_on:
             return await self._list_fitting(query, start)
         commands, _, more = await self._look(query, query.limit, start)
         more = _within(query, more)
-        return Page([one for one in commands if query.wants(one)], page_cursor(*more) if more else None)
+        return CommandSlice([one for one in commands if query.wants(one)], page_cursor(*more) if more else None)
 
     async def _of_key(self, device_id: str, key: str) -> list[Command]:
         identity = await self._lanes.call("GET", keys.idempotency(partition_of(device_id), device_id, key))
         return [] if identity is None else await self._get_many([identity.decode()])
 
-    async def _list_fitting(self, query: Query, start: Position | None) -> Page:
+    async def _list_fitting(self, query: Query, start: Position | None) -> CommandSlice:
         """Looks on for those that are asked for, within bounds, so that a short page is rare."""
         shown: list[Command] = []
         looked, ends = 0, self._clock.monotonic() + LOOK_SECONDS
@@ -88,11 +88,11 @@ class RedisCommandReader:
                 if query.wants(command):
                     shown.append(command)
                 if len(shown) == query.limit:
-                    return Page(shown, page_cursor(command.created_at, command.id))
+                    return CommandSlice(shown, page_cursor(command.created_at, command.id))
             looked += members
             more = _within(query, more)
             if more is None or looked >= MOST_LOOKED or self._clock.monotonic() >= ends:
-                return Page(shown, page_cursor(*more) if more else None)
+                return CommandSlice(shown, page_cursor(*more) if more else None)
             start = more
 
     async def _look(

@@ -12,7 +12,7 @@ from app.core import keys
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import Command, CommandState, IfOffline
 from app.core.commands.reception import decode_receiver, reception_of
-from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.errors import UnreadableRecordError
 from app.core.profiles.correlation import Correlation
 from app.core.versions import RECORD, check_record
@@ -173,7 +173,7 @@ def _damaged(command_id: str, state: bytes | None, error: ValueError) -> Unreada
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PartitionEntry:
     """A member of a partition's list."""
 
     created_at: int
@@ -185,7 +185,7 @@ class Entry:
         return self.created_at, self.command_id
 
     @classmethod
-    def of(cls, member: bytes, score: bytes) -> Entry:
+    def of(cls, member: bytes, score: bytes) -> PartitionEntry:
         """ValueError when this is no member that we write."""
         command_id, _, device_id = member.decode("ascii").partition(":")
         instant = float(score)
@@ -201,20 +201,20 @@ def made(command_id: str, state: CommandState, finished_at: bytes, error: bytes 
 
 def recorded(reply: Sequence[bytes], answer: Answer, receiver: str) -> Recorded:
     """What respond.lua made of the answer."""
-    verdict = Verdict(reply[0].decode())
-    if verdict is Verdict.UNKNOWN:
+    verdict = MatchResult(reply[0].decode())
+    if verdict is MatchResult.UNKNOWN:
         return Recorded(verdict)
     command_id = reply[1].decode()
-    if verdict is Verdict.MISMATCH:
+    if verdict is MatchResult.MISMATCH:
         return Recorded(verdict, command_id)
     waiting, trace = tuple(reply[2].decode().split(" ")), reply[3].decode() or None
     found: Outcome | None = None
-    if verdict is Verdict.WON:
+    if verdict is MatchResult.WON:
         found = Outcome(
             *(command_id, answer.state, int(reply[4]), receiver, answer.result, answer.error, reception_of(answer)),
             home_heard=reply[5] == b"1",
         )
-    elif verdict in (Verdict.LATE, Verdict.DUPLICATE, Verdict.FINISHED):
+    elif verdict in (MatchResult.LATE, MatchResult.DUPLICATE, MatchResult.FINISHED):
         with suppress(UnreadableRecordError):  # then nobody here waits for it
             found = outcome(command_id, reply[4:])
     return Recorded(verdict, command_id, found, waiting, trace)

@@ -14,7 +14,7 @@ from app.runtime.telemetry import Fill
 from app.store.redis.commands.echo_states import RedisStates
 from app.store.redis.commands.history import RedisCommandHistory
 from app.store.redis.commands.reader import RedisCommandReader
-from app.store.redis.commands.stream import RedisHappenings
+from app.store.redis.commands.stream import RedisCommandChanges
 from app.store.redis.commands.writer import RedisCommandWriter
 from app.store.redis.driver.combiner import CombinerOptions
 from app.store.redis.driver.lanes import Lanes
@@ -59,7 +59,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
         RedisCommandHistory.__init__(self, lanes, unreadable)
         self.states: Final = RedisStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
-        self.happenings: Final = RedisHappenings(lanes)
+        self.happenings: Final = RedisCommandChanges(lanes)
 
     @property
     def connected(self) -> bool:

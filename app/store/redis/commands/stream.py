@@ -9,7 +9,17 @@ from typing import Any
 
 from app.core import keys
 from app.core.commands.command import CommandState
-from app.core.commands.stream import ROUND, Happening, HappeningKind, Mark, Marks, Page, Part, Position, page_of
+from app.core.commands.stream import (
+    ROUND,
+    CommandChange,
+    CommandChangeKind,
+    Mark,
+    Marks,
+    PartitionRead,
+    Position,
+    StreamPage,
+    page_of,
+)
 from app.core.errors import StoreRefusedError
 from app.core.identifiers import PARTITIONS
 from app.store.redis.driver.combiner import Argument
@@ -29,7 +39,7 @@ _Entry = tuple[bytes, Sequence[bytes]]
 """Its id, and the one field that it has."""
 
 
-class RedisHappenings:
+class RedisCommandChanges:
     """Over the connection for lists: no command waits behind them. `happened` in lua/common.lua writes them."""
 
     def __init__(self, lanes: Lanes) -> None:
@@ -49,7 +59,7 @@ class RedisHappenings:
             oldest.update(zip(some, await asyncio.gather(*made), strict=True))
         return max(_whole(one) for one in oldest.values())
 
-    async def after(self, marks: Marks) -> Page:
+    async def after(self, marks: Marks) -> StreamPage:
         read: tuple[Argument, ...] = (
             "XREAD",
             "COUNT",
@@ -82,10 +92,10 @@ class RedisHappenings:
         return replies
 
 
-def _part(partition: int, entries: Sequence[_Entry]) -> Part:
+def _part(partition: int, entries: Sequence[_Entry]) -> PartitionRead:
     """Without what this version cannot read, and without what stands at the beginning of each stream."""
     found = (_happening(Position(*_mark(identity), partition), *fields) for identity, fields in entries)
-    return Part([one for one in found if one is not None], _mark(entries[-1][0]), more=len(entries) == ROUND)
+    return PartitionRead([one for one in found if one is not None], _mark(entries[-1][0]), more=len(entries) == ROUND)
 
 
 def _whole(oldest: _Entry) -> int:
@@ -103,14 +113,14 @@ def _mark(identity: bytes) -> Mark:
     return Mark(int(ms), int(number))
 
 
-def _happening(position: Position, name: bytes, value: bytes) -> Happening | None:
+def _happening(position: Position, name: bytes, value: bytes) -> CommandChange | None:
     if name != b"h":
         return None
     try:
         kind, command_id, count, at, state, device, profile, method, text = value.split(b"\0", _PARTS - 1)
-        return Happening(
+        return CommandChange(
             position,
-            HappeningKind(kind.decode()),
+            CommandChangeKind(kind.decode()),
             command_id.decode(),
             int(count),
             int(at),

@@ -17,7 +17,7 @@ from app.core.cluster.wakekey import WakeKey
 from app.core.commands.callback import Answer, Registration
 from app.core.commands.command import CommandState
 from app.core.commands.reception import encode_reception, reception_of
-from app.core.commands.routing import Outcome, Recorded, Verdict
+from app.core.commands.routing import MatchResult, Outcome, Recorded
 from app.core.errors import (
     CommandNotFoundError,
     DeviceBusyError,
@@ -115,7 +115,7 @@ class RedisCommandWriter:
             if open_only or answer.correlation is Correlation.ORDER:
                 script_keys.append(self._new_attempt(answer))
         except InvalidInputError:
-            return Recorded(Verdict.UNKNOWN)
+            return Recorded(MatchResult.UNKNOWN)
         reply = await self._lanes.run(
             RESPOND,
             script_keys,

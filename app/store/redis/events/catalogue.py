@@ -23,7 +23,7 @@ class Contents(NamedTuple):
     colds: list[Colds]
 
 
-class Catalogue:
+class GenerationCatalogue:
     """Raises StoreUnavailableError."""
 
     def __init__(self, calls: EventCalls) -> None:

@@ -19,7 +19,7 @@ from app.core.errors import (
     ValueChangedError,
 )
 from app.core.events import keys
-from app.core.events.batches import MOST_WRITERS, Batch
+from app.core.events.batches import MOST_WRITERS, BatchId
 from app.core.events.block import pack_block
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
 from app.core.events.generation import ColdFile, Generation, pack_files
@@ -36,7 +36,7 @@ from app.runtime.telemetry import BurstLog, Fill
 from app.store.redis.driver.combiner import Argument
 from app.store.redis.driver.scripts import APPEND_EVENTS, COOL_EVENTS, DISOWN_EVENTS, DROP_EVENTS, ROTATE_EVENTS
 from app.store.redis.events.calls import EventCalls
-from app.store.redis.events.catalogue import Catalogue, int_of
+from app.store.redis.events.catalogue import GenerationCatalogue, int_of
 from app.store.redis.events.scan import BlockReader
 
 POLL_SECONDS: Final = 0.02
@@ -60,7 +60,7 @@ class RedisEventLog:
     ) -> None:
         self.databases: Final = tuple(databases)
         self._calls = EventCalls(url, counters, budget.total_seconds())
-        self._catalogue = Catalogue(self._calls)
+        self._catalogue = GenerationCatalogue(self._calls)
         self._blocks = BlockReader(self._calls, drops)
         self._drops = drops
         self._new_secret = new_secret
@@ -81,7 +81,7 @@ class RedisEventLog:
         return {"events_calls": self._calls.fill()}
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: Batch | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
     ) -> Position:
         return await self._append(shard, entries, epoch, batch)
 
@@ -186,7 +186,7 @@ class RedisEventLog:
         shard: Shard,
         entries: Sequence[Entry],
         epoch: int | None = None,
-        batch: Batch | None = None,
+        batch: BatchId | None = None,
         transaction: Transaction | None = None,
     ) -> Position:
         database = self._database(shard.database)

@@ -9,7 +9,7 @@ from app.core.errors import DamagedEventsError
 from app.core.events import keys
 from app.core.events.block import count_of, unpack_block
 from app.core.events.event import BEGINNING, Event, Position, Shard
-from app.core.events.marks import Wanted
+from app.core.events.marks import MarkFilter
 from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
 from app.runtime.telemetry import BurstLog
 from app.store.events import ArchivedError
@@ -109,7 +109,7 @@ class _Scan:
         self._limit = limit
         self._failed = failed
         self._fits = reading.matcher()
-        self._wanted = Wanted(reading.topic_filter)
+        self._wanted = MarkFilter(reading.topic_filter)
         self._found: list[Event] = []
         self._scanned = 0
         self._size = 0

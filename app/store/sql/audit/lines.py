@@ -15,15 +15,15 @@ from app.core.audit.chain import (
     REMOVALS,
     Author,
     Chain,
+    ChainHead,
+    ChainLine,
     Columns,
-    Head,
-    Line,
     body_of,
     changes_body,
     columns_of,
     listed,
 )
-from app.store.audit import AuditQuery, Kept, Page
+from app.store.audit import AuditQuery, AuditSlice, StoredLine
 from app.store.sql.audit.pages import read_page
 from app.store.sql.driver.calls import Calls
 from app.store.sql.driver.connect import WRITES
@@ -31,7 +31,7 @@ from app.store.sql.tables import audit, audit_heads, meta
 
 _SHOWN = (*(audit.c[name] for name in Columns._fields), audit.c.writer, audit.c.seq, audit.c.body, audit.c.hash)
 
-_LINE: Final = (*Line._fields, *Columns._fields)
+_LINE: Final = (*ChainLine._fields, *Columns._fields)
 _HEAD: Final = ("writer", "seq", "hash", "at_us", "facts")
 _AGAIN: Final = "ON CONFLICT (writer, seq) DO NOTHING"
 _LATER: Final = (
@@ -48,25 +48,25 @@ class SqlAudit:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def append(self, lines: Sequence[Kept], facts: int) -> None:
+    async def append(self, lines: Sequence[StoredLine], facts: int) -> None:
         if lines:
             await self._calls.brief(partial(_keep, lines=lines, facts=facts), writes=True)
 
-    async def heads(self) -> Sequence[tuple[Head, int]]:
-        async def heads(connection: AsyncConnection) -> list[tuple[Head, int]]:
+    async def heads(self) -> Sequence[tuple[ChainHead, int]]:
+        async def heads(connection: AsyncConnection) -> list[tuple[ChainHead, int]]:
             rows = await connection.execute(select(audit_heads).order_by(audit_heads.c.at_us.desc()))
-            return [(Head(row.writer, row.seq, bytes(row.hash)), row.facts) for row in rows]
+            return [(ChainHead(row.writer, row.seq, bytes(row.hash)), row.facts) for row in rows]
 
         return await self._calls.transaction(heads)
 
-    async def page(self, query: AuditQuery) -> Page:
-        async def page(connection: AsyncConnection) -> Page:
+    async def page(self, query: AuditQuery) -> AuditSlice:
+        async def page(connection: AsyncConnection) -> AuditSlice:
             return await read_page(connection, query)
 
         return await self._calls.transaction(page)
 
-    async def read(self, after: tuple[str, int], limit: int) -> Sequence[Kept]:
-        async def read(connection: AsyncConnection) -> list[Kept]:
+    async def read(self, after: tuple[str, int], limit: int) -> Sequence[StoredLine]:
+        async def read(connection: AsyncConnection) -> list[StoredLine]:
             writer, seq = after
             later = or_(audit.c.writer > writer, and_(audit.c.writer == writer, audit.c.seq > seq))
             asked = select(*_SHOWN).where(later).order_by(audit.c.writer, audit.c.seq).limit(limit)
@@ -78,7 +78,7 @@ class SqlAudit:
         async def remove(connection: AsyncConnection) -> int:
             # One at a time: whoever changes the directory locks it, too.
             await connection.execute(select(meta.c.version).with_for_update())
-            removed: list[Head] = []
+            removed: list[ChainHead] = []
             count = 0
             for writer, last in await _old(connection, before_us):
                 ended, lines = await _cut(connection, writer, last, MOST_REMOVED - count)
@@ -111,12 +111,12 @@ async def _old(connection: AsyncConnection, before_us: int) -> list[tuple[str, i
     return [(writer, last) for writer, last in await connection.execute(asked)]
 
 
-async def _cut(connection: AsyncConnection, writer: str, last: int, most: int) -> tuple[Head, int]:
+async def _cut(connection: AsyncConnection, writer: str, last: int, most: int) -> tuple[ChainHead, int]:
     """Remove the first lines of a chain up to `last`; where it was cut, and how many there were."""
     of = audit.c.writer == writer
     first = select(audit.c.seq, audit.c.hash).where(of, audit.c.seq <= last).order_by(audit.c.seq).limit(most)
     rows = (await connection.execute(first)).all()
-    cut = Head(writer, rows[-1].seq, bytes(rows[-1].hash))
+    cut = ChainHead(writer, rows[-1].seq, bytes(rows[-1].hash))
     await connection.execute(delete(audit).where(of, audit.c.seq <= cut.seq))
     if await connection.scalar(select(audit.c.seq).where(of).limit(1)) is None:
         await connection.execute(delete(audit_heads).where(audit_heads.c.writer == writer))
@@ -132,12 +132,12 @@ async def _append(connection: AsyncConnection, writer: str, body: bytes, seq: in
     """The next line of a writer that has no process of its own; of this number, or the next one."""
     last = select(audit.c.seq, audit.c.hash).where(audit.c.writer == writer).order_by(audit.c.seq.desc()).limit(1)
     row = (await connection.execute(last)).one_or_none()
-    head = None if row is None else Head(writer, row.seq, bytes(row.hash))
+    head = None if row is None else ChainHead(writer, row.seq, bytes(row.hash))
     line = Chain(writer, head).append(body, seq)
-    await connection.run_sync(_keep, [Kept(line, columns_of(line.body))], line.seq)
+    await connection.run_sync(_keep, [StoredLine(line, columns_of(line.body))], line.seq)
 
 
-def _keep(connection: Connection, lines: Sequence[Kept], facts: int) -> None:
+def _keep(connection: Connection, lines: Sequence[StoredLine], facts: int) -> None:
     """Keep lines of one writer, and their head; those that are kept already, and a head of later ones, stay."""
     last = lines[-1]
     head = (*last.line[:2], last.line.hash, last.columns.at_us, facts)
@@ -152,6 +152,6 @@ def _into(table: str, columns: Sequence[str], mark: str, otherwise: str) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) {otherwise}"  # noqa: S608 - names of our own
 
 
-def _kept(row: Row[Any]) -> Kept:
-    line = Line(row.writer, row.seq, bytes(row.body), bytes(row.hash))
-    return Kept(line, Columns(**{name: getattr(row, name) for name in Columns._fields}))
+def _kept(row: Row[Any]) -> StoredLine:
+    line = ChainLine(row.writer, row.seq, bytes(row.body), bytes(row.hash))
+    return StoredLine(line, Columns(**{name: getattr(row, name) for name in Columns._fields}))

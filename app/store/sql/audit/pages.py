@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.audit.chain import MANY
 from app.core.audit.lines import things_of
-from app.store.audit import SPAN_US, AuditQuery, Entry, Page, Place
+from app.store.audit import SPAN_US, AuditEntry, AuditPosition, AuditQuery, AuditSlice
 from app.store.sql.tables import audit
 
 ROWS: Final = 16
@@ -27,18 +27,18 @@ _LAST: Final = 2**62
 _COLUMNS: Final = tuple(audit.c[name] for name in ("at_us", "who", "device", "tenant", "writer", "seq", "hash", "body"))
 
 
-async def read_page(connection: AsyncConnection, query: AuditQuery) -> Page:
+async def read_page(connection: AsyncConnection, query: AuditQuery) -> AuditSlice:
     """As AuditStore.page."""
-    waiting: list[Entry] = []
-    found: list[Entry] = []
+    waiting: list[AuditEntry] = []
+    found: list[AuditEntry] = []
     looked = 0
     async for row in _rows(connection, query):
-        upto = Place(row.at_us, row.writer, row.seq, _LAST)
+        upto = AuditPosition(row.at_us, row.writer, row.seq, _LAST)
         found += _newer(waiting, upto)
         if len(found) >= query.limit:
             break
         if looked == MOST_ROWS:
-            return Page(found, upto)
+            return AuditSlice(found, upto)
         # Those that end after where the page begins come again with each page.
         looked += query.before is None or upto < query.before
         waiting += _entries(row, query)
@@ -46,7 +46,7 @@ async def read_page(connection: AsyncConnection, query: AuditQuery) -> Page:
     else:
         found += _newer(waiting, None)
     page = found[: query.limit]
-    return Page(page, page[-1].place if len(page) == query.limit else None)
+    return AuditSlice(page, page[-1].place if len(page) == query.limit else None)
 
 
 async def _rows(connection: AsyncConnection, query: AuditQuery) -> AsyncIterator[Row[Any]]:
@@ -76,19 +76,19 @@ def _asked(query: AuditQuery) -> dict[str, str]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _entries(row: Row[Any], query: AuditQuery) -> Iterator[Entry]:
+def _entries(row: Row[Any], query: AuditQuery) -> Iterator[AuditEntry]:
     """What a line tells of that is asked for."""
     body, asked = bytes(row.body), _asked(query)
     if not all(orjson.dumps(value) in body for value in asked.values()):
         return  # most lines end here, unread
     for index, (at_us, told) in enumerate(_told(row, body)):
-        place = Place(at_us, row.writer, row.seq, index)
+        place = AuditPosition(at_us, row.writer, row.seq, index)
         if (
             at_us >= query.since_us
             and (query.before is None or place < query.before)
             and all(told.get(name) == value for name, value in asked.items())
         ):
-            yield Entry(place, bytes(row.hash), orjson.dumps(told) if told else body)
+            yield AuditEntry(place, bytes(row.hash), orjson.dumps(told) if told else body)
 
 
 def _told(row: Row[Any], body: bytes) -> list[tuple[int, dict[str, Any]]]:
@@ -99,7 +99,7 @@ def _told(row: Row[Any], body: bytes) -> list[tuple[int, dict[str, Any]]]:
         return [(row.at_us, {})]
 
 
-def _newer(waiting: list[Entry], than: Place | None) -> Iterator[Entry]:
+def _newer(waiting: list[AuditEntry], than: AuditPosition | None) -> Iterator[AuditEntry]:
     """Take what nothing that comes later can be newer than."""
     while waiting and (than is None or waiting[-1].place > than):
         yield waiting.pop()

@@ -32,7 +32,7 @@ _LOCK: Final = int.from_bytes(b"homing", "big")
 """Of PostgreSQL's advisory locks, the one whose holder migrates."""
 
 
-class Found(NamedTuple):
+class StoredSchema(NamedTuple):
     """What the tables say of themselves."""
 
     schema: int
@@ -41,17 +41,17 @@ class Found(NamedTuple):
     """The oldest schema whose programs may serve them."""
 
 
-def look(connection: Connection) -> Found:
+def look(connection: Connection) -> StoredSchema:
     """Read the version of the tables, without a lock."""
     names = inspect(connection)
     if not names.has_table(VERSION_TABLE) or not names.has_table(tables.meta.name):
-        return Found(0, 0)
+        return StoredSchema(0, 0)
     number = connection.execute(select(table(VERSION_TABLE, column("version_num")))).scalar_one_or_none()
     oldest = connection.execute(select(tables.meta.c.oldest)).scalar_one_or_none()
-    return Found(int(number or 0), oldest or 0)
+    return StoredSchema(int(number or 0), oldest or 0)
 
 
-def check(found: Found) -> None:
+def check(found: StoredSchema) -> None:
     """SchemaTooOldError or SchemaTooNewError when these tables cannot be served."""
     if found.schema == 0 or found.oldest == 0:
         raise SchemaTooOldError("the access directory has no tables yet: run homing access migrate")
@@ -87,7 +87,7 @@ async def migrate(engine: AsyncEngine, new_cluster_id: Callable[[], str]) -> boo
         raise unavailable(error, engine) from None
 
 
-def _is_done(found: Found) -> bool:
+def _is_done(found: StoredSchema) -> bool:
     return found.schema >= SCHEMA and found.oldest > 0
 
 

@@ -12,7 +12,7 @@ from app.core.access.decide import decide
 from app.core.access.keys import make_key
 from app.core.access.memo import SIZE
 from app.core.access.model import Document
-from app.core.access.questions import Decision, Question, Reason
+from app.core.access.questions import AccessDecision, Question, Reason
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
 from tests.unit.core.access.documents import (
@@ -43,18 +43,18 @@ BASE = Document(
 )
 
 
-def asked(snapshot: Snapshot, caller: Caller, question: Question, now_us: int) -> Decision:
+def asked(snapshot: Snapshot, caller: Caller, question: Question, now_us: int) -> AccessDecision:
     action, device, profile, method, tenant_id = question
     return decide(snapshot, caller, action, device, profile, method, now_us, tenant_id)
 
 
-def told(decision: Decision) -> Verdict:
+def told(decision: AccessDecision) -> Verdict:
     if not decision.allowed:
         return Verdict(allowed=False)
     return Verdict(allowed=True, requires=decision.requires, limits=frozenset(rule.text for rule in decision.limits))
 
 
-def send(document: Document, device: str, method: str, *, caller: Caller = CI, now_us: int = 10) -> Decision:
+def send(document: Document, device: str, method: str, *, caller: Caller = CI, now_us: int = 10) -> AccessDecision:
     return decide(Snapshot.of(document), caller, Action.SEND, device, "dji", method, now_us)
 
 

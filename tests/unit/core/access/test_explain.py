@@ -9,7 +9,7 @@ from app.core.access.callers import Caller
 from app.core.access.explain import explain
 from app.core.access.keys import make_key
 from app.core.access.model import Document
-from app.core.access.questions import Decision, Question, Reason
+from app.core.access.questions import AccessDecision, Question, Reason
 from app.core.access.rules import Action
 from app.core.access.snapshot import Snapshot
 from tests.unit.core.access.documents import (
@@ -41,7 +41,7 @@ BASE = Document(
 )
 
 
-def explained(document: Document, method: str = "drone_open", device: str = "dock-7") -> Decision:
+def explained(document: Document, method: str = "drone_open", device: str = "dock-7") -> AccessDecision:
     question = Question(Action.SEND, device, "dji", method)
     return explain(Snapshot.of(document), Caller.of_key(KEY.id), question, 50)
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from app.core.access.callers import Caller, Refusal, Standing
+from app.core.access.callers import Caller, CallerStanding, Refusal
 from app.core.access.identify import identify_key, stand, standing_at
 from app.core.access.keys import Key, make_key
 from app.core.access.model import Document
@@ -91,7 +91,7 @@ def test_of_100_000_forged_keys_none_is_accepted() -> None:
 )
 def test_what_a_caller_is_worth(caller: Caller, worth: str | Refusal | None) -> None:
     standing = standing_at(10, stand(SNAPSHOT, caller))
-    if isinstance(standing, Standing):
+    if isinstance(standing, CallerStanding):
         assert (standing.principal.id if standing.principal else None) == worth
     else:
         assert standing is worth
@@ -102,14 +102,14 @@ def test_tokens_and_logins_from_before_an_instant_count_no_more_and_keys_do() ->
     snapshot = Snapshot.of(replace(BASE, principals=(ci,)))
     early, late = (Caller.of_login("ci", issued_us=at, expires_us=50) for at in (5, 6))
     callers = [early, late, token("s1", issued_us=5), token("s1", issued_us=6), Caller.of_key(KEY.id)]
-    found = [isinstance(stand(snapshot, caller), Standing) for caller in callers]
+    found = [isinstance(stand(snapshot, caller), CallerStanding) for caller in callers]
     assert found == [False, True, False, True, True]
 
 
 def test_a_principal_on_record_has_its_own_tenant_and_all_groups_of_the_token() -> None:
     standing = stand(SNAPSHOT, token("s1", "b", "a", "b", tenant_id="south"))
-    assert isinstance(standing, Standing)
+    assert isinstance(standing, CallerStanding)
     assert (standing.tenant_id, standing.subjects) == ("north", ("ci", "group:a", "group:b"))
     standing = stand(SNAPSHOT, token("nobody", "a", tenant_id="south"))
-    assert isinstance(standing, Standing)
+    assert isinstance(standing, CallerStanding)
     assert (standing.tenant_id, standing.subjects) == ("south", ("group:a",))

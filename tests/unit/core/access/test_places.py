@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.access.limits import MOST_TOLD, Shares
-from app.core.access.places import Place, Places
+from app.core.access.places import ConcurrencyPermit, Places
 
 
 def test_a_place_is_taken_once_and_given_back_once() -> None:
@@ -51,7 +51,7 @@ class Nodes:
         self.most = most
         self.places = [Places() for _ in range(count)]
         self.shares = [Shares(lambda: count, one.taken) for one in self.places]
-        self.open: list[list[Place]] = [[] for _ in range(count)]
+        self.open: list[list[ConcurrencyPermit]] = [[] for _ in range(count)]
 
     def ask(self, node: int) -> bool:
         share = self.shares[node].ask("k")

@@ -16,9 +16,9 @@ from app.core.access.model import Credential, Kind, Principal, Scheme
 from app.core.audit.chain import (
     Author,
     Chain,
-    Fault,
-    Head,
-    Line,
+    ChainFault,
+    ChainHead,
+    ChainLine,
     Verifier,
     body_of,
     changes_body,
@@ -27,13 +27,15 @@ from app.core.audit.chain import (
 )
 
 WRITERS = ("node-1/a", "node-2/b", "node-3/c")
-Lines = list[Line]
+Lines = list[ChainLine]
 
 
-def faults(lines: Sequence[Line], heads: Sequence[Head], writers: Sequence[str] = WRITERS) -> list[Fault]:
+def faults(
+    lines: Sequence[ChainLine], heads: Sequence[ChainHead], writers: Sequence[str] = WRITERS
+) -> list[ChainFault]:
     """As a verification goes: each chain, with the heads that are known, and those that the other chains tell of."""
     told = [*heads, *[head for line in lines for head in heads_of(line.body)]]
-    found: list[Fault] = []
+    found: list[ChainFault] = []
     for writer in sorted({*writers, *(line.writer for line in lines)}):
         verifier = Verifier(writer, [head for head in told if head.writer == writer])
         for line in (one for one in lines if one.writer == writer):
@@ -42,11 +44,11 @@ def faults(lines: Sequence[Line], heads: Sequence[Head], writers: Sequence[str] 
     return found
 
 
-def history(rng: random.Random, length: int = 40) -> tuple[Lines, list[Head]]:
+def history(rng: random.Random, length: int = 40) -> tuple[Lines, list[ChainHead]]:
     """Three writers that see each other now and then; the heads that their logs tell."""
     chains = {writer: Chain(writer) for writer in WRITERS}
     lines: Lines = []
-    logged: list[Head] = []
+    logged: list[ChainHead] = []
     for number in range(length):
         writer = rng.choice(WRITERS)
         if number % 7 == 6:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from app.core.commands.command import Command, CommandState
-from app.core.commands.diagnosis import Case, Heard, Judgement, Verdict, judge
-from app.core.commands.misses import Miss, Near, Target, alike, compare
+from app.core.commands.diagnosis import Case, CommandDiagnosis, DeviceSighting, Verdict, judge
+from app.core.commands.misses import MissedMessage, Near, Target, alike, compare
 from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, Reach
 
 ID = "151-01M80ZQYYQW6PR18C8J3RFTSV5"
 TOPIC = "thing/product/SN1/services_reply"
 TARGET = Target("SN1", [ID], [TOPIC], 1_000_000_000, 2_000_000_000)
 TAKEN = Reach(published=True, acknowledged=True, subscribed=True)
-ELSEWHERE = Heard(1_900_000_000, "n2", "dji", TOPIC)
+ELSEWHERE = DeviceSighting(1_900_000_000, "n2", "dji", TOPIC)
 
 
 def command(state: CommandState = CommandState.TIMED_OUT, **changes: Any) -> Command:
@@ -42,7 +42,7 @@ def case(state: CommandState = CommandState.TIMED_OUT, **changes: Any) -> Case:
 def near(
     topic: str = TOPIC, reason: str = "unknown", got: str = "", device: str = "SN1", at: int = 1_550_000_000
 ) -> Near:
-    return compare(Miss(at, "n2", topic, reason, got, device), TARGET)
+    return compare(MissedMessage(at, "n2", topic, reason, got, device), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,10 @@ def near(
             case(CommandState.UNSENT, code="no_subscriber", heard=[ELSEWHERE, replace(ELSEWHERE, profile="homing")]),
             Verdict.NO_SUBSCRIBER,
         ),
-        (case(CommandState.UNSENT, code="no_subscriber", heard=[replace(ELSEWHERE, at=5)]), Verdict.NO_SUBSCRIBER),
+        (
+            case(CommandState.UNSENT, code="no_subscriber", heard=[replace(ELSEWHERE, at=5)]),
+            Verdict.NO_SUBSCRIBER,
+        ),
         (case(late=b"{}"), Verdict.ANSWERED_LATE),
         (case(reach=NEVER_LEFT), Verdict.NOT_HANDED_OVER),
         (case(reach=NOTHING_KNOWN), Verdict.NODE_DIED),
@@ -72,7 +75,10 @@ def near(
         (case(nearest=near(got=ID.lower())), Verdict.ID_CHANGED),
         (case(nearest=near(got=f"id:{ID}")), Verdict.ID_CHANGED),
         (case(nearest=near("homing/SN1/response", "mismatch", ID)), Verdict.ANSWERED_ELSEWHERE),
-        (case(nearest=near("thing/product/sn1/services_reply", "mismatch", ID, "sn1")), Verdict.ANSWERED_ELSEWHERE),
+        (
+            case(nearest=near("thing/product/sn1/services_reply", "mismatch", ID, "sn1")),
+            Verdict.ANSWERED_ELSEWHERE,
+        ),
         (case(nearest=near(reason="not_json", device="")), Verdict.UNDECODABLE),
         (case(nearest=near(at=1_600_000_000)), Verdict.ANSWERED_LATE),
         # Nothing is claimed by these.
@@ -85,13 +91,15 @@ def near(
     ],
 )
 def test_each_row_of_the_table(known: Case, verdict: Verdict) -> None:
-    said: Judgement = judge(known)
+    said: CommandDiagnosis = judge(known)
     assert said.code is verdict
     assert said.text
 
 
 def test_what_others_said_at_another_time_is_not_near() -> None:
-    other = Miss(5, "n2", "thing/product/SN2/services_reply", "unknown", "239-01M80ZQYYQW6PR18C8J3RFTSV5", "SN2")
+    other = MissedMessage(
+        5, "n2", "thing/product/SN2/services_reply", "unknown", "239-01M80ZQYYQW6PR18C8J3RFTSV5", "SN2"
+    )
     assert compare(other, TARGET).score == 0
 
 

@@ -10,10 +10,10 @@ from app.core.commands.routing import (
     DeliverLocally,
     Drop,
     Forwarded,
+    MatchResult,
     Outcome,
     Progressed,
     Recorded,
-    Verdict,
     route,
 )
 
@@ -23,16 +23,16 @@ OUTCOME = Outcome("042-A", CommandState.SUCCEEDED, 17, "n2", b"{}", None)
 @pytest.mark.parametrize(
     ("recorded", "decision"),
     [
-        (Recorded(Verdict.WON, "042-A", OUTCOME, ("n1",)), DeliverLocally(OUTCOME)),
-        (Recorded(Verdict.WON, "042-A", OUTCOME, ("n2", "n1")), DeliverLocally(OUTCOME)),
-        (Recorded(Verdict.WON, "042-A", OUTCOME, ("n2", "n3")), Forwarded(("n2", "n3"))),
-        (Recorded(Verdict.DUPLICATE, "042-A", OUTCOME, ("n1",)), DeliverLocally(OUTCOME)),
-        (Recorded(Verdict.DUPLICATE, "042-A", OUTCOME, ("n2",)), Drop("duplicate")),
-        (Recorded(Verdict.DUPLICATE, "042-A"), Drop("duplicate")),
-        (Recorded(Verdict.PROGRESS, "042-A"), Progressed("042-A")),
-        (Recorded(Verdict.LATE, "042-A"), Annexed("042-A")),
-        (Recorded(Verdict.UNKNOWN), Drop("unknown")),
-        (Recorded(Verdict.MISMATCH, "042-A"), Drop("mismatch")),
+        (Recorded(MatchResult.WON, "042-A", OUTCOME, ("n1",)), DeliverLocally(OUTCOME)),
+        (Recorded(MatchResult.WON, "042-A", OUTCOME, ("n2", "n1")), DeliverLocally(OUTCOME)),
+        (Recorded(MatchResult.WON, "042-A", OUTCOME, ("n2", "n3")), Forwarded(("n2", "n3"))),
+        (Recorded(MatchResult.DUPLICATE, "042-A", OUTCOME, ("n1",)), DeliverLocally(OUTCOME)),
+        (Recorded(MatchResult.DUPLICATE, "042-A", OUTCOME, ("n2",)), Drop("duplicate")),
+        (Recorded(MatchResult.DUPLICATE, "042-A"), Drop("duplicate")),
+        (Recorded(MatchResult.PROGRESS, "042-A"), Progressed("042-A")),
+        (Recorded(MatchResult.LATE, "042-A"), Annexed("042-A")),
+        (Recorded(MatchResult.UNKNOWN), Drop("unknown")),
+        (Recorded(MatchResult.MISMATCH, "042-A"), Drop("mismatch")),
     ],
 )
 def test_where_a_recorded_response_goes(recorded: Recorded, decision: Decision) -> None:

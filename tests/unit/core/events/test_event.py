@@ -19,7 +19,7 @@ from app.core.events.event import (
 )
 from app.core.events.generation import Generation, GenerationState, is_full, over
 from app.core.events.record import pack_entry, topic_of, unpack_entry
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 entries = st.builds(Entry, names, st.binary(max_size=50), names, names, names)
@@ -69,7 +69,7 @@ def test_a_transaction_is_bounded() -> None:
     with pytest.raises(InvalidInputError, match="write: has 0 entries; allowed are 1 to 64"):
         Transaction(shard, (), ())
     with pytest.raises(InvalidInputError, match="if: has 65 conditions"):
-        Transaction(shard, (Condition("a", None),) * 65, (Entry("a", b""),))
+        Transaction(shard, (ValueCondition("a", None),) * 65, (Entry("a", b""),))
 
 
 DAY = 86_400_000_000

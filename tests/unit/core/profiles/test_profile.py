@@ -11,7 +11,7 @@ import pytest
 from app.core.commands.command import CommandState
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profiles.conditions import Condition
+from app.core.profiles.conditions import PathCondition
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.reading import ResponseReader
 from app.core.profiles.templating import CommandFacts
@@ -27,7 +27,7 @@ DOCS = re.findall(
     ("payload", "holds"), [({}, False), ({"code": None}, True), ({"code": 1}, True), ({"code": 0}, False), ([], False)]
 )
 def test_an_absent_path_is_not_anything(payload: JsonValue, *, holds: bool) -> None:
-    assert Condition(("code",), is_not=(0,)).holds(payload) is holds
+    assert PathCondition(("code",), is_not=(0,)).holds(payload) is holds
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from app.core.commands.command import CommandState
 from app.core.errors import InvalidInputError
 from app.core.webhooks.deliveries import (
     Delivery,
-    Notice,
+    OutboxEntry,
     Progress,
     before,
     decode_delivery,
@@ -85,10 +85,10 @@ class TestEvents:
             validate_events(names)
 
     def test_the_late_answer_comes_after_the_outcome(self) -> None:
-        outcome, late = Notice("042-X", late=False), Notice("042-X", late=True)
+        outcome, late = OutboxEntry("042-X", late=False), OutboxEntry("042-X", late=True)
         assert before(event_id(late)) == event_id(outcome)
         assert before(event_id(outcome)) is None
-        assert [Notice.read(one.member) for one in (outcome, late)] == [outcome, late]
+        assert [OutboxEntry.read(one.member) for one in (outcome, late)] == [outcome, late]
 
 
 class TestUrl:

@@ -14,7 +14,7 @@ from app.core.errors import ConfigurationError
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue, decode_json
 from app.core.profiles.conditions import condition
-from app.core.profiles.device_events import DeviceEvent, Presence
+from app.core.profiles.device_events import DeviceEvent, PresenceSign
 from app.core.profiles.listening import EventReader
 from app.profiles.loader import load_profiles, parse_profile
 
@@ -35,7 +35,7 @@ rules = [{ state = "succeeded" }]
 """
 
 
-def read(topic: str, payload: object, reader: EventReader = READER) -> list[DeviceEvent | Presence]:
+def read(topic: str, payload: object, reader: EventReader = READER) -> list[DeviceEvent | PresenceSign]:
     data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return reader.read(ReceivedMessage(topic, data))
 
@@ -55,14 +55,14 @@ def test_telemetry_of_a_dji_dock_is_a_sign_of_life_as_well() -> None:
     topic = "thing/product/D1/osd"
     assert read(topic, {"data": {}}) == [
         DeviceEvent("dji", "osd", topic, "D1", database="telemetry"),
-        Presence("dji", topic, "D1", online=True, offline_after=timedelta(seconds=90)),
+        PresenceSign("dji", topic, "D1", online=True, offline_after=timedelta(seconds=90)),
     ]
 
 
 @pytest.mark.parametrize("online", [True, False])
 def test_a_homing_device_says_whether_it_is_there(online: bool) -> None:  # noqa: FBT001 - a parameter of the test
     topic = "homing/d1/presence"
-    assert read(topic, {"online": online}) == [Presence("homing", topic, "d1", online=online)]
+    assert read(topic, {"online": online}) == [PresenceSign("homing", topic, "d1", online=online)]
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xff", {}, {"online": 1}, {"online": "false"}, []])
@@ -98,7 +98,7 @@ def test_where_no_rule_asks_its_topic_is_the_sign_of_life_but_for_an_empty_paylo
     """With an empty one anybody takes a retained message away."""
     topic = "thing/product/D1/osd"
     kept = DeviceEvent("dji", "osd", topic, "D1", database="telemetry")
-    there = Presence("dji", topic, "D1", online=True, offline_after=timedelta(seconds=90))
+    there = PresenceSign("dji", topic, "D1", online=True, offline_after=timedelta(seconds=90))
     assert read(topic, b"\xff") == [kept, there]
     assert read(topic, b"") == [kept]
 
@@ -198,8 +198,8 @@ offline = [{ path = "$", is_in = ["Offline"] }]
     )
     assert read("e/d/alarm", b"7", reader) == [DeviceEvent("p", "alarm", "e/d/alarm", "d")]
     assert read("e/d/note", b"7", reader) == [DeviceEvent("p", "other", "e/d/note", "d", "note", "note\x1f7")]
-    assert read("lwt/d", b"Offline", reader) == [Presence("p", "lwt/d", "d", online=False)]
-    assert read("lwt/d", b"Online", reader) == [Presence("p", "lwt/d", "d", online=True)]
+    assert read("lwt/d", b"Offline", reader) == [PresenceSign("p", "lwt/d", "d", online=False)]
+    assert read("lwt/d", b"Online", reader) == [PresenceSign("p", "lwt/d", "d", online=True)]
     assert reader.filters() == ("e/+/+", "lwt/+")
 
 

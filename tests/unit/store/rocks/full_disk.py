@@ -14,7 +14,7 @@ from pathlib import Path
 from app.core.errors import HomingError, StoreUnavailableError
 from app.core.events.event import Database, Entry, Shard
 from app.core.events.generation import GenerationState
-from app.core.events.plan import Kept
+from app.core.events.plan import NamedDatabase
 from app.core.events.reading import EVERYTHING, Reading
 from app.events.keeper import Keeper
 from app.runtime.system import SystemClock
@@ -74,7 +74,7 @@ async def _main(folder: Path) -> None:
     await log.start()
     keeper = Keeper(
         log,
-        [Kept("events", timedelta(days=1))],
+        [NamedDatabase("events", timedelta(days=1))],
         generation_bytes=GENERATION_BYTES,
         quota_bytes=10**9,
         discard="new",

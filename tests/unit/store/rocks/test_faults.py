@@ -18,11 +18,11 @@ from rocksdict import Rdict
 from structlog.testing import capture_logs
 
 from app.core.errors import ConfigurationError, StoreUnavailableError, ValueChangedError
-from app.core.events.batches import Batch
+from app.core.events.batches import BatchId
 from app.core.events.event import Database, Entry, Shard
 from app.core.events.generation import GenerationState
 from app.core.events.reading import Reading
-from app.core.events.transaction import Condition, Transaction
+from app.core.events.transaction import Transaction, ValueCondition
 from app.runtime.system import SystemClock
 from app.store.rocks.events import RocksEventLog
 from tests.waiting import PATIENCE
@@ -129,18 +129,18 @@ async def test_a_batch_that_is_in_and_not_on_the_disk_is_in_once_and_synced_befo
 
     log = RocksEventLog(tmp_path, [DATABASE], SystemClock(), flush)
     await log.start()
-    await log.append(SHARD, [Entry("a", b"1")], 1, Batch("one", 1))
+    await log.append(SHARD, [Entry("a", b"1")], 1, BatchId("one", 1))
     refused, before = True, synced
     for _ in range(2):
         with pytest.raises(StoreUnavailableError, match="Input/output error"):
-            await log.append(SHARD, [Entry("a", b"2")], 1, Batch("one", 2))
+            await log.append(SHARD, [Entry("a", b"2")], 1, BatchId("one", 2))
     refused = False
-    position = await log.append(SHARD, [Entry("a", b"2")], 1, Batch("one", 2))
+    position = await log.append(SHARD, [Entry("a", b"2")], 1, BatchId("one", 2))
     assert synced > before
     assert await numbers(log, 0) == [1, 2]
     await log.close()
     async with opened(tmp_path) as again:
-        assert await again.append(SHARD, [Entry("a", b"2")], 1, Batch("one", 2)) == position
+        assert await again.append(SHARD, [Entry("a", b"2")], 1, BatchId("one", 2)) == position
         assert await numbers(again, 0) == [1, 2]
 
 
@@ -270,7 +270,7 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         assert await log.structures("events") == structures
         assert [one.count for one in await log.generations("events")] == [30, 1]
         with pytest.raises(ValueChangedError):
-            await log.commit(Transaction(SHARD, (Condition("x", last - 1),), (Entry("x", b"1"),)))
+            await log.commit(Transaction(SHARD, (ValueCondition("x", last - 1),), (Entry("x", b"1"),)))
         assert await log.append(SHARD, [Entry("x", b"100")]) > last
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from app.core.clock import Clock
 from app.core.errors import BrokerUnavailableError, UnavailableError
 from app.core.messages import Publication, Receipt
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MAX_SEND_WINDOW
 from app.mqtt.paho import PahoMqttClient
 from homing_rig.chaos.history import AnswerAcked, Answered, Executed
@@ -120,7 +120,7 @@ class Fleet:
     def _family(self) -> Family:
         return ORDERED if self.profile == "ordered" else FAMILIES[self.profile]
 
-    def _receive(self, client: PahoMqttClient, delivery: Delivery) -> None:
+    def _receive(self, client: PahoMqttClient, delivery: InboundDelivery) -> None:
         request = self._family.read(delivery.message)
         nonce = _nonce(request)
         again = self.executions[request.command_id]
@@ -233,7 +233,7 @@ class Witness:
         if self._client is not None:
             await self._client.stop()
 
-    def _hear(self, delivery: Delivery) -> None:
+    def _hear(self, delivery: InboundDelivery) -> None:
         delivery.acknowledge()
         with suppress(ValueError):
             self._note(delivery.message.topic, int(delivery.message.payload))

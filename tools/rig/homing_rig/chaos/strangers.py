@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from app.mqtt.base import Delivery, Subscription
+from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_rig.chaos.options import ChaosError
@@ -64,7 +64,7 @@ class Stranger:
                 self._client = PahoMqttClient(self._options, Counter())
                 await self._client.start(self._subscriptions, self._swallow)
 
-    def _swallow(self, delivery: Delivery) -> None:
+    def _swallow(self, delivery: InboundDelivery) -> None:
         self.swallowed.append(delivery.message.topic)
         delivery.acknowledge()
 

@@ -17,7 +17,7 @@ from redis.asyncio.client import PubSub
 from app.core.cluster.wakeup import decode_wake_up
 from app.core.commands.callback import Expectation
 from app.core.commands.command import CommandState
-from app.core.commands.routing import Verdict
+from app.core.commands.routing import MatchResult
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.profiles.correlation import Correlation
 from app.store.commands import Query, Registered
@@ -117,7 +117,7 @@ async def test_user_and_password_come_from_the_url_and_few_rights_are_enough() -
                 await store.register(wanted)
                 await store.mark(wanted.command_id, CommandState.SENT)
                 await store.respond(answer(wanted, CommandState.RUNNING), "node-b")
-                assert (await store.respond(answer(wanted), "node-b")).verdict is Verdict.WON
+                assert (await store.respond(answer(wanted), "node-b")).verdict is MatchResult.WON
                 await store.sweep([0], "node-a", timedelta())
                 await store.pending_of("node-a")
                 assert len((await store.list_commands(Query())).commands) == 1
@@ -141,7 +141,7 @@ async def test_F3_F25_with_replies_lost_at_random_each_step_happens_once(
             wanted = registration(f"dock-{number % 7}")
             assert isinstance(await store.register(wanted), Registered)
             recorded = await store.respond(answer(wanted), "node-b")
-            assert recorded.verdict in (Verdict.WON, Verdict.DUPLICATE)
+            assert recorded.verdict in (MatchResult.WON, MatchResult.DUPLICATE)
             assert recorded.outcome is not None
 
         for _ in range(15):
@@ -172,7 +172,7 @@ async def test_F11_a_repeated_response_by_order_does_not_end_the_next_command(
         await direct.register(second)
         proxy.reopen()
         recorded = await responding
-        assert (recorded.verdict, recorded.command_id) == (Verdict.DUPLICATE, first.command_id)
+        assert (recorded.verdict, recorded.command_id) == (MatchResult.DUPLICATE, first.command_id)
         assert recorded.outcome is not None
         assert await direct.outcomes([second.command_id]) == [None]
 
@@ -187,9 +187,9 @@ async def test_F17_a_repeated_response_for_open_commands_only_is_known_for_what_
             await direct.register(wanted)
             proxy.cut_replies = 1
             recorded = await behind.respond(answer(wanted), "node-b", open_only=True)
-            assert (recorded.verdict, recorded.command_id) == (Verdict.DUPLICATE, wanted.command_id)
+            assert (recorded.verdict, recorded.command_id) == (MatchResult.DUPLICATE, wanted.command_id)
             again = await behind.respond(answer(wanted), "node-b", open_only=True)
-            assert again.verdict is Verdict.FINISHED
+            assert again.verdict is MatchResult.FINISHED
 
 
 async def test_F22_a_large_outcome_is_not_sent_along_with_the_wake_up(
@@ -237,11 +237,11 @@ async def test_F31_at_maxmemory_registrations_are_refused_and_everything_else_go
             await store.mark(commands[0].command_id, CommandState.SENT)
             result = b'"' + b"x" * 2000 + b'"'
             running = await store.respond(answer(commands[0], CommandState.RUNNING, result), "node-b")
-            assert running.verdict is Verdict.PROGRESS
+            assert running.verdict is MatchResult.PROGRESS
             won = await asyncio.gather(*(store.respond(answer(one, result=result), "node-b") for one in commands[:900]))
-            assert {one.verdict for one in won} == {Verdict.WON}
+            assert {one.verdict for one in won} == {MatchResult.WON}
             assert (await store.finish(by_order_too.command_id, CommandState.TIMED_OUT, "node-a")).won
-            assert (await store.respond(answer(by_order_too), "node-b")).verdict is Verdict.LATE
+            assert (await store.respond(answer(by_order_too), "node-b")).verdict is MatchResult.LATE
             swept = await store.sweep(range(256), "node-a", timedelta())
             assert len(swept) == 100
             stored = await store.get([one.command_id for one in commands[:900]])
