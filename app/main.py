@@ -15,14 +15,14 @@ from fastapi import FastAPI
 from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
 from app.access.bootstrap import prepare
-from app.access.copying import Copying
+from app.access.copying import RulesCopier
 from app.access.devices import Devices
 from app.access.following import DirectoryFollower
 from app.access.keys import KeyAdministrator
 from app.access.login.logins import Logins
 from app.access.people import People
 from app.access.ports import Everybody
-from app.access.sharing import Sharing
+from app.access.sharing import LimitSharer
 from app.api.application import Application
 from app.api.ports import DirectoryRecords, Ports
 from app.api.representation import command_json
@@ -78,14 +78,14 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         new_ulid=new_ulid,
         counters=counters,
         store=engine.store,
-        open_cluster=lambda hearing: open_cluster(
+        open_cluster=lambda handlers: open_cluster(
             settings.store.url,
             lease=settings.cluster.lease,
             session_life=settings.mqtt.session_expiry,
             clock=clock,
             counters=counters,
             new_charter=new_charter,
-            hearing=hearing,
+            handlers=handlers,
             on_failure=on_failure,
         ),
         open_mqtt=lambda client_id, still_ours: PahoMqttClient(
@@ -137,7 +137,7 @@ class Homing:
             render=command_json,
             offline_since=self._offline_since,
             last_entry=self._last_entry,
-            heir=OnNodeDeath(self._gone, self._adopt),
+            on_node_death=OnNodeDeath(self._gone, self._adopt),
         )
         if audit is not None and guard is not None:
             info = self.parts.membership.info
@@ -237,7 +237,7 @@ class Homing:
         )
         administration = AccessAdministrator(directory, authority, clock, audited=settings.audit != "off")
         services.append(
-            Service("limits", Sharing(authority.limiting.shares, self._exchange, authority.counts_open).run)
+            Service("limits", LimitSharer(authority.limiting.shares, self._exchange, authority.counts_open).run)
         )
         logins = Logins(
             authority,
@@ -329,10 +329,10 @@ class _Guard:
     audit: Audit | None
 
 
-def _copying(settings: Settings, clock: Clock, copies: Callable[[], Copies]) -> Copying | None:
+def _copying(settings: Settings, clock: Clock, copies: Callable[[], Copies]) -> RulesCopier | None:
     """What signs copies of the rules; None where nothing is secret in the URL of the database."""
     found = split_address(settings.access.url or "")
-    return Copying(copies, unquote(found.password), clock, settings.access.stale) if found.password else None
+    return RulesCopier(copies, unquote(found.password), clock, settings.access.stale) if found.password else None
 
 
 def _audit(settings: Settings, adapters: Adapters, directory: AccessDirectory) -> Audit | None:

@@ -18,7 +18,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.founding import Founding
 from app.cluster.sessions import BrokerSession, Sessions
-from app.commands.deadlines.left import LeftCommands
+from app.commands.deadlines.left import CommandRecovery
 from app.core.cluster.wakekey import WakeKey
 from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, UnavailableError
 from app.mqtt.base import MqttClient
@@ -64,7 +64,7 @@ class MemberParts:
     inbox: Inbox
     adopter: Adopter
     canary: Canary
-    left: LeftCommands
+    left: CommandRecovery
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from app.cluster.founding import Founding
 from app.cluster.sessions import OwnTopics, Sessions
 from app.cluster.wakeups import ChannelHandlers, WakeUpHandler
 from app.commands.deadlines.expirer import Expirer
-from app.commands.deadlines.left import LeftCommands
+from app.commands.deadlines.left import CommandRecovery
 from app.commands.deadlines.sweeper import Sweeper
 from app.commands.explain.asking import PeerQuery
 from app.commands.explain.explainer import Explainer
@@ -141,12 +141,13 @@ def compose(
     render: Render,
     offline_since: OfflineSince = nobody_knows,
     last_entry: LastEntry = no_events,
-    heir: OnNodeDeath = NOBODY,
+    on_node_death: OnNodeDeath = NOBODY,
 ) -> Parts:
     """Put the parts of a node together; nothing is connected yet. ConfigurationError when settings do not fit.
 
     `tenant_of` tells to whom a device belongs, `render` shows a command as the API does, `offline_since` what is known
-    of a device that is away, `last_entry` what was said last on a topic, `heir` takes over what else a dead node had.
+    of a device that is away, `last_entry` what was said last on a topic; `on_node_death` takes over what else a dead
+    node had.
     """
     clock, counters, store = adapters.clock, adapters.counters, adapters.store
     profiles, refused = _profiles(settings)
@@ -210,8 +211,8 @@ def compose(
     def noted(what: bytes) -> None:
         explainer.noted(what)
 
-    hearing = ChannelHandlers(_waking(watches, waker), resubscribed, carried, watches.hear, noted)
-    cluster = adapters.open_cluster(hearing)
+    channel_handlers = ChannelHandlers(_waking(watches, waker), resubscribed, carried, watches.hear, noted)
+    cluster = adapters.open_cluster(channel_handlers)
     explainer = _explainer(adapters, info, cluster, profiles, notes, open_commands)
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
     absence = Absence(
@@ -291,7 +292,7 @@ def compose(
         observers=observers,
     )
 
-    adopter = _adopter(adapters, cluster, inbox, repeater, mqtt, interval, heir)
+    adopter = _adopter(adapters, cluster, inbox, repeater, mqtt, interval, on_node_death)
     canary = Canary(
         mqtt=mqtt,
         cluster=cluster,
@@ -314,7 +315,7 @@ def compose(
         inbox=inbox,
         adopter=adopter,
         canary=canary,
-        left=LeftCommands(
+        left=CommandRecovery(
             store=store, open_commands=open_commands, expirer=expirer, repeater=repeater, node_id=info.node_id
         ),
     )
@@ -482,14 +483,14 @@ def _adopter(
     repeater: Repeater,
     mqtt: MqttClient,
     interval: float,
-    heir: OnNodeDeath,
+    on_node_death: OnNodeDeath,
 ) -> Adopter:
     async def drain(orphan: NodeInfo, idle: timedelta) -> int:
         found = await adapters.open_drain(orphan.client_id).drain(orphan.filters, inbox.handle, idle)
         await cluster.nodes()  # so that `leased` is of now
         if orphan.node_id not in (cluster.leased or ()):  # else it lives again, and looks after its commands itself
             await repeater.take_over(orphan.node_id)
-        return found + await heir.adopt(orphan.client_id, orphan.filters, idle)
+        return found + await on_node_death.adopt(orphan.client_id, orphan.filters, idle)
 
     return Adopter(
         cluster=cluster,
@@ -497,7 +498,7 @@ def _adopter(
         interval=interval,
         counters=adapters.counters,
         connected=lambda: mqtt.connected,
-        gone=heir.gone,
+        gone=on_node_death.gone,
     )
 
 

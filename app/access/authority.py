@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final, Protocol
 
 from app.access.following import DirectoryFollower, View
-from app.access.limiting import Limiting
+from app.access.limiting import LimitEnforcer
 from app.access.ports import Identity, LimitState
 from app.access.sentences import NO_TOKEN, NOT_ON_RECORD, WORTHLESS, why, worthless
 from app.core.access.callers import EVER, Caller, CallerStanding, Refusal, TokenFault
@@ -64,7 +64,7 @@ class Authority:
         self._stale = stale
         self._counters = counters
         self._tokens = tokens
-        self.limiting: Final = Limiting(nodes)
+        self.limiting: Final = LimitEnforcer(nodes)
 
     @property
     def health(self) -> str:

@@ -31,14 +31,14 @@ _ROUNDS: Final = 2**14
 T = TypeVar("T")
 
 
-class Copy(NamedTuple):
+class RulesCopy(NamedTuple):
     """A directory as it was at `at_us`."""
 
     document: Document
     at_us: int
 
 
-class Copying:
+class RulesCopier:
     """Keeps copies and finds them again; `life` is how long one is good for."""
 
     def __init__(self, copies: Callable[[], Copies], password: str, clock: Clock, life: timedelta) -> None:
@@ -54,10 +54,10 @@ class Copying:
         kept = await self._copies().copy_kept()
         if kept is not None and kept[0] >= document.version and at_us - kept[1] < AGAIN_SECONDS * 1_000_000:
             return
-        signed = signed_copy(await self._made_key(), await asyncio.to_thread(written, Copy(document, at_us)))
+        signed = signed_copy(await self._made_key(), await asyncio.to_thread(written, RulesCopy(document, at_us)))
         await self._copies().keep_copy(document.version, at_us, signed, self._life)
 
-    async def find(self) -> Copy | None:
+    async def find(self) -> RulesCopy | None:
         """The copy that is kept, if it is good for anything; StoreUnavailableError."""
         signed = await self._copies().kept_copy()
         if signed is None:
@@ -68,7 +68,7 @@ class Copying:
             return None
         return found
 
-    def age(self, copy: Copy) -> float:
+    def age(self, copy: RulesCopy) -> float:
         """How many seconds ago the database was in accord with it."""
         return max(0.0, (self._now_us() - copy.at_us) / 1_000_000)
 
@@ -95,7 +95,7 @@ def body_of(key: bytes, signed: bytes) -> bytes | None:
     return body if hmac.compare_digest(signature, hmac.digest(key, body, "sha256")) else None
 
 
-def written(copy: Copy) -> bytes:
+def written(copy: RulesCopy) -> bytes:
     """The copy as JSON."""
     people = tuple(replace(one, email=None, password_hash=None) for one in copy.document.principals)
     document = replace(copy.document, principals=people)
@@ -112,7 +112,7 @@ def _plain(value: object) -> object:
     raise TypeError
 
 
-def read(body: bytes) -> Copy | None:
+def read(body: bytes) -> RulesCopy | None:
     """What `written` gave; None for that of another version."""
     try:
         found = orjson.loads(body)
@@ -129,7 +129,7 @@ def read(body: bytes) -> Copy | None:
             bindings=_entries(Binding, told["bindings"]),
             devices=_entries(Device, told["devices"]),
         )
-        return Copy(document, int(found["at"]))
+        return RulesCopy(document, int(found["at"]))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from app.access.copying import AGAIN_SECONDS, Copying
+from app.access.copying import AGAIN_SECONDS, RulesCopier
 from app.core.access.callers import Caller
 from app.core.access.model import Document
 from app.core.access.snapshot import Snapshot
@@ -65,7 +65,7 @@ class DirectoryFollower:
         interval: float,
         changed: Callable[[], None],
         agreed: Callable[[str], Awaitable[str]],
-        copying: Copying | None = None,
+        copying: RulesCopier | None = None,
     ) -> None:
         self._directory = directory
         self._prepare = prepare

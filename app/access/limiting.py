@@ -8,19 +8,19 @@ from typing import Final
 from app.access.ports import LimitState
 from app.core.access.callers import Caller, CallerStanding
 from app.core.access.limits import Buckets, Shares, bucket_of
-from app.core.access.places import ConcurrencyPermit, Places
+from app.core.access.places import ConcurrencyPermit, ConcurrencyPermits
 from app.core.access.questions import AccessDecision
 from app.core.access.rules import AccessRule, Action, Concurrency, Limit, Per
 from app.core.access.snapshot import Snapshot
 from app.core.errors import RateLimitError, TooManyOpenError
 
 
-class Limiting:
+class LimitEnforcer:
     """Of each limit this node has its share; `nodes` tells how many share them."""
 
     def __init__(self, nodes: Callable[[], int]) -> None:
         self._buckets: Final = Buckets()
-        self._places: Final = Places()
+        self._places: Final = ConcurrencyPermits()
         self.shares: Final = Shares(nodes, self._places.taken)
         """This node's parts of limits."""
 

@@ -16,7 +16,7 @@ Exchange = Callable[[str], Awaitable[Sequence[str]]]
 """Tells the other live nodes something, and gives what they have told last; StoreUnavailableError."""
 
 
-class Sharing:
+class LimitSharer:
     """Costs nothing while nobody is limited, and no request waits for it.
 
     While `always`, the others are heard also when there is nothing to tell them: what is open there may be older than

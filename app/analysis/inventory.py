@@ -25,7 +25,7 @@ class FileStamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
-    """A file that a day had. `part` begins the names of the files of clean records that its own are in.
+    """A file that was in a day. `part` begins the names of the files of clean records that its own are in.
 
     `reason` says why nothing was taken of it, `records` how many it promised then.
     """

@@ -56,7 +56,7 @@ class Records(CommandReader, CommandHistory, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryRecords:
-    """What is on record about whom and what."""
+    """The records of the access directory: devices, keys, people, audit."""
 
     devices: Devices
     keys: KeyAdministrator

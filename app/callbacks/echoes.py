@@ -16,13 +16,13 @@ from app.core.profiles.correlation import Correlation
 from app.core.profiles.profile import DeviceProfile, ResponseSpec, to_json
 from app.core.profiles.reading import part_of
 from app.core.profiles.templating import facts_of
-from app.store.echo_states import MOST_STATE, States
+from app.store.echo_states import MOST_STATE, EchoStates
 
 
 class Echoes:
     """What it needs it asks of the store, as the command may be open on any node."""
 
-    def __init__(self, states: States, profiles: Mapping[str, DeviceProfile]) -> None:
+    def __init__(self, states: EchoStates, profiles: Mapping[str, DeviceProfile]) -> None:
         self._states = states
         self._profiles = profiles
         self._with_no_ops = frozenset(name for name, profile in profiles.items() if profile.has_no_ops)

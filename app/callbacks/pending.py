@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.core.access.places import ConcurrencyPermit
 from app.core.commands.command import Command, CommandState, IfOffline
-from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, Reach
+from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, DeliveryProgress
 from app.core.commands.reception import Reception
 from app.core.commands.routing import Outcome
 from app.core.messages import Receipt
@@ -110,7 +110,7 @@ class Pending:
         self.reception = outcome.reception
         self.error = outcome.error
 
-    def reach(self, *, tells: bool) -> Reach:
+    def reach(self, *, tells: bool) -> DeliveryProgress:
         """How far it came, as far as it is known here; `tells` is whether its broker says when nobody is subscribed."""
         puback = self.puback
         if puback is None:
@@ -118,12 +118,12 @@ class Pending:
         if not puback.left:
             return NEVER_LEFT
         if not puback.done() or puback.cancelled() or puback.exception() is not None:
-            return Reach(published=True, acknowledged=False)
+            return DeliveryProgress(published=True, acknowledged=False)
         receipt = puback.result()
         if receipt is Receipt.UNACKNOWLEDGED:
-            return Reach(published=True)
+            return DeliveryProgress(published=True)
         subscribed = False if receipt is Receipt.UNMATCHED else (True if tells else None)
-        return Reach(
+        return DeliveryProgress(
             published=True,
             acknowledged=True,
             subscribed=subscribed,

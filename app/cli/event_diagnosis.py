@@ -12,7 +12,7 @@ from app.core.events.generation import CUTS
 
 if TYPE_CHECKING:
     from app.settings import EventsSettings
-    from app.store.archive import PlaceFacts
+    from app.store.archive import ArchiveFacts
     from app.store.redis.events.facts import EventFacts
 
 PART: Final = "events"
@@ -49,7 +49,7 @@ def about_events(settings: EventsSettings, facts: EventFacts, now_us: int) -> It
     yield _clock(facts)
 
 
-def about_cold(settings: EventsSettings, facts: PlaceFacts, now_us: int) -> Iterator[Diagnosis]:
+def about_cold(settings: EventsSettings, facts: ArchiveFacts, now_us: int) -> Iterator[Diagnosis]:
     """On the place of HOMING_EVENTS_COLD. `now_us` is microseconds since 1970."""
     if facts.trouble:
         yield Diagnosis(

@@ -36,10 +36,10 @@ Drain = Callable[[NodeInfo, timedelta], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class OnNodeDeath:
-    """Who takes over what a dead node had besides."""
+    """What else is done when a node has died."""
 
     gone: Callable[[str], None]
-    """Told the id of each node whose session is adopted."""
+    """Called with the id of each node whose session is adopted."""
     adopt: Callable[[str, Sequence[str], timedelta], Awaitable[int]]
     """Takes in what other sessions of the node hold, which had this client id and these subscriptions for commands, and
     returns the number of messages."""

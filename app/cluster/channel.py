@@ -27,26 +27,26 @@ def carried(secret: str) -> bytes:
 
 
 class ChannelReader:
-    """Tells `hearing` what was heard; what is neither is counted."""
+    """Tells `handlers` what was heard; what is neither is counted."""
 
-    def __init__(self, hearing: ChannelHandlers, counters: Counters) -> None:
-        self._hearing = hearing
+    def __init__(self, handlers: ChannelHandlers, counters: Counters) -> None:
+        self._handlers = handlers
         self._counters = counters
 
     def read(self, data: bytes) -> None:
         """Take one message of our channel."""
         if data.startswith(_CARRIED):
-            self._hearing.carried(data.removeprefix(_CARRIED).decode("ascii", "replace"))
+            self._handlers.carried(data.removeprefix(_CARRIED).decode("ascii", "replace"))
             return
         if data.startswith(_NOTE):
-            self._hearing.noted(data.removeprefix(_NOTE))
+            self._handlers.noted(data.removeprefix(_NOTE))
             return
         if data.startswith(WATCHED):
-            self._hearing.watched(data.removeprefix(WATCHED).decode("ascii", "replace"))
+            self._handlers.watched(data.removeprefix(WATCHED).decode("ascii", "replace"))
             return
         try:
             command_id, outcome = decode_wake_up(data)
         except ValueError:
             self._counters["drop.bad_wake_up"] += 1
             return
-        self._hearing.wake(command_id, outcome)
+        self._handlers.wake(command_id, outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from app.cluster.demands import Demands
+from app.cluster.demands import LimitGossip
 from app.cluster.directory import ClusterDirectory
 from app.cluster.membership import Membership
 from app.cluster.orphans import Orphans
@@ -12,5 +12,5 @@ from app.cluster.wakeups import WakeUps
 from app.store.copies import Copies
 
 
-class Cluster(Membership, ClusterDirectory, Orphans, WakeUps, Demands, Copies, Protocol):
+class Cluster(Membership, ClusterDirectory, Orphans, WakeUps, LimitGossip, Copies, Protocol):
     """Membership, sessions to adopt, wake-ups, demands and a copy of the access rules, which one adapter offers."""

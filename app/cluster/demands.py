@@ -1,4 +1,4 @@
-"""What nodes are asked for of what is limited: each tells the others, so that shares of a limit follow demand."""
+"""Nodes exchange their demand for limited actions, so that each gets its share of a limit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class Demands(Protocol):
+class LimitGossip(Protocol):
     """A text of each node, which the others forget when it is not told anew for some seconds."""
 
     async def exchange(self, told: str) -> Sequence[str]:

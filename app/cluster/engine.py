@@ -22,7 +22,7 @@ def open_cluster(
     clock: Clock,
     counters: Counters,
     new_charter: Callable[[], Charter],
-    hearing: ChannelHandlers,
+    handlers: ChannelHandlers,
     on_failure: Callable[[BaseException], None],
 ) -> Cluster:
     """The cluster of the nodes whose store has this URL; ConfigurationError when the URL is not understood.
@@ -40,6 +40,6 @@ def open_cluster(
         clock=clock,
         counters=counters,
         new_charter=new_charter,
-        hearing=hearing,
+        handlers=handlers,
         on_failure=on_failure,
     )

@@ -54,7 +54,7 @@ class RedisCluster:
         clock: Clock,
         counters: Counters,
         new_charter: Callable[[], Charter],
-        hearing: ChannelHandlers,
+        handlers: ChannelHandlers,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._lease = lease.total_seconds()
@@ -69,8 +69,8 @@ class RedisCluster:
             url,
             clock=clock,
             counters=counters,
-            heard=ChannelReader(hearing, counters).read,
-            resubscribed=hearing.resubscribed,
+            heard=ChannelReader(handlers, counters).read,
+            resubscribed=handlers.resubscribed,
         )
         self._redis = PlainRedis(
             url,

@@ -29,7 +29,7 @@ def _nobody(_what: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChannelHandlers:
-    """Who is told what comes over the channel of this node. `resubscribed`: what came until now may have been lost."""
+    """Handlers of what comes over the channel of this node. `resubscribed`: messages may have been lost until now."""
 
     wake: WakeUpHandler
     resubscribed: Callable[[], None]

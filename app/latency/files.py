@@ -49,7 +49,7 @@ class FileStore(Protocol):
         """Remove what an earlier start left half written; `is_ours` tells by the name it was to get."""
 
 
-class LocalPlace:
+class LocalFileStore:
     """A folder of this machine, or one that is mounted."""
 
     def __init__(self, folder: Path) -> None:
@@ -106,7 +106,7 @@ def _to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-class RemotePlace:
+class RemoteFileStore:
     """A URL that Arrow or fsspec knows. Connects with the first file, not at the start: it may be away then."""
 
     def __init__(self, url: str) -> None:
@@ -165,11 +165,11 @@ def open_place(url: str) -> FileStore:
     """The folder or URL; ConfigurationError says what is wrong with it."""
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):
-        return LocalPlace(Path(parts.path if parts.scheme else url).absolute())
+        return LocalFileStore(Path(parts.path if parts.scheme else url).absolute())
     known = _OF_ARROW | set(fsspec.available_protocols())
     if parts.scheme not in known:
         raise ConfigurationError(
             f"HOMING_LATENCY_LOG_DIR: scheme {parts.scheme[:32]!a} is unknown; "
             "allowed: a folder, s3://, gs://, abfs://, hdfs://, or another one that fsspec knows"
         )
-    return RemotePlace(url)
+    return RemoteFileStore(url)

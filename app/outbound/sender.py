@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 class SendResult(NamedTuple):
-    """What came of an attempt, and what the receiver said."""
+    """How an attempt to send ended, and what the receiver said."""
 
     reply: Reply
     said: bytes = b""

@@ -1,7 +1,7 @@
-"""The door of a node: how many connections it has, how long each may take for what, and whose turn it is to go.
+"""Bounds the connections of a node: how many it has, how long each may take for what, and which one has to go.
 
-A connection stands in at most one line, and each line has one patience: so whoever stands first has waited longest,
-and looking for those whose time is up costs nothing while there are none. What writes stands in a line of its own.
+A connection waits in at most one queue, and all in a queue have the same time-out: so the first has waited longest, and
+looking for those whose time is up costs nothing while there are none. Connections that write have a queue of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUSPICIOUS_SECONDS: Final = 1.0
 
 
 class CloseReason(StrEnum):
-    """Why the door closed a connection: the reasons of `homing_http_connections_closed_total`."""
+    """Why the limiter closed a connection: the reasons of `homing_http_connections_closed_total`."""
 
     IDLE = "idle"
     SLOW_HEAD = "slow_head"
@@ -42,7 +42,7 @@ class CloseReason(StrEnum):
 
 
 class Admission(Enum):
-    """What a connection may do."""
+    """The limiter's decision on a new connection."""
 
     ADMITTED = auto()
     PROBE = auto()
@@ -53,7 +53,7 @@ class Admission(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What the door keeps to; times in seconds, sizes in bytes."""
+    """The bounds that the limiter keeps; times in seconds, sizes in bytes."""
 
     connections: int = 10_000
     per_peer: int = 6_000
@@ -70,7 +70,7 @@ class Limits:
 
 
 class Connection(Protocol):
-    """A connection, as the door sees it."""
+    """A connection, as the limiter sees it."""
 
     peer: str
 
@@ -82,7 +82,7 @@ class Connection(Protocol):
 
 
 class TimeoutQueue:
-    """Connections that wait for one thing, in the order in which they began to."""
+    """Connections that wait for one thing, in the order in which they began; each may wait equally long."""
 
     def __init__(self, patience: float, why: CloseReason) -> None:
         self.since: Final[dict[Connection, float]] = {}
@@ -92,11 +92,11 @@ class TimeoutQueue:
     def overdue(self, now: float) -> Iterator[Connection]:
         """Take out those whose time is up."""
         while self.since:
-            guest = next(iter(self.since))
-            if now - self.since[guest] < self._patience:
+            connection = next(iter(self.since))
+            if now - self.since[connection] < self._patience:
                 return
-            del self.since[guest]
-            yield guest
+            del self.since[connection]
+            yield connection
 
 
 class ConnectionLimiter:
@@ -122,54 +122,54 @@ class ConnectionLimiter:
         """How many connections there are, of how many."""
         return Fill(self._count, self.limits.connections)
 
-    def admit(self, guest: Connection) -> Admission:
+    def admit(self, connection: Connection) -> Admission:
         """Where a new connection stands. Room is made by closing one that nobody is being answered on."""
         self.counters["http.opened"] += 1
-        full = self._full(guest.peer)
-        if full is not None and self._make_room(None if full is CloseReason.TOO_MANY else guest.peer):
-            full = self._full(guest.peer)
+        full = self._full(connection.peer)
+        if full is not None and self._make_room(None if full is CloseReason.TOO_MANY else connection.peer):
+            full = self._full(connection.peer)
         if full is None:
             self._count += 1
-            self._peers[guest.peer] += 1
+            self._peers[connection.peer] += 1
             return Admission.ADMITTED
         if len(self._probes) >= self.limits.probes and not self._dismiss_first(self._waiting_probes()):
-            self.note(full, guest.peer)
+            self.note(full, connection.peer)
             return Admission.REJECTED
-        self._probes[guest] = full
+        self._probes[connection] = full
         return Admission.PROBE
 
-    def gone(self, guest: Connection, standing: Admission) -> None:
+    def gone(self, connection: Connection, standing: Admission) -> None:
         """The connection is closed."""
-        self._stalled.pop(guest, None)
-        self._probes.pop(guest, None)
+        self._stalled.pop(connection, None)
+        self._probes.pop(connection, None)
         if standing is Admission.ADMITTED:
             self._count -= 1
-            self._peers[guest.peer] -= 1
-            if not self._peers[guest.peer]:
-                del self._peers[guest.peer]
+            self._peers[connection.peer] -= 1
+            if not self._peers[connection.peer]:
+                del self._peers[connection.peer]
 
     def turn_away(self, probe: Connection) -> None:
         """Count a connection that asked for more than there was room for."""
         self.note(self._probes[probe], probe.peer)
 
-    def stalls(self, guest: Connection) -> None:
+    def stalls(self, connection: Connection) -> None:
         """The peer does not read what was written; its patience begins."""
-        self._stalled.setdefault(guest, (self.now(), guest.unread()))
+        self._stalled.setdefault(connection, (self.now(), connection.unread()))
 
-    def reads(self, guest: Connection) -> None:
+    def reads(self, connection: Connection) -> None:
         """The peer has read."""
-        self._stalled.pop(guest, None)
+        self._stalled.pop(connection, None)
 
     def tick(self) -> None:
         """Close the connections whose time is up."""
         now = self.now()
         for line in (self.idle, self.head, self.body):
-            for guest in line.overdue(now):
-                self.note(line.why, guest.peer)
-                guest.dismiss(line.why)
-        for guest in self._overdue_readers(now):
-            self.note(CloseReason.SLOW_READER, guest.peer)
-            guest.dismiss(CloseReason.SLOW_READER)
+            for connection in line.overdue(now):
+                self.note(line.why, connection.peer)
+                connection.dismiss(line.why)
+        for connection in self._overdue_readers(now):
+            self.note(CloseReason.SLOW_READER, connection.peer)
+            connection.dismiss(CloseReason.SLOW_READER)
 
     def note(self, why: CloseReason, peer: str) -> None:
         """Count a connection that is closed, and log it unless that happens all the time."""
@@ -187,34 +187,34 @@ class ConnectionLimiter:
     def _make_room(self, peer: str | None) -> bool:
         """Close the connection that is missed least: of this peer, or of anybody."""
         slow_since = self.now() - SUSPICIOUS_SECONDS
-        slow = (guest for guest, since in self.head.since.items() if since < slow_since)
+        slow = (connection for connection, since in self.head.since.items() if since < slow_since)
         return self._dismiss_first(
-            guest
-            for guest in chain(slow, self.idle.since, self.head.since)
-            if guest not in self._probes and (peer is None or guest.peer == peer)
+            connection
+            for connection in chain(slow, self.idle.since, self.head.since)
+            if connection not in self._probes and (peer is None or connection.peer == peer)
         )
 
     def _waiting_probes(self) -> Iterator[Connection]:
-        return (guest for guest in self._probes if guest in self.head.since)
+        return (connection for connection in self._probes if connection in self.head.since)
 
-    def _dismiss_first(self, guests: Iterable[Connection]) -> bool:
-        guest = next(iter(guests), None)
-        if guest is None:
+    def _dismiss_first(self, connections: Iterable[Connection]) -> bool:
+        connection = next(iter(connections), None)
+        if connection is None:
             return False
-        self.note(CloseReason.MADE_ROOM, guest.peer)
-        guest.dismiss(CloseReason.MADE_ROOM)
+        self.note(CloseReason.MADE_ROOM, connection.peer)
+        connection.dismiss(CloseReason.MADE_ROOM)
         return True
 
     def _overdue_readers(self, now: float) -> list[Connection]:
         """Those that read next to nothing in their time; the others get as much again."""
-        overdue = [guest for guest, (since, _) in self._stalled.items() if now - since >= self.limits.stall]
+        overdue = [connection for connection, (since, _) in self._stalled.items() if now - since >= self.limits.stall]
         slow = []
-        for guest in overdue:
-            unread, (_, before) = guest.unread(), self._stalled.pop(guest)
+        for connection in overdue:
+            unread, (_, before) = connection.unread(), self._stalled.pop(connection)
             if before - unread >= _LEAST_READ:
-                self._stalled[guest] = (now, unread)
+                self._stalled[connection] = (now, unread)
             else:
-                slow.append(guest)
+                slow.append(connection)
         return slow
 
 

@@ -39,7 +39,7 @@ class _RefusedError(Exception):
 
 
 class OpsListener(NamedTuple):
-    """What answers in the API's place on another port."""
+    """The application that answers on the port of operations, in place of the API."""
 
     port: int
     application: Any
@@ -55,15 +55,15 @@ class BoundedProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        door: ConnectionLimiter,
+        limiter: ConnectionLimiter,
         hosts: Hosts,
-        besides: OpsListener | None = None,
+        ops: OpsListener | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.peer = ""
         self._application = self.app
-        self._besides: Final = besides
-        self._door: Final = door
+        self._ops: Final = ops
+        self._limiter: Final = limiter
         self._hosts = hosts
         self._standing: Admission | None = None
         self._line: TimeoutQueue | None = None
@@ -86,13 +86,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.client:
             self.peer = peer_of(self.client[0])
             self._hosts = self._hosts.facing(self.client[0])
-        if self._besides is not None and self.server is not None and self.server[1] == self._besides.port:
-            self._application = self._besides.application
-        self._standing = self._door.admit(self)
+        if self._ops is not None and self.server is not None and self.server[1] == self._ops.port:
+            self._application = self._ops.application
+        self._standing = self._limiter.admit(self)
         if self._standing is Admission.REJECTED:
             self._say_last(CloseReason.TOO_MANY)
         else:
-            self._stand_in(self._door.idle if self._standing is Admission.ADMITTED else self._door.head)
+            self._stand_in(self._limiter.idle if self._standing is Admission.ADMITTED else self._limiter.head)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free the place."""
@@ -119,12 +119,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         """The peer does not read as fast as we write."""
-        self._door.stalls(self)
+        self._limiter.stalls(self)
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """The peer has read."""
-        self._door.reads(self)
+        self._limiter.reads(self)
         super().resume_writing()
 
     # --- the parser calls these ---
@@ -198,12 +198,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.flow.read_paused and not self._backlog:
             self.flow.resume_reading()
         if self._part == _BETWEEN and self._line is None and not self._held and self._standing is Admission.ADMITTED:
-            self._line = self._door.idle
-            self._door.idle.since[self] = self._door.now()
+            self._line = self._limiter.idle
+            self._limiter.idle.since[self] = self._limiter.now()
         else:
             self._stand_where_due(0)
 
-    # --- the door calls these ---
+    # --- the limiter calls these ---
 
     def dismiss(self, why: CloseReason) -> None:
         """Close: with a word where a request is half there, and at once where somebody else needs the room."""
@@ -237,11 +237,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def watch_flushing(self) -> None:
         """The transport closes as soon as the peer has read everything, for which it has as long as always."""
         if self.unread():
-            self._door.stalls(self)
+            self._limiter.stalls(self)
 
     def _end(self) -> None:
         if self.unread():
-            self._door.stalls(self)
+            self._limiter.stalls(self)
         else:
             self.transport.abort()
 
@@ -308,16 +308,16 @@ class BoundedProtocol(HttpToolsProtocol):
         if refusal is not None:
             return self._refusing(*refusal)
         if self._standing is Admission.PROBE and self.url.partition(b"?")[0] not in PROBES:
-            self._door.turn_away(self)
+            self._limiter.turn_away(self)
             return self._refusing(*REFUSALS[CloseReason.TOO_MANY])
         return self._application
 
     def _refusing(self, kind: ProblemType, detail: str) -> Any:  # noqa: ANN401 - an application, as uvicorn types it
-        self._door.counters[f"refused.{kind.slug}"] += 1
+        self._limiter.counters[f"refused.{kind.slug}"] += 1
         return problem(kind, detail)
 
     def _refuse(self, why: CloseReason) -> None:
-        self._door.note(why, self.peer)
+        self._limiter.note(why, self.peer)
         self._turn_down(why)
 
     def _turn_down(self, why: CloseReason) -> None:
@@ -363,15 +363,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._hold(size)
         if self._deaf:
             return
-        door = self._door
+        limiter = self._limiter
         if self._part == _BODY:
-            line = None if self.flow.read_paused else door.body
+            line = None if self.flow.read_paused else limiter.body
         elif self._is_serving():
             line = None
         elif self._part == _HEAD or self._standing is Admission.PROBE:
-            line = door.head
+            line = limiter.head
         else:
-            line = door.idle
+            line = limiter.idle
         if line is not self._line:
             self._stand_in(line)
 
@@ -384,27 +384,27 @@ class BoundedProtocol(HttpToolsProtocol):
             self._line.since.pop(self, None)
         self._line = line
         if line is not None:
-            line.since[self] = self._door.now()
+            line.since[self] = self._limiter.now()
 
     def _hold(self, size: int) -> None:
         """Account for what is kept of requests that nobody can be given yet."""
         if self._part != _BETWEEN or self.pipeline or self._backlog:
             self._held += size
-            self._door.held += size
-            if self._door.held > self._door.limits.held:
+            self._limiter.held += size
+            if self._limiter.held > self._limiter.limits.held:
                 self._refuse(CloseReason.TOO_MUCH_HELD)
         elif self._held:
             self._release()
 
     def _release(self) -> None:
-        self._door.held -= self._held
+        self._limiter.held -= self._held
         self._held = 0
 
     def _leave(self) -> None:
         self._stand_in(None)
         self._release()
         if self._standing is not None:
-            self._door.gone(self, self._standing)
+            self._limiter.gone(self, self._standing)
             self._standing = None
 
 
@@ -417,6 +417,6 @@ def _without_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[b
             yield name, value
 
 
-def bounded(door: ConnectionLimiter, hosts: Hosts, besides: OpsListener | None = None) -> type[asyncio.Protocol]:
+def bounded(limiter: ConnectionLimiter, hosts: Hosts, ops: OpsListener | None = None) -> type[asyncio.Protocol]:
     """What uvicorn makes its protocols with."""
-    return cast("type[asyncio.Protocol]", partial(BoundedProtocol, door=door, hosts=hosts, besides=besides))
+    return cast("type[asyncio.Protocol]", partial(BoundedProtocol, limiter=limiter, hosts=hosts, ops=ops))

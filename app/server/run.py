@@ -47,14 +47,14 @@ def _shown_access(access: AccessSettings) -> str:
 
 def http_config(
     application: Any,  # noqa: ANN401 - any application
-    door: ConnectionLimiter,
+    limiter: ConnectionLimiter,
     hosts: Hosts,
-    besides: OpsListener | None = None,
+    ops: OpsListener | None = None,
 ) -> uvicorn.Config:
     """How uvicorn serves a node."""
     return uvicorn.Config(
         application,
-        http=bounded(door, hosts, besides),
+        http=bounded(limiter, hosts, ops),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -73,11 +73,11 @@ def _limits(api: ApiSettings) -> Limits:
         per_peer=min(api.max_connections_per_peer, api.max_connections),
         idle=api.keep_alive.total_seconds(),
     )
-    besides = limits.probes + OTHER_FILES
-    files = allow_open_files(limits.connections + besides)
-    if files >= limits.connections + besides:
+    ops = limits.probes + OTHER_FILES
+    files = allow_open_files(limits.connections + ops)
+    if files >= limits.connections + ops:
         return limits
-    room = max(1, files - besides)
+    room = max(1, files - ops)
     structlog.get_logger().warning("connections_limited", connections=room, open_files=files)
     return replace(limits, connections=room, per_peer=min(limits.per_peer, room))
 
@@ -94,15 +94,15 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         drain: Callable[[], Coroutine[Any, Any, None]],
         dismiss_callers: Callable[[], None],
-        door: ConnectionLimiter,
+        limiter: ConnectionLimiter,
         settings: Settings,
-        besides: OpsListener | None = None,
+        ops: OpsListener | None = None,
     ) -> None:
         super().__init__(config)
-        self._besides = besides
+        self._ops = ops
         self._settings = settings
         self._drain = drain
-        self._door = door
+        self._limiter = limiter
         self._dismiss_callers = dismiss_callers
         self._draining: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -127,7 +127,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         for listener in sockets or ():
-            if self._besides is not None and listener.getsockname()[1] == self._besides.port:
+            if self._ops is not None and listener.getsockname()[1] == self._ops.port:
                 structlog.get_logger().info("ops_listens", url=url_of(listener))
                 continue
             structlog.get_logger().info(
@@ -142,7 +142,7 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS == 0:
-            self._door.tick()
+            self._limiter.tick()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -161,24 +161,24 @@ class NodeServer:
         self.failure: BaseException | None = None
         self._listeners = [*listeners, *([] if operations is None else [operations])]
         counters: Counters = Counter()
-        self.door = ConnectionLimiter(_limits(settings.api), SystemClock(), counters)
+        self.limiter = ConnectionLimiter(_limits(settings.api), SystemClock(), counters)
         homing = Homing(
-            settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.door.fill}
+            settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.limiter.fill}
         )
         loopback = all(is_loopback(listener.getsockname()[0]) for listener in listeners)
         hosts = Hosts(
             settings.api.allowed_hosts, loopback=loopback, direct=not (settings.access.open or settings.access.url)
         )
-        besides = None
+        ops = None
         if operations is not None:
-            besides = OpsListener(operations.getsockname()[1], Operations(homing.application.ports))
+            ops = OpsListener(operations.getsockname()[1], Operations(homing.application.ports))
         self.uvicorn = _Server(
-            http_config(homing.application, self.door, hosts, besides),
+            http_config(homing.application, self.limiter, hosts, ops),
             homing.drain,
             homing.application.dismiss,
-            self.door,
+            self.limiter,
             settings,
-            besides,
+            ops,
         )
 
     def fail(self, error: BaseException) -> None:

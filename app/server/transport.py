@@ -59,7 +59,7 @@ class GatheringTransport:
 
     def _flush(self) -> None:
         if self._written:
-            if not self.is_closing():  # the peer, or the door, may have ended it since
+            if not self.is_closing():  # the peer, or the limiter, may have ended it since
                 self._transport.write(b"".join(self._written))
             self._written.clear()
 

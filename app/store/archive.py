@@ -48,7 +48,7 @@ class Archive(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceFacts:
+class ArchiveFacts:
     """What was seen of the place where the files lie."""
 
     trouble: str = ""

@@ -12,7 +12,7 @@ SPAN_US: Final = 1_000_000
 
 
 class AuditPosition(NamedTuple):
-    """The place of what was told among all, by time. Pages go from the newest backwards."""
+    """The position of an entry among all, by time. Pages go from the newest backwards."""
 
     at_us: int
     writer: str
@@ -33,7 +33,7 @@ class AuditQuery(NamedTuple):
 
 
 class AuditEntry(NamedTuple):
-    """One thing that a line tells of."""
+    """One fact out of a line."""
 
     place: AuditPosition
     hash: bytes
@@ -43,7 +43,7 @@ class AuditEntry(NamedTuple):
 
 
 class AuditSlice(NamedTuple):
-    """What was found, the newest first."""
+    """Entries that were found, the newest first."""
 
     entries: Sequence[AuditEntry]
     before: AuditPosition | None
@@ -51,7 +51,7 @@ class AuditSlice(NamedTuple):
 
 
 class StoredLine(NamedTuple):
-    """A line, with what stands beside it so that it can be looked for."""
+    """A line, with the columns by which it is looked for."""
 
     line: ChainLine
     columns: Columns

@@ -14,7 +14,7 @@ MOST_STATE: Final = 4096
 """Bytes of the longest state that is remembered."""
 
 
-class States(Protocol):
+class EchoStates(Protocol):
     """See `CommandReader` for what all ports of commands have in common."""
 
     async def expecting(self, device_id: str, topic: str, within: timedelta) -> Sequence[Command]:

@@ -18,7 +18,7 @@ from app.core.errors import ConfigurationError
 from app.core.events.event import Database
 from app.runtime.histograms import StoreMeasures
 from app.runtime.telemetry import BurstLog
-from app.store.archive import Archive, PlaceFacts
+from app.store.archive import Archive, ArchiveFacts
 from app.store.directory import AccessDirectory
 from app.store.events import EventStore
 from app.store.memory.commands.store import MemoryStateStore
@@ -99,7 +99,7 @@ def inspect_event_log(url: str, databases: Sequence[Database], name: str, wall: 
     return inspect_events(url, databases, f"{name}-intake", wall)
 
 
-def inspect_cold_place(url: str, databases: Sequence[str], clock: Clock, new_secret: Callable[[], str]) -> PlaceFacts:
+def inspect_cold_place(url: str, databases: Sequence[str], clock: Clock, new_secret: Callable[[], str]) -> ArchiveFacts:
     """Whether the place of the cold tier takes and gives back files. Blocks, ten seconds at most."""
     with _cold_extra():
         from app.store.parquet.place_facts import inspect_place  # noqa: PLC0415 - an extra

@@ -8,7 +8,7 @@ from app.runtime.telemetry import Fill
 from app.store.command_history import CommandHistory
 from app.store.command_stream import CommandChanges
 from app.store.commands import CommandStore
-from app.store.echo_states import States
+from app.store.echo_states import EchoStates
 from app.store.webhooks import WebhookStore
 
 
@@ -32,7 +32,7 @@ class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
     """All that an engine offers for commands: what a node is put together with."""
 
     @property
-    def states(self) -> States:
+    def states(self) -> EchoStates:
         """What devices tell of their states, on the same connections."""
 
     @property

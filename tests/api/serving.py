@@ -33,19 +33,19 @@ class Clock:
 
 
 class Served:
-    """A node's port, and its door with a clock that stands still unless told otherwise."""
+    """A node's port, and its limiter of connections with a clock that stands still unless told otherwise."""
 
     def __init__(self, rig: Rig, limits: Limits) -> None:
         self.rig = rig
         self.clock = Clock()
-        self.door = ConnectionLimiter(limits, self.clock, rig.counters)
+        self.limiter = ConnectionLimiter(limits, self.clock, rig.counters)
         self.port = 0
         self.server: uvicorn.Server
 
     def after(self, seconds: float) -> None:
         """So much later."""
         self.clock.seconds += seconds
-        self.door.tick()
+        self.limiter.tick()
 
     def closed(self, why: str) -> int:
         """How many connections were closed for that reason."""
@@ -53,7 +53,7 @@ class Served:
 
     def count(self) -> int:
         """How many connections there are."""
-        return self.door.fill().size
+        return self.limiter.fill().size
 
 
 @asynccontextmanager
@@ -62,7 +62,7 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """Serve the rig's node on a free port."""
     served = Served(rig, limits or Limits())
-    config = http_config(rig.application, served.door, hosts or Hosts((), loopback=True))
+    config = http_config(rig.application, served.limiter, hosts or Hosts((), loopback=True))
     config.lifespan = "off"  # the rig has started the node
     with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
         server = served.server = uvicorn.Server(config)

@@ -88,7 +88,7 @@ async def test_what_does_not_end_is_cut_off_early_and_with_a_word(served: Served
         assert served.closed(why) == 1
     assert not served.rig.store.registrations
     await until(lambda: served.count() == 0)
-    assert served.door.held == 0
+    assert served.limiter.held == 0
 
 
 async def test_a_body_that_nobody_reads_is_cut_off(served: Served) -> None:
@@ -120,14 +120,14 @@ async def test_half_sent_requests_share_a_budget(rig: Rig) -> None:
         for _ in range(2):
             _, writer = await stack.enter_async_context(connection(served.port))
             writer.write(half)
-        await until(lambda: served.door.held > 80_000)
+        await until(lambda: served.limiter.held > 80_000)
         answer = await answer_to(served.port, half)
         assert answer.startswith(b"HTTP/1.1 503")
         assert served.closed("too_much_held") == 1
         whole = request('{"method":"ok"}').replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
         assert (await answer_to(served.port, whole)).startswith(b"HTTP/1.1 200")
         await stack.aclose()
-        await until(lambda: served.door.held == 0)
+        await until(lambda: served.limiter.held == 0)
 
 
 SENT_BEFORE: dict[str, tuple[bytes, float, bytes, str]] = {
@@ -155,7 +155,7 @@ async def test_a_connection_has_its_time_and_not_more(served: Served, sent: str)
         if b"200" in answer:
             await reader.readuntil(b"}")
         else:
-            await until(lambda: not what.strip() or bool(served.door.head.since))
+            await until(lambda: not what.strip() or bool(served.limiter.head.since))
         served.after(seconds - 1)
         assert served.closed(why) == 0
         served.after(1)
@@ -169,7 +169,7 @@ async def test_more_of_a_head_gives_no_more_time(served: Served) -> None:
     async with connection(served.port) as (reader, writer):
         for n in range(5):
             writer.write(b"GET / HTTP/1.1\r\n" if n == 0 else b"X-Slow: 1\r\n")
-            await until(lambda: bool(served.door.head.since))
+            await until(lambda: bool(served.limiter.head.since))
             served.after(Limits().head / 5)
         assert (await all_of(reader)).startswith(b"HTTP/1.1 408")
 
@@ -269,7 +269,7 @@ async def test_a_peer_that_does_not_read_is_cut_off(served: Served) -> None:
     transport = writer.transport
     transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's have it
     writer.write(document * 2000)
-    await until(lambda: bool(served.door._stalled))
+    await until(lambda: bool(served.limiter._stalled))
     served.after(Limits().stall - 1)
     assert served.closed("slow_reader") == 0
     served.after(1)
@@ -282,7 +282,7 @@ async def test_a_peer_that_reads_in_the_end_gets_everything(served: Served) -> N
     document = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with connection(served.port) as (reader, writer):
         writer.write(document * 300 + document.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        await until(lambda: bool(served.door._stalled))
+        await until(lambda: bool(served.limiter._stalled))
         answer = await all_of(reader)
     assert answer.count(b"HTTP/1.1 200") == 301
     assert served.closed("slow_reader") == 0
@@ -294,13 +294,13 @@ async def test_a_flood_of_pipelined_requests_is_read_as_far_as_it_is_served(serv
         writer.write(SILENT)
         command = await served.rig.heard()
         writer.write(HEALTH * 20_000)
-        await until(lambda: served.door.held > 4096)
+        await until(lambda: served.limiter.held > 4096)
         assert parsed(served) <= 4096 / len(HEALTH) + 1
         served.rig.device.answer(command, '"status":"ok"')
         for _ in range(20_001):
             await reader.readuntil(b"HTTP/1.1 200")
     await until(lambda: served.count() == 0)
-    assert served.door.held == 0
+    assert served.limiter.held == 0
 
 
 def parsed(served: Served) -> int:

@@ -49,7 +49,7 @@ class Deadly(ObjectStore):
 def at_half(log: Any, url: str) -> None:  # noqa: ANN401 - of any engine
     """Die when the catalogue has changed, and not all that follows from it is done."""
     if url.startswith("rocks://"):
-        log._pen._shelf.database = Dropping(log._pen._shelf.database)
+        log._writer._state.database = Dropping(log._writer._state.database)
         return
     original = log._calls.run
 

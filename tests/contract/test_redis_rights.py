@@ -200,7 +200,7 @@ async def of_nodes(url: str) -> None:
             clock=SystemClock(),
             counters=Counter(),
             new_charter=new_charter,
-            hearing=ChannelHandlers(lambda *_: None, heard.set, lambda _: None),
+            handlers=ChannelHandlers(lambda *_: None, heard.set, lambda _: None),
             on_failure=lambda _: None,
         )
         for _ in range(2)

@@ -55,7 +55,7 @@ class TokenRules:
 
 
 class VerifyingKeys(Protocol):
-    """The issuer's keys."""
+    """The keys by which tokens of the issuer are verified."""
 
     def find(self, kid: str) -> SigningKey | None:
         """The key of this id, as far as it is known; nobody waits for the issuer."""

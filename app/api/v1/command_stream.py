@@ -221,10 +221,10 @@ async def _feed(
     fresh: bool,
 ) -> None:
     """First what has happened meanwhile, from the store; then what the reader of this node tells."""
-    teller = teller_on(stream)
-    follower = feed.follower(begun, teller)
+    listener = teller_on(stream)
+    follower = feed.follower(begun, listener)
     if begun.gap:
-        await stream.write(teller.gap(begun.whole))
+        await stream.write(listener.gap(begun.whole))
     elif fresh:
         await stream.write(_bookmark(begun.whole))  # who is cut off before the first event can come back, too
     if not fresh:

@@ -13,7 +13,7 @@ from app.core.errors import UnavailableError
 from app.store.commands import CommandReader
 
 
-class LeftCommands:
+class CommandRecovery:
     """Keeps their deadlines, for which the sweep of the other nodes would be late, and sends those not yet sent."""
 
     def __init__(

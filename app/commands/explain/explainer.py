@@ -13,7 +13,7 @@ from app.commands.explain.asking import PeerQuery
 from app.core.commands.command import Command
 from app.core.commands.diagnosis import Case, CommandDiagnosis, DeviceSighting, Hop, NodeReport, judge
 from app.core.commands.misses import MissedMessage, Near, Target, compare, plain
-from app.core.commands.reach import Reach
+from app.core.commands.reach import DeliveryProgress
 from app.core.errors import InvalidInputError
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.templating import facts_of
@@ -129,16 +129,16 @@ class Explainer:
         return gaps
 
 
-def _error_of(command: Command) -> tuple[str, Reach]:
+def _error_of(command: Command) -> tuple[str, DeliveryProgress]:
     """The code of an error that Homing made, and how far the command is said to have come."""
     try:
         error = orjson.loads(command.error or b"{}")
     except ValueError:
-        return "", Reach()
+        return "", DeliveryProgress()
     known: Mapping[str, Any] = error.get("known") or {} if isinstance(error, dict) else {}
     code = str(error.get("code", "")) if isinstance(error, dict) else ""
     subscribed = {"some": True, "none": False}.get(str(known.get("subscribers")))
-    return code, Reach(known.get("published"), known.get("acknowledged"), subscribed)
+    return code, DeliveryProgress(known.get("published"), known.get("acknowledged"), subscribed)
 
 
 def _timeline(

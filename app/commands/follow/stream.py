@@ -65,7 +65,7 @@ class StreamListener(Protocol):
 class StreamFollower:
     """One who follows. First pages are read for them alone (`took`); what is told to all meanwhile waits until then."""
 
-    def __init__(self, begun: Begun, teller: StreamListener, counters: Counters) -> None:
+    def __init__(self, begun: Begun, listener: StreamListener, counters: Counters) -> None:
         self.changed: Final = asyncio.Event()
         """Set when there may be something to take."""
         self.marks = begun.marks
@@ -74,7 +74,7 @@ class StreamFollower:
         """Since which millisecond none is missing, as they were told."""
         self.until = begun.whole
         """All from before this millisecond was taken, so that they may come back with it."""
-        self._teller = teller
+        self._listener = listener
         self._counters = counters
         self._latest = begun.whole
         self._early: list[StreamPage] | None = []
@@ -108,7 +108,7 @@ class StreamFollower:
         if self._bytes > MOST_WAITING_BYTES:
             self._waiting.clear()
             self._early = None
-            self._teller.cut_off()
+            self._listener.cut_off()
         elif self._early is None:
             self._put(page, page.happenings)
         else:
@@ -130,9 +130,9 @@ class StreamFollower:
         if page.whole > self.whole:
             self.whole = page.whole
             self._counters["happening.gaps"] += 1
-            yield self._teller.gap(page.whole)
+            yield self._listener.gap(page.whole)
         for one in happenings:
-            if data := self._teller.event(one):
+            if data := self._listener.event(one):
                 yield data
 
 
@@ -175,9 +175,9 @@ class CommandStream:
             return Begun(Marks.after(after), since, gap=self._missing())
         return Begun(Marks.after(after), after.ms, gap=False)
 
-    def follower(self, begun: Begun, teller: StreamListener) -> StreamFollower:
+    def follower(self, begun: Begun, listener: StreamListener) -> StreamFollower:
         """One who begins there."""
-        return StreamFollower(begun, teller, self._counters)
+        return StreamFollower(begun, listener, self._counters)
 
     async def page(self, marks: Marks) -> StreamPage:
         """What comes after these marks. Waits for an absent store, as those do who are told."""

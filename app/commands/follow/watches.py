@@ -81,7 +81,7 @@ class Watch:
 
 
 class CommandFollower:
-    """One who watches a command, and how far they have seen it. Numbers are those of app/core/commands/history.py."""
+    """A follower of one command, and how far they have seen it. Numbers are those of app/core/commands/history.py."""
 
     def __init__(self, watch: Watch, changed: asyncio.Event, account: Account, seen: int) -> None:
         self.changed: Final = changed

@@ -1,8 +1,8 @@
-"""Places: how many commands somebody has open at the same time, here and on the other nodes.
+"""Permits for concurrency: how many commands a caller has open at the same time, here and on the other nodes.
 
-A command that is open takes one place of each limit that holds for it, until it ends. Of a cluster each node gives its
-share of the places, rounded up, and none as long as those that the nodes know of are all taken: so what is open may
-be more than the rule says only by what several nodes began within the same second, and by one for each node.
+An open command holds one permit of each limit that applies to it, until it ends. In a cluster each node gives out its
+share of the permits, rounded up, and none while all that the nodes know of are held: so more may be open than the rule
+says only by what several nodes began within the same second, and by one for each node.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from math import ceil
 from typing import Final
 
 _DIGITS: Final = 9
-"""Shares are fractions: three times a third of three places must not be four."""
+"""Shares are fractions: three times a third of three permits must not be four."""
 
 
-class Places:
-    """Those that are taken here, by the limit."""
+class ConcurrencyPermits:
+    """The permits that are held on this node, by limit."""
 
     def __init__(self) -> None:
         self._taken: Final[dict[str, int]] = {}
 
     def taken(self) -> Mapping[str, int]:
-        """How many of each limit; of limits of which any are."""
+        """How many are held of each limit; limits of which none is held are left out."""
         return self._taken
 
     def free(self, key: str, most: int, share: float, others: float) -> int:
-        """How many this node may give now, of `most`, of which this is its share, and others have taken so many."""
+        """How many this node may give now of `most`: `share` is its fraction, `others` are held on other nodes."""
         own = self._taken.get(key, 0)
         return max(0, min(ceil(round(most * share, _DIGITS)) - own, ceil(most - others) - own))
 
     def place(self, keys: Iterable[str]) -> ConcurrencyPermit:
-        """A place of each of these limits, which is taken by `enter`."""
+        """A permit of each of these limits, which is held from `enter` on."""
         return ConcurrencyPermit(self._taken, tuple(keys))
 
 
 class ConcurrencyPermit:
-    """What a command takes while it is open, and gives back when it ends."""
+    """A command holds it while it is open, and gives it back when it ends."""
 
     __slots__ = ("_entered", "_keys", "_taken")
 

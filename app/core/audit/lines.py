@@ -19,7 +19,7 @@ _COMMAND: Final = ("command", "device", "profile", "method", "state", "ended")
 
 
 class AuditBatch:
-    """Things that will be told in one go."""
+    """Facts that are written as one line."""
 
     __slots__ = ("askers", "told")
 

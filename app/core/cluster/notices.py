@@ -32,7 +32,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionNotice:
-    """A word of an incarnation. `asker` is the incarnation to which it answers."""
+    """What an incarnation says of a session. `asker` is the incarnation that it answers."""
 
     word: Word
     node_id: str

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.core.commands.command import Command, CommandState
 from app.core.commands.misses import NEAR, MissedMessage, Near
-from app.core.commands.reach import Reach
+from app.core.commands.reach import DeliveryProgress
 
 RECENT_US: Final = 600_000_000
 """What was heard longer ago than that before the end of a command says nothing about it."""
@@ -58,7 +58,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a node knows of a command and its device."""
+    """A node's report of what it knows of a command and its device."""
 
     node: str
     hops: Sequence[Hop] = ()
@@ -76,7 +76,7 @@ class Case:
 
     command: Command
     code: str = ""
-    reach: Reach = Reach()  # noqa: RUF009 - it is frozen
+    reach: DeliveryProgress = DeliveryProgress()  # noqa: RUF009 - it is frozen
     nearest: Near | None = None
     heard: Sequence[DeviceSighting] = ()
     gaps: Sequence[str] = ()

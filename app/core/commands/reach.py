@@ -13,7 +13,7 @@ TIMED_OUT: Final = "timed_out"
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class DeliveryProgress:
     """What a node knows of a command; None is what it does not know.
 
     `published` is whether it was written to the broker's connection, `acknowledged` whether the broker took it (it does
@@ -27,17 +27,17 @@ class Reach:
     acknowledged_at: int | None = None
 
 
-NOTHING_KNOWN: Final = Reach()
+NOTHING_KNOWN: Final = DeliveryProgress()
 """Of a command whose home node died or was restarted: what it knew went with it."""
-NEVER_LEFT: Final = Reach(published=False, acknowledged=False)
+NEVER_LEFT: Final = DeliveryProgress(published=False, acknowledged=False)
 
 
-def timed_out(reach: Reach) -> bytes:
+def timed_out(reach: DeliveryProgress) -> bytes:
     """The error of a command that has timed out, as its record has it."""
     return fault(TIMED_OUT, _sentence(reach), known=_known(reach))
 
 
-def _sentence(reach: Reach) -> str:
+def _sentence(reach: DeliveryProgress) -> str:
     """The first that holds."""
     if reach.published is None:
         return "no answer came in time, and it is not known whether it was sent: its home node did not say so"
@@ -52,7 +52,7 @@ def _sentence(reach: Reach) -> str:
     return "the MQTT broker acknowledged it, and no answer came in time"
 
 
-def _known(reach: Reach) -> dict[str, Any]:
+def _known(reach: DeliveryProgress) -> dict[str, Any]:
     subscribers = {True: "some", False: "none", None: "unknown"}[reach.subscribed]
     at = None if reach.acknowledged_at is None else datetime.fromtimestamp(reach.acknowledged_at / 1_000_000, UTC)
     return {

@@ -137,7 +137,7 @@ class PartitionRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamPage:
-    """Some in order of their positions, and how far they go; if complete, all from before the millisecond `until`."""
+    """Changes in their order, and how far they go; if complete, all from before the millisecond `until`."""
 
     happenings: Sequence[CommandChange]
     marks: Marks

@@ -28,7 +28,7 @@ class Progress(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A command to which something happened that its endpoints are told of, as the store's outbox has it."""
+    """A command of which endpoints are to be told something, as the store's outbox has it."""
 
     command_id: str
     late: bool

@@ -15,7 +15,7 @@ _PLACE: Final = re.compile(rf"(waiting|ended)\.([0-9]{{1,16}})\.({EVENT})", re.A
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPosition:
-    """That of one delivery in the list."""
+    """The position of one delivery in the list."""
 
     ended: bool
     at: int
@@ -23,7 +23,7 @@ class DeliveryPosition:
     event_id: str
 
     def text(self, endpoint_id: str) -> str:
-        """The place, as a cursor has it."""
+        """The position, as a cursor has it."""
         return f"{endpoint_id}.{'ended' if self.ended else 'waiting'}.{self.at}.{self.event_id}"
 
     def follows(self, other: DeliveryPosition) -> bool:
@@ -40,7 +40,7 @@ FIRST: Final = DeliveryPosition(ended=False, at=-1, event_id="")
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPage:
-    """A part of the list. `behind` is the place of its last one if there are more."""
+    """A part of the list. `behind` is the position of its last one if there are more."""
 
     deliveries: Sequence[Delivery]
     behind: DeliveryPosition | None
@@ -53,7 +53,7 @@ def part(places: Sequence[DeliveryPosition], limit: int) -> tuple[Sequence[Deliv
 
 
 def place_of(endpoint_id: str, text: str) -> DeliveryPosition:
-    """The place that `DeliveryPosition.text` wrote for this endpoint; InvalidInputError for anything else."""
+    """The position that `DeliveryPosition.text` wrote for this endpoint; InvalidInputError for anything else."""
     found = _PLACE.fullmatch(text.removeprefix(f"{endpoint_id}."))
     if found is None or not text.startswith(f"{endpoint_id}."):
         raise InvalidInputError("cursor", "is none of this webhook; leave it out to begin anew")

@@ -12,7 +12,7 @@ from app.core.errors import HomingError, StoreUnavailableError
 from app.core.events.cold import hour_named
 from app.core.events.event import Position
 from app.core.events.generation import HOUR_US
-from app.store.archive import PlaceFacts
+from app.store.archive import ArchiveFacts
 from app.store.parquet.place import ObjectStore
 
 PROBE_SECONDS: Final = 10.0
@@ -27,14 +27,14 @@ def inspect_place(
     clock: Clock,
     new_secret: Callable[[], str],
     seconds: float = PROBE_SECONDS,
-) -> PlaceFacts:
+) -> ArchiveFacts:
     """Write a file of a few bytes, read it, delete it, and look at the folders. ConfigurationError."""
-    place, found = ObjectStore(url, clock, new_secret), SimpleQueue[PlaceFacts | HomingError]()
+    place, found = ObjectStore(url, clock, new_secret), SimpleQueue[ArchiveFacts | HomingError]()
 
     def look() -> None:
         try:
             _probe(place, f"{FOLDER}/{new_secret()[:16]}")
-            found.put(PlaceFacts(oldest={one: at for one in databases if (at := _oldest(place, one)) is not None}))
+            found.put(ArchiveFacts(oldest={one: at for one in databases if (at := _oldest(place, one)) is not None}))
         except HomingError as error:
             found.put(error)
 
@@ -43,8 +43,8 @@ def inspect_place(
     try:
         facts = found.get(timeout=seconds)
     except Empty:
-        return PlaceFacts(f"the place of the cold tier does not answer within {seconds:g} s")
-    return PlaceFacts(str(facts)) if isinstance(facts, HomingError) else facts
+        return ArchiveFacts(f"the place of the cold tier does not answer within {seconds:g} s")
+    return ArchiveFacts(str(facts)) if isinstance(facts, HomingError) else facts
 
 
 def _probe(place: ObjectStore, folder: str) -> None:

@@ -59,13 +59,13 @@ class RocksEventLog:
         self._closed = False
 
     async def start(self) -> None:
-        self._shelf = await asyncio.to_thread(RocksState, self._folder, self.databases)
-        self._pen = RocksWriter(self._shelf, self._clock, self._drops, self._flush)
+        self._state = await asyncio.to_thread(RocksState, self._folder, self.databases)
+        self._writer = RocksWriter(self._state, self._clock, self._drops, self._flush)
         self._group: GroupCommit[Addition, Position] = GroupCommit(self._write)
-        self._mender = Reopener(
+        self._reopener = Reopener(
             self._folder,
-            broken=lambda: self._pen.broken,
-            close=lambda: self._group.alone(self._shelf.close),
+            broken=lambda: self._writer.broken,
+            close=lambda: self._group.alone(self._state.close),
             reopen=lambda: self._group.alone(self._open_again),
         )
 
@@ -74,10 +74,10 @@ class RocksEventLog:
             return
         self._closed = True
         self._changed.set()
-        await self._mender.close()
+        await self._reopener.close()
         await self._group.close()
         await asyncio.to_thread(self._readers.shutdown)
-        await asyncio.to_thread(self._shelf.close)
+        await asyncio.to_thread(self._state.close)
 
     def queues(self) -> dict[str, Fill]:
         return {"events_writes": self._group.fill()}
@@ -93,13 +93,13 @@ class RocksEventLog:
         )
 
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
-        self._shelf.book(shard.database)
-        until = min(reading.until, self._pen.durable[shard])
+        self._state.book(shard.database)
+        until = min(reading.until, self._writer.durable[shard])
         if until <= reading.after:
             return Slice([], reading.after, more=False)
         bounded = replace(reading, until=until)
         while True:
-            book = self._shelf.book(shard.database)
+            book = self._state.book(shard.database)
             sources = [
                 GenerationSource(cut.about.number, cut.table, cut.structures, cut.ordered)
                 for cut in book.all_cuts()
@@ -116,60 +116,60 @@ class RocksEventLog:
                 await self._quarantine(shard.database, error)
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
-        shards = self._shelf.book(database).database.all_shards()
+        shards = self._state.book(database).database.all_shards()
         while True:
             changed = self._changed
             if self._closed:
                 raise StoreUnavailableError("the event log is closed")
-            if any(self._pen.durable[shard] > position for shard, position in zip(shards, after, strict=True)):
+            if any(self._writer.durable[shard] > position for shard, position in zip(shards, after, strict=True)):
                 return
             await changed.wait()
 
     async def value(self, shard: Shard, topic: str) -> Event | None:
-        self._shelf.book(shard.database)
-        found = await self._ask(lambda: self._shelf.values.get(keys.of_shard(shard) + topic.encode()))
+        self._state.book(shard.database)
+        found = await self._ask(lambda: self._state.values.get(keys.of_shard(shard) + topic.encode()))
         return None if found is None else (await self._synced(shard, [value_of(shard, found)]))[0]
 
     async def values(self, shard: Shard, topic_filter: str, after: str, limit: int) -> Sequence[Event]:
-        self._shelf.book(shard.database)
-        found = await self._ask(lambda: last_values(self._shelf.values, shard, topic_filter, after, limit))
+        self._state.book(shard.database)
+        found = await self._ask(lambda: last_values(self._state.values, shard, topic_filter, after, limit))
         return await self._synced(shard, found)
 
     async def structures(self, database: str) -> Sequence[str]:
-        return sorted(self._shelf.book(database).structures())
+        return sorted(self._state.book(database).structures())
 
     async def generations(self, database: str) -> Sequence[Generation]:
-        with self._mender.using():
-            return [cut.about for cut in self._shelf.book(database).all_cuts()]
+        with self._reopener.using():
+            return [cut.about for cut in self._state.book(database).all_cuts()]
 
     async def rotate(self, database: str, expected: int) -> None:
-        self._shelf.book(database)
-        await self._alone(lambda: self._pen.rotate(database, expected))
+        self._state.book(database)
+        await self._alone(lambda: self._writer.rotate(database, expected))
 
     async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
-        self._shelf.book(database)
-        await self._alone(lambda: self._pen.cool(database, number, files))
+        self._state.book(database)
+        await self._alone(lambda: self._writer.cool(database, number, files))
 
     async def allow(self, database: str, room: int | None) -> None:
-        self._shelf.book(database)
-        await self._alone(lambda: self._pen.allow(database, room))
+        self._state.book(database)
+        await self._alone(lambda: self._writer.allow(database, room))
 
     async def drop(self, database: str, number: int) -> None:
-        self._shelf.book(database)
-        await self._alone(lambda: self._pen.drop(database, number))
+        self._state.book(database)
+        await self._alone(lambda: self._writer.drop(database, number))
 
     def _open_again(self) -> None:
-        self._shelf = RocksState(self._folder, self.databases)
-        self._pen = RocksWriter(self._shelf, self._clock, self._drops, self._flush)
+        self._state = RocksState(self._folder, self.databases)
+        self._writer = RocksWriter(self._state, self._clock, self._drops, self._flush)
 
     def _write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
-        if self._shelf.closed:
+        if self._state.closed:
             raise StoreUnavailableError("the event log is being opened again")
-        with self._pen.trying():
-            return self._pen.write(additions)
+        with self._writer.trying():
+            return self._writer.write(additions)
 
     async def _put(self, addition: Addition) -> Position:
-        self._shelf.book(addition.shard.database)
+        self._state.book(addition.shard.database)
         with self._mending():
             position = await self._group.put(addition)
         self._changed.set()
@@ -180,7 +180,7 @@ class RocksEventLog:
         """Do it in the thread of the pen, between two batches; StoreUnavailableError where the disk fails."""
 
         def tried() -> None:
-            with self._pen.trying():
+            with self._writer.trying():
                 work()
 
         with self._mending():
@@ -189,28 +189,28 @@ class RocksEventLog:
     @contextmanager
     def _mending(self) -> Iterator[None]:
         """It stays open meanwhile, and is looked after when it cannot be written to."""
-        with self._mender.using():
+        with self._reopener.using():
             try:
                 yield
             except StoreUnavailableError:
-                if self._pen.broken:
-                    self._mender.failed()
+                if self._writer.broken:
+                    self._reopener.failed()
                 raise
 
     async def _synced(self, shard: Shard, found: Sequence[Event]) -> Sequence[Event]:
         """The same, once they are durable: what is being written can be read a moment before it is synced."""
-        if any(event.position > self._pen.durable[shard] for event in found):
+        if any(event.position > self._writer.durable[shard] for event in found):
             await self._group.alone(lambda: None)  # its turn comes behind that write
         return found
 
     async def _quarantine(self, database: str, error: DamagedGenerationError) -> None:
-        await self._alone(lambda: self._pen.quarantine(database, error.number, error.reason))
+        await self._alone(lambda: self._writer.quarantine(database, error.number, error.reason))
 
     async def _ask(self, question: Callable[[], T]) -> T:
         if self._closed:
             raise StoreUnavailableError("the event log is closed")
         try:
-            with self._mender.using():
+            with self._reopener.using():
                 return await asyncio.get_running_loop().run_in_executor(self._readers, question)
         except HomingError:
             raise

@@ -41,7 +41,7 @@ class ShardHead:
 
 @dataclass(slots=True)
 class OpenGeneration:
-    """A generation, and where it lies; nowhere here when it is cold."""
+    """A generation and its table, which is None when it is cold."""
 
     about: Generation
     table: Rdict | None
@@ -57,7 +57,7 @@ class OpenGeneration:
 
 @dataclass(slots=True)
 class RocksDatabase:
-    """All there is of one database."""
+    """The state of one database."""
 
     database: Database
     heads: list[ShardHead]
@@ -110,7 +110,7 @@ def options() -> Options:
 
 
 class RocksState:
-    """The open RocksDB with the books of all databases. ConfigurationError when it cannot be opened."""
+    """The open RocksDB with the state of all databases. ConfigurationError when it cannot be opened."""
 
     def __init__(self, folder: Path, databases: Sequence[Database]) -> None:
         self.closed = False

@@ -54,15 +54,15 @@ class RocksWriter:
     """Used by one thread only, but for `durable`, which is replaced as a whole."""
 
     def __init__(
-        self, shelf: RocksState, clock: Clock, drops: BurstLog, flush: Callable[[Rdict], None] | None = None
+        self, state: RocksState, clock: Clock, drops: BurstLog, flush: Callable[[Rdict], None] | None = None
     ) -> None:
-        self._shelf = shelf
+        self._state = state
         self._clock = clock
         self._drops = drops
         self._flush = flush or _sync
         self.durable: dict[Shard, Position] = {
             shard: head.position
-            for book in shelf.books.values()
+            for book in state.books.values()
             for shard, head in zip(book.database.all_shards(), book.heads, strict=True)
         }
         """What readers may see of each shard."""
@@ -95,12 +95,12 @@ class RocksWriter:
 
     def rotate(self, database: str, expected: int) -> None:
         """Begin a new generation, if this one is current."""
-        book = self._shelf.book(database)
+        book = self._state.book(database)
         old = book.current
         if old.about.number != expected:
             return
         batch = _PendingWrites()
-        new = self._shelf.begin(book, expected + 1, old.structures.inherited())
+        new = self._state.begin(book, expected + 1, old.structures.inherited())
         if old.about.state is GenerationState.CURRENT:
             old.about = replace(old.about, state=GenerationState.SEALED)
         for cut in (old, new):
@@ -115,12 +115,12 @@ class RocksWriter:
 
     def allow(self, database: str, room: int | None) -> None:
         """So many bytes more in each shard; None: no bound."""
-        book = self._shelf.book(database)
+        book = self._state.book(database)
         book.rooms = {} if room is None else dict.fromkeys(range(book.database.shards), room)
 
     def drop(self, database: str, number: int) -> None:
         """Forget a generation that is not current. The catalogue says so first: a table without entry is nobody's."""
-        book = self._shelf.book(database)
+        book = self._state.book(database)
         if number not in book.cuts or number == book.current.about.number:
             return
         batch = _PendingWrites()
@@ -128,29 +128,29 @@ class RocksWriter:
         self._forget_structures(batch, book, number)
         self._commit(batch)
         if book.cuts.pop(number).table is not None:
-            self._shelf.database.drop_column_family(keys.family(database, number))
+            self._state.database.drop_column_family(keys.family(database, number))
 
     def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
         """A generation is in these files from now on. The catalogue says so before its table is dropped."""
-        cut = self._shelf.book(database).cuts.get(number)
+        cut = self._state.book(database).cuts.get(number)
         if cut is None or cut.about.state not in (GenerationState.SEALED, GenerationState.COLD):
             return
         about = replace(cut.about, state=GenerationState.COLD, files=tuple(files))
         batch = _PendingWrites()
         batch.rows.put(keys.of_generation(database, number), written(about))
-        self._forget_structures(batch, self._shelf.book(database), number)
+        self._forget_structures(batch, self._state.book(database), number)
         self._commit(batch)
         # Readers list tables first, and look then up to where the shard is cold.
-        self._shelf.book(database).cooled(files)
+        self._state.book(database).cooled(files)
         cut.about = about
         if cut.table is not None:
             cut.table = cut.handle = None
             cut.structures = Structures()
-            self._shelf.database.drop_column_family(keys.family(database, number))
+            self._state.database.drop_column_family(keys.family(database, number))
 
     def quarantine(self, database: str, number: int, note: str) -> None:
         """Leave a generation out from now on; when it is the current one, another one begins."""
-        book = self._shelf.book(database)
+        book = self._state.book(database)
         cut = book.cuts.get(number)
         if cut is None or cut.about.state is GenerationState.DAMAGED:
             return
@@ -162,7 +162,7 @@ class RocksWriter:
         self.rotate(database, number)
 
     def _add(self, batch: _PendingWrites, one: Addition) -> Position:
-        book = self._shelf.book(one.shard.database)
+        book = self._state.book(one.shard.database)
         head = book.heads[one.shard.number]
         taken = book.batches[one.shard.number].position_of(one.batch)
         if taken is not None:
@@ -266,18 +266,18 @@ class RocksWriter:
             self._drops.drop(bound, topic=entry.topic)
         if entry.value and bound is None:
             held.put(size)
-            batch.rows.put(key, keys.PLACE.pack(position) + record, self._shelf.values_handle)
+            batch.rows.put(key, keys.PLACE.pack(position) + record, self._state.values_handle)
             batch.values[key] = position
         elif bound not in ("last_value", "last_value_share"):  # that topic has none
             held.forget(topic_hash)
-            batch.rows.delete(key, self._shelf.values_handle)
+            batch.rows.delete(key, self._state.values_handle)
             batch.values[key] = None
 
     def _position_of(self, batch: _PendingWrites, shard: Shard, topic: str) -> Position | None:
         key = keys.of_shard(shard) + topic.encode()
         if key in batch.values:
             return batch.values[key]
-        found = self._shelf.values.get(key)
+        found = self._state.values.get(key)
         position: Position | None = None if found is None else keys.PLACE.unpack_from(found)[0]
         return position
 
@@ -290,24 +290,24 @@ class RocksWriter:
                 batch.rows.put(keys.STRUCTURE + structure.encode(), b"", cut.handle)
                 batch.rows.put(keys.of_structure(name, structure), b"")
         for shard in batch.shards:
-            head = self._shelf.book(shard.database).heads[shard.number]
+            head = self._state.book(shard.database).heads[shard.number]
             batch.rows.put(keys.of_head(shard), keys.HEAD.pack(head.position, head.epoch))
         self._commit(batch)
         for book in batch.books.values():
             book.current.unsaved.clear()
         self.durable = self.durable | {
-            shard: self._shelf.book(shard.database).heads[shard.number].position for shard in batch.shards
+            shard: self._state.book(shard.database).heads[shard.number].position for shard in batch.shards
         }
 
     def _commit(self, batch: _PendingWrites) -> None:
         """Durable when it returns. `write` with sync would hold the GIL while the disk works; `flush_wal` does not."""
         try:
-            self._shelf.database.write(batch.rows)
-            self._flush(self._shelf.database)
+            self._state.database.write(batch.rows)
+            self._flush(self._state.database)
             self.broken = False
         except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
             self.broken = True
-            self._shelf.reload()
+            self._state.reload()
             raise StoreUnavailableError(f"the event log cannot be written to: {error}") from None
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 
-from app.access.copying import AGAIN_SECONDS, Copy, Copying, body_of, read, signed_copy, written
+from app.access.copying import AGAIN_SECONDS, RulesCopier, RulesCopy, body_of, read, signed_copy, written
 from app.core.access.model import Device, Document, Kind, Principal
 from tests.unit.core.access.documents import DOCUMENTS
 
@@ -72,21 +72,21 @@ def clock() -> Clock:
     return Clock()
 
 
-def copying(store: Store, clock: Clock, password: str = PASSWORD) -> Copying:
-    return Copying(lambda: store, password, clock, LIFE)
+def copying(store: Store, clock: Clock, password: str = PASSWORD) -> RulesCopier:
+    return RulesCopier(lambda: store, password, clock, LIFE)
 
 
 @given(DOCUMENTS)
 def test_a_copy_says_what_the_directory_says(document: Document) -> None:
-    assert read(written(Copy(document, 5))) == Copy(document, 5)
+    assert read(written(RulesCopy(document, 5))) == RulesCopy(document, 5)
 
 
 def test_neither_hashes_of_passwords_nor_addresses_are_in_it() -> None:
-    body = written(Copy(DOCUMENT, 5))
+    body = written(RulesCopy(DOCUMENT, 5))
     assert b"argon2id" not in body
     assert b"ann@example.com" not in body
     (person,) = DOCUMENT.principals
-    assert read(body) == Copy(replace(DOCUMENT, principals=(replace(person, email=None, password_hash=None),)), 5)
+    assert read(body) == RulesCopy(replace(DOCUMENT, principals=(replace(person, email=None, password_hash=None),)), 5)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.access.copying import Copying
+from app.access.copying import RulesCopier
 from app.access.following import DirectoryFollower
 from app.core.access.model import Document
 from app.core.errors import DirectoryUnavailableError, StoreUnavailableError, UnavailableError
@@ -89,7 +89,7 @@ class Place:
             interval=0.001,
             changed=self.changed,
             agreed=agreed,
-            copying=Copying(lambda: self.store, "secret", self.clock, LIFE) if copies else None,
+            copying=RulesCopier(lambda: self.store, "secret", self.clock, LIFE) if copies else None,
         )
         task = asyncio.ensure_future(one.run())
         try:

@@ -13,7 +13,7 @@ from app.cli.diagnosis import CheckLevel
 from app.cli.event_diagnosis import about_cold, about_events
 from app.runtime.system import SystemClock, new_secret
 from app.settings import EventsSettings
-from app.store.archive import PlaceFacts
+from app.store.archive import ArchiveFacts
 from app.store.parquet.place import ObjectStore
 from app.store.parquet.place_facts import inspect_place
 from app.store.redis.events.facts import EventFacts
@@ -66,11 +66,11 @@ def test_a_full_quota_is_no_failure_where_the_oldest_goes() -> None:
     assert found(replace(WELL, size=11_000_000), settings)["quota"][0] is CheckLevel.WARN
 
 
-def cold(facts: PlaceFacts) -> dict[str, tuple[CheckLevel, str]]:
+def cold(facts: ArchiveFacts) -> dict[str, tuple[CheckLevel, str]]:
     return {one.subject: (one.level, one.seen) for one in about_cold(SETTINGS, facts, NOW)}
 
 
-def place_at(url: str, seconds: float = PATIENCE) -> PlaceFacts:
+def place_at(url: str, seconds: float = PATIENCE) -> ArchiveFacts:
     return inspect_place(url, ["events", "other"], SystemClock(), new_secret, seconds)
 
 
@@ -79,9 +79,9 @@ def test_a_cold_place_that_is_well_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "db=events" / "date=2026-11-22" / "hour=09").mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     facts = place_at(str(tmp_path))
-    assert facts == PlaceFacts(oldest={"events": 1_795_255_200_000_000})
+    assert facts == ArchiveFacts(oldest={"events": 1_795_255_200_000_000})
     assert sorted(tmp_path.rglob("*")) == before
-    assert place_at("memory://doctor") == PlaceFacts()
+    assert place_at("memory://doctor") == ArchiveFacts()
 
 
 def test_a_cold_place_that_cannot_be_written_says_so(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_cold_place_that_does_not_answer_is_not_waited_for(monkeypatch: pytest
 
 @pytest.mark.parametrize(("hours", "level"), [(3, CheckLevel.OK), (5, CheckLevel.WARN)])
 def test_what_lies_in_the_cold_place_for_too_long_is_named(hours: int, level: CheckLevel) -> None:
-    said = cold(PlaceFacts(oldest={"events": NOW - hours * HOUR}))
+    said = cold(ArchiveFacts(oldest={"events": NOW - hours * HOUR}))
     assert {name: one for name, (one, _) in said.items()} == {"cold place": CheckLevel.OK, "cold sweep": level}
     if level is CheckLevel.WARN:
         assert said["cold sweep"][1] == "events has a folder that is 5h old, and should keep 2h"

@@ -19,7 +19,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.latency.arrow import SCHEMA
-from app.latency.files import LocalPlace, open_place
+from app.latency.files import LocalFileStore, open_place
 from app.latency.record import Row, WriteError, error_code
 from app.latency.schema import COLUMNS, VERSION, ColumnType
 from app.latency.writer import LogWriter
@@ -46,7 +46,7 @@ def row(recorded_at: int = T0, **changes: Any) -> Row:
 
 
 def writer_in(folder: Path, node_id: str = "n1", **options: Any) -> LogWriter:
-    return LogWriter(LocalPlace(folder), node_id, INCARNATION, **options)
+    return LogWriter(LocalFileStore(folder), node_id, INCARNATION, **options)
 
 
 def files(folder: Path) -> list[str]:

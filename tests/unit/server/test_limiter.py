@@ -24,18 +24,18 @@ class Clock:
 class Guest:
     """A connection that leaves when it is told to."""
 
-    def __init__(self, door: ConnectionLimiter, peer: str = "10.0.0.1") -> None:
+    def __init__(self, limiter: ConnectionLimiter, peer: str = "10.0.0.1") -> None:
         self.peer = peer
-        self.door = door
+        self.limiter = limiter
         self.dismissed: CloseReason | None = None
         self.to_read = 0
-        self.standing = door.admit(self)
+        self.standing = limiter.admit(self)
 
     def dismiss(self, why: CloseReason) -> None:
         self.dismissed = why
-        self.door.idle.since.pop(self, None)
-        self.door.head.since.pop(self, None)
-        self.door.gone(self, self.standing)
+        self.limiter.idle.since.pop(self, None)
+        self.limiter.head.since.pop(self, None)
+        self.limiter.gone(self, self.standing)
 
     def unread(self) -> int:
         return self.to_read
@@ -46,29 +46,29 @@ def clock() -> Clock:
     return Clock()
 
 
-def door(clock: Clock, **limits: int) -> ConnectionLimiter:
+def limiter(clock: Clock, **limits: int) -> ConnectionLimiter:
     return ConnectionLimiter(Limits(**limits), clock, Counter())
 
 
 def test_a_reader_that_makes_progress_has_its_time_again(clock: Clock) -> None:
-    one = door(clock)
-    guest = Guest(one)
-    guest.to_read = 1_000_000
-    one.stalls(guest)
+    one = limiter(clock)
+    connection = Guest(one)
+    connection.to_read = 1_000_000
+    one.stalls(connection)
     for _ in range(5):
         clock.seconds += one.limits.stall
-        guest.to_read -= 16 * 1024
+        connection.to_read -= 16 * 1024
         one.tick()
-        assert guest.dismissed is None
+        assert connection.dismissed is None
     clock.seconds += one.limits.stall
-    guest.to_read -= 1000
+    connection.to_read -= 1000
     one.tick()
-    assert guest.dismissed is CloseReason.SLOW_READER
+    assert connection.dismissed is CloseReason.SLOW_READER
     assert one.counters["http.closed.slow_reader"] == 1
 
 
 def test_room_is_made_by_slow_heads_first_then_by_the_longest_idle(clock: Clock) -> None:
-    one = door(clock, connections=3, per_peer=3, probes=1)
+    one = limiter(clock, connections=3, per_peer=3, probes=1)
     idle, later, slow = Guest(one), Guest(one), Guest(one)
     one.idle.since[idle] = clock.seconds
     clock.seconds += 1
@@ -84,20 +84,20 @@ def test_room_is_made_by_slow_heads_first_then_by_the_longest_idle(clock: Clock)
 
 
 def test_a_peer_with_all_it_may_have_makes_room_itself(clock: Clock) -> None:
-    one = door(clock, connections=10, per_peer=1, probes=1)
+    one = limiter(clock, connections=10, per_peer=1, probes=1)
     other, own = Guest(one, "10.0.0.2"), Guest(one)
-    for guest in (other, own):
-        one.idle.since[guest] = clock.seconds
+    for connection in (other, own):
+        one.idle.since[connection] = clock.seconds
     assert Guest(one).standing is Admission.ADMITTED
     assert (other.dismissed, own.dismissed) == (None, CloseReason.MADE_ROOM)
 
 
 def test_nothing_is_left_of_connections_that_are_gone(clock: Clock) -> None:
-    one = door(clock, connections=2, per_peer=1, probes=1)
+    one = limiter(clock, connections=2, per_peer=1, probes=1)
     for peer in range(100):
-        guest = Guest(one, str(peer))
-        one.stalls(guest)
-        one.gone(guest, guest.standing)
+        connection = Guest(one, str(peer))
+        one.stalls(connection)
+        one.gone(connection, connection.standing)
     assert one.fill() == (0, 2)
     assert not one._peers
     assert not one._stalled

@@ -46,7 +46,7 @@ async def test_the_cluster_goes_with_the_engine(url: str, cluster: type) -> None
         clock=SystemClock(),
         counters=Counter(),
         new_charter=new_charter,
-        hearing=ChannelHandlers(lambda *_: None, lambda: None, lambda _: None),
+        handlers=ChannelHandlers(lambda *_: None, lambda: None, lambda _: None),
         on_failure=lambda _: None,
     )
     assert isinstance(found, cluster)

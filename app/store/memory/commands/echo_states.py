@@ -16,7 +16,7 @@ MOST_REMEMBERED: Final = 100_000
 """Topics whose last state is remembered; the one that was told first is forgotten for a further one."""
 
 
-class MemoryStates:
+class MemoryEchoStates:
     """`app/store/echo_states.py`."""
 
     def __init__(self, table: CommandTable) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
 from app.runtime.telemetry import Fill
-from app.store.memory.commands.echo_states import MemoryStates
+from app.store.memory.commands.echo_states import MemoryEchoStates
 from app.store.memory.commands.history import MemoryCommandHistory
 from app.store.memory.commands.reader import MemoryCommandReader
 from app.store.memory.commands.records import CommandTable
@@ -34,7 +34,7 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
         MemoryCommandReader.__init__(self, table)
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)
-        self.states: Final = MemoryStates(table)
+        self.states: Final = MemoryEchoStates(table)
 
     @property
     def size(self) -> int:

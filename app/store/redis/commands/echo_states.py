@@ -14,7 +14,7 @@ from app.store.redis.driver.lanes import Lanes
 from app.store.rules import micros
 
 
-class RedisStates:
+class RedisEchoStates:
     """`app/store/echo_states.py`."""
 
     def __init__(self, lanes: Lanes, reader: RedisCommandReader) -> None:

@@ -11,7 +11,7 @@ from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
 from app.runtime.histograms import StoreMeasures
 from app.runtime.telemetry import Fill
-from app.store.redis.commands.echo_states import RedisStates
+from app.store.redis.commands.echo_states import RedisEchoStates
 from app.store.redis.commands.history import RedisCommandHistory
 from app.store.redis.commands.reader import RedisCommandReader
 from app.store.redis.commands.stream import RedisCommandChanges
@@ -57,7 +57,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
             attempts_of=new_secret(),
         )
         RedisCommandHistory.__init__(self, lanes, unreadable)
-        self.states: Final = RedisStates(lanes, self)
+        self.states: Final = RedisEchoStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
         self.happenings: Final = RedisCommandChanges(lanes)
 

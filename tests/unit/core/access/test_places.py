@@ -1,4 +1,4 @@
-"""Places of limits are taken by commands that are open, on several nodes together."""
+"""Permits of limits are held by commands that are open, on several nodes together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.access.limits import MOST_TOLD, Shares
-from app.core.access.places import ConcurrencyPermit, Places
+from app.core.access.places import ConcurrencyPermit, ConcurrencyPermits
 
 
 def test_a_place_is_taken_once_and_given_back_once() -> None:
-    places = Places()
+    places = ConcurrencyPermits()
     place = places.place(["a", "b"])
     assert places.taken() == {}
     for _ in range(2):
@@ -24,20 +24,20 @@ def test_a_place_is_taken_once_and_given_back_once() -> None:
 
 
 def test_a_place_that_was_not_taken_gives_nothing_back() -> None:
-    places = Places()
+    places = ConcurrencyPermits()
     places.place(["a"]).enter()
     places.place(["a"]).leave()
     assert places.taken() == {"a": 1}
 
 
 def test_a_share_is_rounded_up() -> None:
-    places = Places()
+    places = ConcurrencyPermits()
     assert [places.free("k", 3, share, 0) for share in (1.0, 0.5, 1 / 3, 0.01)] == [3, 2, 1, 1]
     assert places.free("k", 30, 0.1 * 3, 0) == 9  # and not ten, as 0.30000000000000004 is no more than 0.3
 
 
 def test_what_others_have_taken_is_not_given() -> None:
-    places = Places()
+    places = ConcurrencyPermits()
     places.place(["k"]).enter()
     assert places.free("k", 20, 1.0, 17) == 2
     assert places.free("k", 20, 1.0, 19) == 0
@@ -49,7 +49,7 @@ class Nodes:
 
     def __init__(self, count: int, most: int) -> None:
         self.most = most
-        self.places = [Places() for _ in range(count)]
+        self.places = [ConcurrencyPermits() for _ in range(count)]
         self.shares = [Shares(lambda: count, one.taken) for one in self.places]
         self.open: list[list[ConcurrencyPermit]] = [[] for _ in range(count)]
 
@@ -137,7 +137,7 @@ def test_no_more_is_open_than_allowed_but_for_what_began_in_one_second(
 
 
 def test_what_is_told_is_bounded() -> None:
-    places = Places()
+    places = ConcurrencyPermits()
     for number in range(MOST_TOLD * 2):
         places.place([f"k{number}"]).enter()
     told = Shares(lambda: 2, places.taken).tell()

@@ -10,12 +10,12 @@ import pytest
 from app.core.commands.command import Command, CommandState
 from app.core.commands.diagnosis import Case, CommandDiagnosis, DeviceSighting, Verdict, judge
 from app.core.commands.misses import MissedMessage, Near, Target, alike, compare
-from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, Reach
+from app.core.commands.reach import NEVER_LEFT, NOTHING_KNOWN, DeliveryProgress
 
 ID = "151-01M80ZQYYQW6PR18C8J3RFTSV5"
 TOPIC = "thing/product/SN1/services_reply"
 TARGET = Target("SN1", [ID], [TOPIC], 1_000_000_000, 2_000_000_000)
-TAKEN = Reach(published=True, acknowledged=True, subscribed=True)
+TAKEN = DeliveryProgress(published=True, acknowledged=True, subscribed=True)
 ELSEWHERE = DeviceSighting(1_900_000_000, "n2", "dji", TOPIC)
 
 
@@ -67,8 +67,8 @@ def near(
         (case(late=b"{}"), Verdict.ANSWERED_LATE),
         (case(reach=NEVER_LEFT), Verdict.NOT_HANDED_OVER),
         (case(reach=NOTHING_KNOWN), Verdict.NODE_DIED),
-        (case(reach=Reach(published=True, acknowledged=False)), Verdict.NOT_ACKNOWLEDGED),
-        (case(reach=Reach(published=True, acknowledged=True, subscribed=False)), Verdict.NO_SUBSCRIBER),
+        (case(reach=DeliveryProgress(published=True, acknowledged=False)), Verdict.NOT_ACKNOWLEDGED),
+        (case(reach=DeliveryProgress(published=True, acknowledged=True, subscribed=False)), Verdict.NO_SUBSCRIBER),
         (case(), Verdict.SILENT),
         (case(heard=[replace(ELSEWHERE, profile="homing")]), Verdict.SILENT),
         (case(reach=replace(TAKEN, subscribed=None), heard=[ELSEWHERE]), Verdict.WRONG_PROFILE),
@@ -84,7 +84,7 @@ def near(
         # Nothing is claimed by these.
         (case(nearest=near()), Verdict.NO_IDEA),
         (case(gaps=["n2 did not answer in time"]), Verdict.NO_IDEA),
-        (case(reach=Reach(published=True)), Verdict.NO_IDEA),
+        (case(reach=DeliveryProgress(published=True)), Verdict.NO_IDEA),
         (case(nearest=near(got="151-01M80ZQYYQ0000000000000000")), Verdict.NO_IDEA),
         (case(nearest=near(reason="not_a_response", device="")), Verdict.NO_IDEA),
         (case(nearest=near(reason="retained", device="")), Verdict.NO_IDEA),

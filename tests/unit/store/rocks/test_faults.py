@@ -237,7 +237,7 @@ async def test_a_damaged_generation_is_named_and_left_out_and_the_others_are_ser
             await log.append(SHARD, [Entry("a/b", b"%d" % generation) for _ in range(200 + generation)])
             await log.rotate("events", generation)
     async with opened(tmp_path) as log:
-        tables = {one["num_entries"]: one["name"] for one in log._shelf.database.live_files()}
+        tables = {one["num_entries"]: one["name"] for one in log._state.database.live_files()}
     table = tmp_path / tables[202 + 2].lstrip("/")  # with its structure, and the order
     data = bytearray(table.read_bytes())
     data[100:400] = b"\xff" * 300

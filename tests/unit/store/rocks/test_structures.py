@@ -67,7 +67,7 @@ def expected(topic_filter: str, count: int) -> list[int]:
 def saved(log: RocksEventLog) -> set[str]:
     """Those that 0.2.0 would know."""
     prefix = keys.of_structure("events", "")
-    rows = keys_from(log._shelf.database, prefix)
+    rows = keys_from(log._state.database, prefix)
     return {key[len(prefix) :].decode() for key in rows if key.startswith(prefix)}
 
 
@@ -115,7 +115,7 @@ async def test_topics_of_hundreds_of_levels_share_one_structure(log: RocksEventL
         assert await numbers(log, f"{front}/x{number}/b") == [number]
     assert len(await numbers(log, f"{front}/+/b")) == 40
     assert len(await numbers(log, "a/#")) == 40
-    known = log._shelf.book("events").current.structures
+    known = log._state.book("events").current.structures
     assert (structures.OTHERS in known) is (count > structures.DEEPEST)
     assert known._nodes < 100
 
@@ -135,7 +135,7 @@ async def test_who_makes_topics_up_fills_no_memory(log: RocksEventLog) -> None:
     for first in range(0, 3_000, 500):
         await log.append(SHARD, [Entry(topic, b"1") for topic in topics[first : first + 500]])
     assert len(await log.structures("events")) <= structures.MOST + 1
-    known = log._shelf.book("events").current.structures
+    known = log._state.book("events").current.structures
     assert known._nodes <= structures.MOST_NODES
     assert await numbers(log, topics[-1]) == [1]
     assert await numbers(log, "2999/2999/#") == [1]

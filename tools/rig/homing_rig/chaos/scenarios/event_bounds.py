@@ -153,8 +153,8 @@ async def _turnover(rig: Rig) -> None:
     talkers = await talkers_of(rig, LARGE)
     heard = Kept()
     ended = asyncio.Event()
-    hearing = [asyncio.create_task(_hear(rig, database, heard, ended)) for database in ("events", "telemetry")]
-    for task in hearing:
+    handlers = [asyncio.create_task(_hear(rig, database, heard, ended)) for database in ("events", "telemetry")]
+    for task in handlers:
         rig.stack.callback(task.cancel)
     talking = asyncio.create_task(talkers.talk(rig.form.events, rig.form.seconds or 0.0))
     rig.stack.callback(talking.cancel)
