@@ -294,7 +294,7 @@ class Homing:
             open_commands=parts.open_commands,
             waiters=parts.waiters,
             watches=parts.watches,
-            feed=parts.feed,
+            command_stream=parts.command_stream,
             explainer=parts.explainer,
             queues=queues,
             if_offline=parts.absence.defaults,

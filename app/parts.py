@@ -118,7 +118,7 @@ class Parts:
     waiters: Waiters
     waker: Waker
     watches: Watches
-    feed: CommandStream
+    command_stream: CommandStream
     explainer: Explainer
     invoker: Invoker
     profiles: Mapping[str, DeviceProfile]
@@ -180,7 +180,7 @@ def compose(
     journal = None if log is None else _journal(settings, adapters, info, log, gone)
     spans = None if tracing is None else _spans(tracing, clock)
     interval = settings.cluster.sweep_interval.total_seconds()
-    watches, feed = _followed(settings, adapters, info)
+    watches, command_stream = _followed(settings, adapters, info)
     notes = Notes(info.node_id, clock)
     observers = Observers(
         counters,
@@ -330,7 +330,7 @@ def compose(
         Service("expirer", expirer.run),
         Service("waker", waker.run),
         Service("watches", watches.run, queues=watches.queues),
-        Service("feed", feed.run),
+        Service("feed", command_stream.run),
         Service("sweeper", sweeper.run),
         Service("adopter", adopter.run),
         Service("canary", canary.run),
@@ -345,7 +345,7 @@ def compose(
         waiters=waiters,
         waker=waker,
         watches=watches,
-        feed=feed,
+        command_stream=command_stream,
         explainer=explainer,
         invoker=invoker,
         profiles=profiles,
@@ -447,7 +447,7 @@ def _followed(settings: Settings, adapters: Adapters, info: NodeInfo) -> tuple[W
     always = settings.command.events == "always"
     return (
         Watches(store, info.node_id, interval=interval),
-        CommandStream(store.happenings, store, adapters.counters, always=always),
+        CommandStream(store.changes, store, adapters.counters, always=always),
     )
 
 

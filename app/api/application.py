@@ -28,6 +28,7 @@ from app.api.v1 import (
     access,
     audit,
     command_events,
+    command_stream,
     commands,
     devices,
     event_stream,
@@ -42,9 +43,6 @@ from app.api.v1 import (
     webhooks,
 )
 from app.api.v1 import command_models as schemas
-from app.api.v1 import (
-    command_stream as happenings,
-)
 from app.core.errors import HomingError
 from app.profiles.timeouts import load_timeouts
 from app.settings import Settings
@@ -62,7 +60,7 @@ DESCRIPTION: Final = (
 
 DOCUMENT: Final = "/openapi.json"
 GUARDED: Final = (
-    happenings.router,  # /commands/events before /commands/{command_id}
+    command_stream.router,  # /commands/events before /commands/{command_id}
     command_events.router,
     commands.router,
     devices.router,

@@ -90,7 +90,7 @@ class Ports:
     """Callers that are parked here."""
     watches: Watches
     """Commands that streams on this node follow."""
-    feed: CommandStream
+    command_stream: CommandStream
     """All commands, for streams that follow them together."""
     explainer: Explainer
     """Says what became of a command."""

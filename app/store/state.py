@@ -40,5 +40,5 @@ class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
         """Who is told of outcomes, on the same connections."""
 
     @property
-    def happenings(self) -> CommandChanges:
+    def changes(self) -> CommandChanges:
         """What happens to all commands, on the same connections."""

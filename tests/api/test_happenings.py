@@ -27,7 +27,7 @@ def url(served: Served, query: str = "") -> str:
 
 async def follows(rig: Rig, count: int = 1) -> None:
     """So many are told what happens from now on."""
-    await until(lambda: len(rig.application.ports.feed) == count)
+    await until(lambda: len(rig.application.ports.command_stream) == count)
 
 
 async def next_of(reading: Reading) -> Event:
@@ -76,7 +76,7 @@ async def test_progress_outcome_and_late_response_are_told_of_any_command(rig: R
         refused = (await rig.send("refuse")).json()
         last = await next_of(reading)
         assert (last.data["command_id"], last.data["error"]) == (refused["id"], refused["error"])
-    await until(lambda: not len(rig.application.ports.feed))
+    await until(lambda: not len(rig.application.ports.command_stream))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_a_stream_goes_on_after_the_event_that_was_seen_last(
         for percent in (10, 20):
             progress(rig, percent)
         first = await next_of(reading)
-    await until(lambda: not len(rig.application.ports.feed))
+    await until(lambda: not len(rig.application.ports.command_stream))
     progress(rig, 30)
     answer(rig)
     await rig.read_until(lambda command: command["state"] == "succeeded")
@@ -170,7 +170,7 @@ async def test_what_the_store_lost_is_told_as_a_gap(rig: Rig, served: Served, mo
         await rig.send("ok")
         await next_of(reading)
         await asyncio.sleep(0.01)  # the store's clock counts in milliseconds
-        rig.store.happenings._until = 0  # nothing is kept any more, as after a restart of Redis
+        rig.store.changes._until = 0  # nothing is kept any more, as after a restart of Redis
         assert (await next_of(reading)).name == "gap"
         await rig.send("ok")
         assert (await next_of(reading)).name == "outcome"
@@ -196,14 +196,14 @@ async def test_who_does_not_read_is_cut_off(rig: Rig, served: Served, monkeypatc
             progress(rig, percent)
         await until(lambda: rig.counters["stream.too_slow"] == 1)
         await until(lambda: not rig.application.streams.fill().size)
-        assert not len(rig.application.ports.feed)
+        assert not len(rig.application.ports.command_stream)
         assert reading.status == 200
 
 
 async def test_always_means_that_what_was_before_can_be_asked_for() -> None:
     async with running(command={"events": "always"}) as rig, serving(rig) as served:
-        await until(lambda: rig.store.happenings._since > 0)
-        since = rig.store.happenings._since
+        await until(lambda: rig.store.changes._since > 0)
+        since = rig.store.changes._since
         await rig.send("ok")
         async with stream(url(served, f"?after={since}-0.000")) as reading:
             assert (await next_of(reading)).data["method"] == "ok"

@@ -93,7 +93,7 @@ class MemoryBackend:
 
     async def lose_happenings(self) -> None:
         self._clock.now += MOMENT.total_seconds()
-        self._store.happenings._until = 0
+        self._store.changes._until = 0
 
     async def size(self) -> int:
         return self._store.size

@@ -50,7 +50,7 @@ class Node:
     def __init__(self, store: StateStore) -> None:
         self.store = store
         self.counters: Counter[str] = Counter()
-        self.feed = CommandStream(store.happenings, store, self.counters, always=False)
+        self.feed = CommandStream(store.changes, store, self.counters, always=False)
 
     async def begin(self, after: Position | None = None) -> tuple[Begun, StreamFollower, Reader]:
         begun, reader = await self.feed.begin(after), Reader()
@@ -115,9 +115,9 @@ async def test_what_is_not_written_any_more_is_noticed_by_reading_and_written_ag
     begun, follower, _ = await node.begin()
     one = await running(node.store)
     with node.following(follower):
-        assert (await node.store.happenings.after(begun.marks)).kept
+        assert (await node.store.changes.after(begun.marks)).kept
         await backend.lose_happenings()
-        assert not (await node.store.happenings.after(begun.marks)).kept
+        assert not (await node.store.changes.after(begun.marks)).kept
         assert await node.told(follower) == "gap "
         await report(node.store, one, 1)
         assert await node.told(follower) == "p1 "
@@ -254,9 +254,9 @@ async def test_what_happens_after_the_clock_was_set_back_stands_behind_what_was_
     with node.following(follower):
         await report(node.store, one, 1)
         told = await node.store.now() // 1000 + 3_600_000
-        since = await other_node.happenings.keep(KEPT, told)
+        since = await other_node.changes.keep(KEPT, told)
         assert since == told + 1
-        assert await other_node.happenings.keep(KEPT, told) == since
+        assert await other_node.changes.keep(KEPT, told) == since
         await report(node.store, one, 2)
         await report(node.store, one, 3)
         assert await node.told(follower) == "gap p2 p3 "

@@ -144,7 +144,7 @@ async def of_events(url: str) -> None:
 
 
 async def of_commands(store: RedisStateStore) -> None:
-    page = await store.happenings.after(Marks.since(await store.happenings.keep(MINUTE)))
+    page = await store.changes.after(Marks.since(await store.changes.keep(MINUTE)))
     ordered = registration("dock-1", by_order(), by_value("flight"), key="k", fingerprint="f", quarantine=MINUTE)
     await store.register(ordered)
     await store.register(registration("dock-1", by_order(), key="k", fingerprint="f", home="node-b"))
@@ -164,7 +164,7 @@ async def of_commands(store: RedisStateStore) -> None:
     await store.pending_of("node-a")
     await store.outcomes([ordered.command_id])
     await store.list_commands(Query(device_id="dock-1"))
-    assert (await store.happenings.after(page.marks)).happenings
+    assert (await store.changes.after(page.marks)).changes
     await store.now()
     await store.ping()
 

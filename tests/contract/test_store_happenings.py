@@ -28,8 +28,8 @@ async def all_of(store: StateStore, marks: Marks = FROM_THE_BEGINNING) -> list[C
     """Everything after these marks, page by page."""
     found: list[CommandChange] = []
     while True:
-        page = await store.happenings.after(marks)
-        found += page.happenings
+        page = await store.changes.after(marks)
+        found += page.changes
         marks = page.marks
         if page.complete:
             return found
@@ -45,7 +45,7 @@ async def test_nothing_is_kept_while_nobody_follows(backend: Backend, store: Sta
 
 
 async def test_progress_outcome_and_late_response_are_told_as_the_history_counts_them(store: StateStore) -> None:
-    await store.happenings.keep(MINUTE)
+    await store.changes.keep(MINUTE)
     one, other = registration("dock-1"), registration("dock-2")
     await store.register(one)
     await store.register(other)
@@ -68,7 +68,7 @@ async def test_progress_outcome_and_late_response_are_told_as_the_history_counts
 
 
 async def test_a_deadline_that_another_node_sees_is_told(backend: Backend, store: StateStore) -> None:
-    await store.happenings.keep(MINUTE)
+    await store.changes.keep(MINUTE)
     one = registration(timeout=MOMENT)
     await store.register(one)
     await backend.advance(2 * MOMENT)
@@ -79,7 +79,7 @@ async def test_a_deadline_that_another_node_sees_is_told(backend: Backend, store
 
 
 async def test_what_is_no_news_is_not_told(store: StateStore) -> None:
-    await store.happenings.keep(MINUTE)
+    await store.changes.keep(MINUTE)
     one = registration()
     await store.register(one)
     for _ in range(2):
@@ -90,7 +90,7 @@ async def test_what_is_no_news_is_not_told(store: StateStore) -> None:
 
 
 async def test_a_long_text_stands_with_its_command_alone(store: StateStore) -> None:
-    await store.happenings.keep(MINUTE)
+    await store.changes.keep(MINUTE)
     one = registration()
     await store.register(one)
     long = b'"%b"' % (b"x" * MOST_TEXT)
@@ -101,21 +101,21 @@ async def test_a_long_text_stands_with_its_command_alone(store: StateStore) -> N
 
 
 async def test_reading_goes_on_after_what_was_read(store: StateStore) -> None:
-    await store.happenings.keep(MINUTE)
+    await store.changes.keep(MINUTE)
     one = registration()
     await store.register(one)
     await store.respond(answer(one, CommandState.RUNNING, b"1"), "node-b")
-    page = await store.happenings.after(FROM_THE_BEGINNING)
+    page = await store.changes.after(FROM_THE_BEGINNING)
     assert page.complete
-    assert (await store.happenings.after(page.marks)).happenings == []
+    assert (await store.changes.after(page.marks)).changes == []
     await store.respond(answer(one, CommandState.RUNNING, b"2"), "node-b")
-    assert [each.text for each in (await store.happenings.after(page.marks)).happenings] == [b"2"]
-    (first,) = page.happenings
+    assert [each.text for each in (await store.changes.after(page.marks)).changes] == [b"2"]
+    (first,) = page.changes
     assert [each.text for each in await all_of(store, Marks.after(first.position))] == [b"2"]
 
 
 async def test_whoever_knows_a_position_has_been_told_of_all_before_its_millisecond(store: StateStore) -> None:
-    await store.happenings.keep(MINUTE)
+    await store.changes.keep(MINUTE)
     busy, quiet = registration("dock-1"), registration("dock-2")
     assert partition_of("dock-1") != partition_of("dock-2")
     await store.register(busy)
@@ -127,8 +127,8 @@ async def test_whoever_knows_a_position_has_been_told_of_all_before_its_millisec
     everything = await all_of(store)
     marks, known = FROM_THE_BEGINNING, set[Position]()
     while True:
-        page = await store.happenings.after(marks)
-        known |= {each.position for each in page.happenings}
+        page = await store.changes.after(marks)
+        known |= {each.position for each in page.changes}
         if known:
             latest = max(known)
             assert {each.position for each in everything if each.position.ms < latest.ms} <= known
@@ -140,7 +140,7 @@ async def test_whoever_knows_a_position_has_been_told_of_all_before_its_millisec
 
 
 async def test_what_was_dropped_is_known(backend: Backend, store: StateStore) -> None:
-    since = await store.happenings.keep(MINUTE)
+    since = await store.changes.keep(MINUTE)
     assert since * 1000 <= await store.now()
     one = registration()
     await store.register(one)
@@ -149,24 +149,24 @@ async def test_what_was_dropped_is_known(backend: Backend, store: StateStore) ->
         await store.respond(answer(one, CommandState.RUNNING, b"%d" % number), "node-b")
     kept = await all_of(store)
     assert MOST_HAPPENINGS <= len(kept) < MOST_HAPPENINGS + 200
-    now = await store.happenings.keep(MINUTE)
+    now = await store.changes.keep(MINUTE)
     assert since < kept[0].position.ms <= now <= kept[0].position.ms + 1  # others of its millisecond may be gone
-    assert (await store.happenings.after(FROM_THE_BEGINNING)).whole == now
+    assert (await store.changes.after(FROM_THE_BEGINNING)).whole == now
     latest = Marks.after(kept[MOST_HAPPENINGS // 2].position)
-    assert (await store.happenings.after(latest)).whole <= since
+    assert (await store.changes.after(latest)).whole <= since
 
 
 async def test_it_ends_a_while_after_nobody_follows(backend: Backend, store: StateStore) -> None:
-    since = await store.happenings.keep(LIFE)
+    since = await store.changes.keep(LIFE)
     one = registration(timeout=LIFE, retention=MOMENT)
     await store.register(one)
     await store.respond(answer(one), "node-b")
-    assert await store.happenings.keep(LIFE) == since
+    assert await store.changes.keep(LIFE) == since
     assert len(await all_of(store)) == 1
     await backend.advance(LIFE + 2 * MOMENT)
     assert await all_of(store) == []
     assert await backend.size() == 0
-    assert await store.happenings.keep(LIFE) > since
+    assert await store.changes.keep(LIFE) > since
 
 
 def test_a_position_reads_as_it_is_written() -> None:

@@ -147,9 +147,11 @@ async def follow_commands(
     """
     check_names(request, _NAMES)
     position = _position("after" if after else "Last-Event-ID", after or last_event_id)
-    begun = await ports.feed.begin(position)
+    begun = await ports.command_stream.begin(position)
     fresh = position is None
-    feed = partial(_feed, ports.feed, begun, lambda stream: _SseListener(asker, wanted, stream.cut_off), fresh=fresh)
+    feed = partial(
+        _feed, ports.command_stream, begun, lambda stream: _SseListener(asker, wanted, stream.cut_off), fresh=fresh
+    )
     return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
 
 
@@ -213,7 +215,7 @@ class _SseListener:
 
 
 async def _feed(
-    feed: CommandStream,
+    changes: CommandStream,
     begun: Begun,
     teller_on: Callable[[sse.SseStream], _SseListener],
     stream: sse.SseStream,
@@ -222,15 +224,15 @@ async def _feed(
 ) -> None:
     """First what has happened meanwhile, from the store; then what the reader of this node tells."""
     listener = teller_on(stream)
-    follower = feed.follower(begun, listener)
+    follower = changes.follower(begun, listener)
     if begun.gap:
         await stream.write(listener.gap(begun.whole))
     elif fresh:
         await stream.write(_bookmark(begun.whole))  # who is cut off before the first event can come back, too
     if not fresh:
-        await _catch_up(feed, follower, stream)  # that may be long, and what is told meanwhile would wait
-    with feed.follow(follower):
-        await _catch_up(feed, follower, stream)
+        await _catch_up(changes, follower, stream)  # that may be long, and what is told meanwhile would wait
+    with changes.follow(follower):
+        await _catch_up(changes, follower, stream)
         follower.caught_up()
         while True:
             data = follower.take()
@@ -239,10 +241,10 @@ async def _feed(
             await stream.rest(follower.changed, lambda: _bookmark(follower.until))
 
 
-async def _catch_up(feed: CommandStream, follower: StreamFollower, stream: sse.SseStream) -> None:
+async def _catch_up(changes: CommandStream, follower: StreamFollower, stream: sse.SseStream) -> None:
     complete = False
     while not complete:
-        page = await feed.page(follower.marks)
+        page = await changes.page(follower.marks)
         complete = page.complete
         data = follower.took(page)
         if data:

@@ -84,7 +84,7 @@ class StreamFollower:
 
     def took(self, page: StreamPage) -> bytes:
         """What they are told of a page that was read for them."""
-        told = b"".join(self._told(page, page.happenings))
+        told = b"".join(self._told(page, page.changes))
         self.marks, self.until = page.marks, max(page.until, self.whole)
         return told
 
@@ -93,8 +93,8 @@ class StreamFollower:
         early, self._early, self._bytes = self._early or (), None, 0
         self._latest = self.until
         for page in early:
-            happenings = [one for one in page.happenings if self.marks.read(one.position.partition, one.position.mark)]
-            self._put(page, happenings)
+            changes = [one for one in page.changes if self.marks.read(one.position.partition, one.position.mark)]
+            self._put(page, changes)
         self.marks = _READ
 
     def take(self) -> bytes:
@@ -110,13 +110,13 @@ class StreamFollower:
             self._early = None
             self._listener.cut_off()
         elif self._early is None:
-            self._put(page, page.happenings)
+            self._put(page, page.changes)
         else:
             self._early.append(page)
-            self._bytes += _ABOUT_BYTES * len(page.happenings)
+            self._bytes += _ABOUT_BYTES * len(page.changes)
 
-    def _put(self, page: StreamPage, happenings: Iterable[CommandChange]) -> None:
-        data = b"".join(self._told(page, happenings))  # many small ones would keep much more memory from being freed
+    def _put(self, page: StreamPage, changes: Iterable[CommandChange]) -> None:
+        data = b"".join(self._told(page, changes))  # many small ones would keep much more memory from being freed
         if data:
             self._waiting.append(data)
             self._bytes += len(data)
@@ -126,12 +126,12 @@ class StreamFollower:
         else:
             self.until = self._latest
 
-    def _told(self, page: StreamPage, happenings: Iterable[CommandChange]) -> Iterator[bytes]:
+    def _told(self, page: StreamPage, changes: Iterable[CommandChange]) -> Iterator[bytes]:
         if page.whole > self.whole:
             self.whole = page.whole
             self._counters["happening.gaps"] += 1
             yield self._listener.gap(page.whole)
-        for one in happenings:
+        for one in changes:
             if data := self._listener.event(one):
                 yield data
 
@@ -231,8 +231,8 @@ class CommandStream:
         if max(page.until, self._whole) < self._told:
             await self._begin_anew()  # before anybody is told: who comes back with what stands before it has a gap
         self._marks, self._kept_on = page.marks, page.kept
-        self._told = max(self._told, page.until, self._whole, *(one.position.ms for one in page.happenings[-1:]))
-        self._counters["happening.read"] += len(page.happenings)
+        self._told = max(self._told, page.until, self._whole, *(one.position.ms for one in page.changes[-1:]))
+        self._counters["happening.read"] += len(page.changes)
         for follower in self._followers:
             follower.tell(page)
         return page.complete

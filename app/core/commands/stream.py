@@ -130,7 +130,7 @@ class Marks:
 class PartitionRead(NamedTuple):
     """What was read of a partition, up to `last`; there may be more behind it."""
 
-    happenings: Sequence[CommandChange]
+    changes: Sequence[CommandChange]
     last: Mark
     more: bool
 
@@ -139,7 +139,7 @@ class PartitionRead(NamedTuple):
 class StreamPage:
     """Changes in their order, and how far they go; if complete, all from before the millisecond `until`."""
 
-    happenings: Sequence[CommandChange]
+    changes: Sequence[CommandChange]
     marks: Marks
     until: int
     complete: bool
@@ -159,12 +159,12 @@ def page_of(
     """
     until = min((part.last.ms for part in parts.values() if part.more), default=None)
     marks, found = marks.copy(), list[CommandChange]()
-    for partition, (happenings, last, _) in parts.items():
+    for partition, (changes, last, _) in parts.items():
         if until is None or last.ms <= until:
-            found += happenings
+            found += changes
             marks.read(partition, last)
         else:
-            some = [one for one in happenings if one.position.ms <= until]
+            some = [one for one in changes if one.position.ms <= until]
             found += some
             if some:
                 marks.read(partition, some[-1].position.mark)

@@ -58,7 +58,7 @@ class MemoryCommandWriter:
         self._table = table
         self._tell = tell
         self.webhooks: Final = MemoryWebhooks(table.now)
-        self.happenings: Final = MemoryCommandChanges(table.now)
+        self.changes: Final = MemoryCommandChanges(table.now)
         self._wake = wake
         self._wake_key = wake_key
 
@@ -93,7 +93,7 @@ class MemoryCommandWriter:
             news = note_report(record, answer.result, now)
             record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
             if news:
-                self.happenings.tell(CommandChangeKind.PROGRESS, record.command, record.report_count, answer.result)
+                self.changes.tell(CommandChangeKind.PROGRESS, record.command, record.report_count, answer.result)
                 self._tell_watching(record, receiver)
             return self._recorded(MatchResult.PROGRESS, record)
         if record.open:
@@ -209,7 +209,7 @@ class MemoryCommandWriter:
         if record.registration.notify:
             self.webhooks.tell(OutboxEntry(record.command.id, late=True))
         text = b'{"state":"%b","error":%b}' % (answer.state.value.encode(), answer.error or b"null")
-        self.happenings.tell(CommandChangeKind.LATE, record.command, record.report_count + 2, text)
+        self.changes.tell(CommandChangeKind.LATE, record.command, record.report_count + 2, text)
         return MatchResult.LATE
 
     def _settle(
@@ -241,7 +241,7 @@ class MemoryCommandWriter:
         self._table.expire(record, now)
         if registration.notify:
             self.webhooks.tell(OutboxEntry(registration.command_id, late=False))
-        self.happenings.tell(CommandChangeKind.OUTCOME, record.command, record.report_count + 1, error)
+        self.changes.tell(CommandChangeKind.OUTCOME, record.command, record.report_count + 1, error)
         if self._wake is not None:
             for node in record.waiting:
                 if node != settler:

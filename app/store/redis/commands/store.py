@@ -59,7 +59,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
         RedisCommandHistory.__init__(self, lanes, unreadable)
         self.states: Final = RedisEchoStates(lanes, self)
         self.webhooks: Final = RedisWebhooks(lanes)
-        self.happenings: Final = RedisCommandChanges(lanes)
+        self.changes: Final = RedisCommandChanges(lanes)
 
     @property
     def connected(self) -> bool:

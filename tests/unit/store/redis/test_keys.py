@@ -15,7 +15,7 @@ from redis.crc import key_slot
 from app.core import keys
 from app.core.cluster import wakeup
 from app.core.commands import history
-from app.core.commands import stream as happenings
+from app.core.commands import stream as changes
 from app.core.commands.command import TRANSITIONS, CommandEvent, CommandState
 from app.core.identifiers import PARTITIONS, partition_of
 from app.store.redis.driver.scripts import EVENT_SCRIPTS, ROLE, SCRIPTS
@@ -193,7 +193,7 @@ def test_the_scripts_keep_their_rules() -> None:
     assert f"local INLINE_MAX = {wakeup.INLINE_MAX} " in SCRIPTS[0].text
     limits = f"{history.MOST_REPORTS}, {history.EDGE}, {history.MOST_REPORT_BYTES}"
     assert f"local MOST_REPORTS, EDGE, MOST_REPORT = {limits} " in SCRIPTS[0].text
-    limits = f"{happenings.MOST_HAPPENINGS}, {happenings.MOST_TEXT}"
+    limits = f"{changes.MOST_HAPPENINGS}, {changes.MOST_TEXT}"
     assert f"local MOST_HAPPENINGS, MOST_TEXT = {limits} " in SCRIPTS[0].text
 
 
