@@ -81,7 +81,7 @@ class NodeSettings(_Part):
     """This member of the cluster."""
 
     id: str = ""
-    """Its name, unique in the cluster; generated when empty."""
+    """The name of the node, unique in the cluster. It is generated if empty."""
 
     @field_validator("id")
     @classmethod
@@ -90,14 +90,14 @@ class NodeSettings(_Part):
 
 
 class StoreSettings(_Part):
-    """Where callbacks are kept."""
+    """The store of commands and callbacks."""
 
     url: str = "memory://"
-    """`memory://` for one node alone, `redis://…` or `rediss://…` for a cluster."""
+    """The URL of the store: `memory://` for a single node, `redis://…` or `rediss://…` for a cluster."""
     budget: Short = timedelta(seconds=2)
-    """How long one call may take, retries included, before the caller is told that the store is away."""
+    """The time limit of one call, retries included, before the caller is told that the store is unavailable."""
     retention: Long = timedelta(hours=1)
-    """How long a command stays readable after its outcome, and an idempotency key counts."""
+    """How long a command stays readable, and its idempotency key valid, after the outcome."""
 
     @field_validator("url")
     @classmethod
@@ -107,26 +107,26 @@ class StoreSettings(_Part):
 
 
 class AccessSettings(_Part):
-    """The directory of people, services and their rights."""
+    """The access directory of people, services and their rights."""
 
     url: str = ""
-    """`sqlite:///path` or `postgresql://…`, and then nodes ask for keys."""
+    """The URL of the directory: `sqlite:///path` or `postgresql://…`. If set, nodes require keys."""
     budget: Short = timedelta(seconds=2)
-    """How long one call may take before the directory counts as away."""
+    """The time limit of one call before the directory counts as unavailable."""
     logins: Annotated[int, Field(ge=1, le=100_000)] = 60
-    """How many attempts to log in from one address a node looks at in a minute."""
+    """The number of login attempts per minute that a node checks from one address."""
     open: bool = False
-    """Let everybody in who reaches the port, also from other machines."""
+    """True to serve everybody who can reach the port, also from other machines."""
     refresh: Short = timedelta(milliseconds=500)
-    """How often a node looks for changed rules. A revoked key counts that much longer, and a moment to read them."""
+    """The interval at which a node looks for changed rules. A revoked key stays valid until they have been read."""
     bootstrap_key: SecretStr = SecretStr("")
-    """An API key for the first administrator, put on record at the start where there is none."""
+    """The API key of the first administrator. A node that finds no administrator at its start records it."""
     bootstrap_key_file: OptionalFile = None
-    """A file that holds it."""
+    """A file that contains the key."""
     migrate: bool = False
-    """Whether a node brings the tables of a PostgreSQL up to date at its start; those of a SQLite always are."""
+    """True if a node migrates the tables in PostgreSQL at its start. SQLite tables are always migrated."""
     stale: Long = timedelta(hours=24)
-    """How long a node that cannot read the rules goes on sending by those that it has."""
+    """How long a node that cannot read the rules keeps sending by the rules that it has."""
 
     @property
     def directory_url(self) -> str:
@@ -156,16 +156,16 @@ class AccessSettings(_Part):
 
 
 class OidcSettings(_Part):
-    """Tokens of an OpenID Connect issuer, besides keys."""
+    """Tokens of an OpenID Connect issuer, which callers may use in place of keys."""
 
     issuer: str = ""
-    """Its URL, as tokens name it; no tokens are accepted when empty."""
+    """The URL of the issuer, exactly as in its tokens. If empty, no tokens are accepted."""
     audience: str = ""
-    """By what tokens say that they are for Homing."""
+    """The audience that tokens for Homing must have."""
     groups_claim: Annotated[str, Field(min_length=1, max_length=128)] = "groups"
-    """Where tokens name the groups of their subject."""
+    """The claim that names the groups of a token's subject."""
     tenant_claim: Annotated[str, Field(max_length=128)] = ""
-    """Where tokens name the tenant of a subject that is not on record; they say nothing of tenants when empty."""
+    """The claim that names the tenant of a subject that has no record. If empty, tokens do not name tenants."""
 
     @field_validator("issuer")
     @classmethod
@@ -187,26 +187,26 @@ class OidcSettings(_Part):
 
 
 class MqttSettings(_Part):
-    """The broker."""
+    """The connection to the MQTT broker."""
 
     url: str = "mqtt://127.0.0.1:1883"
-    """`mqtt://host:port`, or `mqtts://…` with TLS."""
+    """The URL of the broker: `mqtt://host:port`, or `mqtts://…` with TLS."""
     version: Literal["5", "3.1.1"] = "5"
-    """The protocol version to speak. With 3.1.1 commands that wait at the broker never expire."""
+    """The MQTT version to use. With 3.1.1, commands that wait at the broker never expire."""
     share_group: str = "homing"
-    """What the names of the share group and of the sessions begin with."""
+    """The prefix of the share group's name and of the sessions' names."""
     username: str = ""
     password: SecretStr = SecretStr("")
     ca_file: OptionalFile = None
-    """The authorities to trust, PEM; the system's when empty."""
+    """A PEM file of the authorities to trust. If empty, the system's are used."""
     cert_file: OptionalFile = None
-    """This node's certificate, PEM, where the broker asks for one."""
+    """A PEM file with this node's certificate, if the broker requires one."""
     key_file: OptionalFile = None
     keepalive: Annotated[_Duration, Field(ge=timedelta(seconds=5), le=timedelta(hours=1))] = timedelta(seconds=30)
     receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 256
-    """How many responses the broker may send ahead of our acknowledgements."""
+    """The number of responses that the broker may send before this node has acknowledged them."""
     session_expiry: Annotated[_Duration, Field(ge=timedelta(seconds=30), le=timedelta(days=1))] = timedelta(hours=1)
-    """How long the broker keeps our session, and what arrives for it, while we are away."""
+    """How long the broker keeps this node's session and its messages while the node is disconnected."""
 
     @field_validator("url")
     @classmethod
@@ -221,24 +221,24 @@ class MqttSettings(_Part):
 
 
 class ApiSettings(_Part):
-    """The HTTP side."""
+    """The HTTP server."""
 
     host: str = "127.0.0.1"
-    """The address to listen on; 0.0.0.0 for all."""
+    """The address to listen on; 0.0.0.0 stands for all addresses."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     hosts: str = ""
-    """Names under which callers reach the node, separated by commas; any name when empty, but on a loopback address."""
+    """The host names that the node serves, separated by commas. If empty, any name, except on a loopback address."""
     max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """How many connections callers may have; a few more for questions after the node's health."""
+    """The maximum number of connections of callers. A few more are accepted for health checks."""
     max_connections_per_peer: Annotated[int, Field(ge=1, le=1_000_000)] = 6_000
-    """How many of them one address may have, as a load balancer does."""
+    """The maximum number of connections from one address, such as a load balancer."""
     keep_alive: Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(hours=2))] = timedelta(seconds=75)
-    """How long a connection may be without a request."""
+    """How long a connection may stay open without a request."""
 
     max_streams: Annotated[int, Field(ge=1, le=100_000)] = 500
-    """How many streams of events callers may have open on this node."""
+    """The maximum number of event streams that are open on this node."""
     max_streams_per_principal: Annotated[int, Field(ge=1, le=100_000)] = 10
-    """How many of them one principal may have, where callers are known."""
+    """The maximum number of event streams per principal, if callers are authenticated."""
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
@@ -255,56 +255,56 @@ class ApiSettings(_Part):
 
 
 class OpsSettings(_Part):
-    """Health and metrics on a port of their own."""
+    """A separate port for health and metrics."""
 
     port: Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_empty_is_none)] = None
-    """`/healthz`, `/readyz` and `/metrics` for everybody who reaches it; there is none when empty."""
+    """The port that serves `/healthz`, `/readyz` and `/metrics` without a key. If empty, there is none."""
     host: str = ""
-    """The address to listen on; that of HOMING_API_HOST when empty."""
+    """The address to listen on. If empty, that of HOMING_API_HOST."""
 
 
 class CommandSettings(_Part):
     """Limits and defaults of commands."""
 
     default_timeout: Long = timedelta(seconds=10)
-    """The timeout of a command whose caller gives none."""
+    """The timeout of a command if its caller gives none."""
     max_timeout: Long = timedelta(hours=1)
-    """The longest timeout that a caller may ask for."""
+    """The longest timeout that a caller may request."""
     max_pending: Annotated[int, Field(ge=1)] = 20_000
-    """How many commands may be open with this node as their home."""
+    """The maximum number of open commands with this node as their home node."""
     max_waiters: Annotated[int, Field(ge=1)] = 5_000
-    """How many callers may be parked on this node."""
+    """The maximum number of callers that wait on this node."""
     events: Literal["watched", "always"] = "watched"
-    """When what happens to commands is written for streams of all of them: while there are some, or always."""
+    """The times to write command events for streams of all commands: only while such a stream is open, or always."""
 
 
 class ClusterSettings(_Part):
-    """How nodes know of each other."""
+    """The membership of nodes in the cluster."""
 
     lease: Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(minutes=1))] = timedelta(seconds=5)
-    """How long a node counts as alive after its last sign of life."""
+    """How long a node counts as alive after it last renewed its lease."""
     drain_delay: Annotated[_Duration, Field(ge=timedelta(), le=timedelta(minutes=1))] = timedelta(seconds=3)
-    """How long a node that was told to stop goes on serving, so that load balancers notice first."""
+    """How long a stopping node keeps serving, so that load balancers notice first."""
     sweep_interval: Short = timedelta(seconds=1)
-    """How often a node looks for outcomes whose wake-up was lost, and for overdue commands of dead nodes."""
+    """The interval at which a node looks for outcomes whose wake-up was lost and for overdue commands of dead nodes."""
 
 
 class LogSettings(_Part):
-    """What a node writes to standard error."""
+    """The log that a node writes to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["console", "json"] = "console"
 
 
 class ProfilesSettings(_Part):
-    """Device profiles besides the shipped ones."""
+    """The device profiles that a node uses."""
 
     dir: OptionalFile = None
-    """A folder of further profiles (*.toml); only the shipped ones when empty."""
+    """A folder of additional profiles (*.toml). If empty, only shipped ones are used."""
     shipped: str = "homing,dji"
-    """Which of the shipped profiles are spoken, with commas between; `all` for every one."""
+    """The shipped profiles to use, separated by commas; `all` stands for every one."""
     values: OptionalFile = None
-    """A TOML file with a table for each profile whose `[values]` this deployment sets; some of them are secret."""
+    """A TOML file with a table for each profile whose `[values]` this deployment sets. Some values are secret."""
 
     @property
     def shipped_names(self) -> tuple[str, ...]:
@@ -316,47 +316,47 @@ class TimeoutsSettings(_Part):
     """Timeouts that `homing analyze` learned from the latency log."""
 
     file: OptionalFile = None
-    """Its timeouts.toml, for commands whose caller gives no timeout; read at the start. None when empty."""
+    """The timeouts.toml for commands whose caller gives no timeout. It is read at the start. If empty, none is used."""
 
 
 class EventsSettings(_Part):
-    """The event log: what devices say without being asked."""
+    """The event log of what devices send unasked."""
 
     url: str = ""
-    """Where it is kept: `redis://…`, for one node also `rocks:///folder` or `memory://`; nowhere when empty."""
+    """The URL of the event log: `redis://…`; for a single node, `rocks:///folder` or `memory://`. None if empty."""
     databases: str = "events=720h,telemetry=24h"
-    """Its databases with their retentions; the first one has what no profile puts elsewhere."""
+    """The databases with their retentions. The first one has all events that no profile assigns to another."""
     shards: Annotated[int, Field(ge=1, le=256)] = 4
-    """How many parts a database has when it is made. It cannot be changed afterwards."""
+    """The number of shards of a new database. It cannot be changed afterwards."""
     intake: Literal["ordered", "shared"] = "ordered"
-    """Who brings events in: one node at a time, in the broker's order (`ordered`), or all of them, each its share
-    (`shared`): more per second, and no order."""
+    """The way to take events from the broker: one node at a time, in the broker's order (`ordered`), or all nodes, each
+    its share (`shared`), which handles more events per second but keeps no order."""
     flush_interval: Annotated[_Duration, Field(ge=timedelta(milliseconds=1), le=timedelta(seconds=1))] = timedelta(
         milliseconds=5
     )
-    """How long an event may wait for others that are written with it."""
+    """How long an event may wait for others to be written with it."""
     max_items: Annotated[int, Field(ge=1, le=MAX_ENTRIES)] = 64
-    """How many events are written together at most."""
+    """The maximum number of events that are written together."""
     receive_maximum: Annotated[int, Field(ge=1, le=65535)] = 1024
-    """How many events the broker may send ahead of our acknowledgements."""
+    """The number of events that the broker may send before this node has acknowledged them."""
     generation_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = 64 * 1024 * 1024
-    """At which size a generation ends; it ends sooner after a 24th of the retention."""
+    """The size at which a generation ends. It ends earlier after a 24th of the retention."""
     quota_bytes: Annotated[int, Field(ge=10_000_000, le=2**50)] = 2 * 1024 * 1024 * 1024
-    """How much all events may take, as they were said."""
+    """The maximum size of all events, counted as they were received."""
     discard: Literal["new", "old"] = "new"
-    """What happens then: `new` events are refused and wait at the broker, or the `old` generations go."""
+    """The policy at the quota: refuse `new` events, which wait at the broker, or drop `old` generations."""
     values: Annotated[int, Field(ge=1_000, le=100_000_000)] = MOST_VALUES
-    """How many topics of each database have a last value; those of more topics are in the log only."""
+    """The maximum number of topics with a last value in each database. Events of more topics are in the log only."""
     values_bytes: Annotated[int, Field(ge=1_000_000, le=2**40)] = MOST_VALUE_BYTES
-    """How many bytes the last values of each database take, with their topics; what has no room is in the log only."""
+    """The maximum size of the last values in each database, with their topics. Any more values are in the log only."""
     quotas: str = ""
-    """How much groups of databases may take besides, each with what happens then:
+    """Additional quotas for groups of databases, and what happens when one is reached:
     `telemetry=500000000:old,events+alarms=1000000000:new`."""
     cold: str = ""
-    """Where sealed generations go as Parquet files: a folder, or a URL such as `s3://bucket/events`; nowhere when
-    empty."""
+    """The folder or URL, such as `s3://bucket/events`, to which sealed generations are moved as Parquet files. If
+    empty, there is no cold tier."""
     hot: Annotated[_Duration, Field(ge=timedelta(0), le=timedelta(days=365))] = timedelta(hours=1)
-    """How long events stay in the log itself before that."""
+    """How long events stay in the log itself before they move to the cold tier."""
 
     @property
     def kept(self) -> tuple[NamedDatabase, ...]:
@@ -394,26 +394,26 @@ class LatencySettings(_Part):
     """The latency log: a record of every command that ended."""
 
     log_dir: str = ""
-    """A folder, or a URL such as `s3://bucket/folder`; no log when empty."""
+    """A folder, or a URL such as `s3://bucket/folder`. If empty, there is no latency log."""
     log_interval: Annotated[_Duration, Field(ge=timedelta(seconds=1), le=timedelta(minutes=10))] = timedelta(minutes=1)
-    """How long records are gathered into one file: what a crash of the node may lose."""
+    """The period that one file covers. A crash of the node may lose as much."""
     log_buffer: Annotated[int, Field(ge=1000, le=10_000_000)] = 50_000
-    """How many records may wait in memory; more are dropped and counted."""
+    """The maximum number of records that wait in memory. Any more are dropped and counted."""
 
 
 class ReplySettings(_Part):
-    """Handlers of replies to devices: services that profiles name, and that are asked what to tell a device."""
+    """Handlers of replies: services that profiles name, and that Homing asks what to reply to a device."""
 
     handlers: OptionalFile = None
-    """A TOML file with a table for each handler: its `url` and the `secret` that questions are signed by."""
+    """A TOML file with a table for each handler: its `url` and the `secret` that signs requests to it."""
     budget: Annotated[_Duration, Field(ge=timedelta(milliseconds=10), le=timedelta(seconds=30))] = timedelta(seconds=3)
-    """How long a handler may take; then the device gets no reply."""
+    """The time limit of a handler. If it takes longer, the device gets no reply."""
     in_flight: Annotated[int, Field(ge=1, le=1000)] = 32
-    """How many questions to one handler may be under way on this node; more get no reply."""
+    """The maximum number of concurrent requests from this node to one handler. Any more get no reply."""
     networks: _Networks = ""
-    """Private networks that handlers may be in, in CIDR notation with commas between."""
+    """The private networks that handlers may be in, in CIDR notation, separated by commas."""
     plain_http: bool = False
-    """Whether a handler may be http://, where anybody on the way reads and changes what devices are told."""
+    """True to allow http:// handlers. Anybody on the network path can then read and change replies to devices."""
 
     @property
     def allowed_networks(self) -> tuple[Network, ...]:
@@ -422,12 +422,12 @@ class ReplySettings(_Part):
 
 
 class TracingSettings(_Part):
-    """Traces, for OpenTelemetry."""
+    """Traces in the OpenTelemetry format."""
 
     endpoint: str = ""
-    """The collector, OTLP over HTTP: `http://collector:4318`; no traces when empty."""
+    """The URL of the OTLP collector over HTTP, such as `http://collector:4318`. If empty, there are no traces."""
     sample_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Which share of the commands is traced whose callers decided nothing."""
+    """The share of commands that are traced if their callers do not decide it."""
     service_name: Annotated[str, Field(min_length=1, max_length=255)] = "homing"
 
     @field_validator("endpoint")
@@ -437,16 +437,16 @@ class TracingSettings(_Part):
 
 
 class WebhooksSettings(_Part):
-    """Who is told of outcomes."""
+    """Webhooks, which receive outcomes of commands."""
 
     secret_key: SecretStr = SecretStr("")
-    """What the secrets of all webhooks are derived from, the same on all nodes; no webhooks when empty."""
+    """The key that all webhook secrets are derived from, the same on all nodes. If empty, there are no webhooks."""
     secret_key_file: OptionalFile = None
-    """A file that holds it."""
+    """A file that contains the key."""
     networks: _Networks = ""
-    """Private networks that webhooks may connect to, in CIDR notation with commas between."""
+    """The private networks that webhooks may connect to, in CIDR notation, separated by commas."""
     plain_http: bool = False
-    """Whether a webhook may be http://, where anybody on the way reads and changes what it is told."""
+    """True to allow http:// webhooks. Anybody on the network path can then read and change what they receive."""
 
     @property
     def allowed_networks(self) -> tuple[Network, ...]:
@@ -468,7 +468,7 @@ class WebhooksSettings(_Part):
 
 
 class Settings(BaseSettings):
-    """Everything; `HOMING_STORE_URL` is `store.url`."""
+    """All settings of a node; `HOMING_STORE_URL` is `store.url`."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -481,22 +481,22 @@ class Settings(BaseSettings):
     )
 
     profile: str = "homing"
-    """The device profile of commands that name none."""
+    """The device profile of commands that do not name one."""
     node: NodeSettings = NodeSettings()
     store: StoreSettings = StoreSettings()
     access: AccessSettings = AccessSettings()
     oidc: OidcSettings = OidcSettings()
     audit: Literal["commands", "changes", "off"] = "commands"
-    """With an access directory, what is put on record in it: changes of it, and also commands."""
+    """The scope of the audit log: changes of the access directory, commands as well, or nothing."""
     audit_required: bool = False
-    """Refuse commands while they cannot be put on record."""
+    """True to refuse commands while they cannot be recorded."""
     audit_dir: OptionalFile = None
-    """Where lines wait while their database is away, of this node and of those that are gone; in memory when None."""
+    """The folder where audit lines wait while the database is unavailable. If None, they wait in memory."""
     audit_keep: Annotated[
         Annotated[_Duration, Field(ge=timedelta(days=1), le=timedelta(days=36_500))] | None,
         BeforeValidator(_empty_is_none),
     ] = None
-    """How long lines are kept; None: for ever."""
+    """How long audit lines are kept; None means for ever."""
     mqtt: MqttSettings = MqttSettings()
     api: ApiSettings = ApiSettings()
     ops: OpsSettings = OpsSettings()

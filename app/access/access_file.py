@@ -33,7 +33,7 @@ class _FilePart(BaseModel):
 
 
 class TenantBody(_FilePart):
-    """A tenant without its id, which is its name when it has none."""
+    """A tenant without its id. The name defaults to the id."""
 
     name: str = ""
     devices: list[str]
@@ -75,7 +75,7 @@ class RoleInFile(RoleBody):
 
 
 class BindingBody(_FilePart):
-    """What is given to a subject; it needs an id only where two are alike but for devices and end."""
+    """A role that is given to a subject. An id is needed only if two bindings have the same role and tenant."""
 
     id: str = ""
     role: _Id
@@ -85,13 +85,13 @@ class BindingBody(_FilePart):
 
 
 class BindingInFile(BindingBody):
-    """A binding."""
+    """A binding of a role to a subject."""
 
     subject: _Id
 
 
 class DeviceInFile(_FilePart):
-    """What is on record about a device."""
+    """The record of a device."""
 
     id: _Id
     tenant: _Id
@@ -101,7 +101,7 @@ class DeviceInFile(_FilePart):
 
 
 class AccessFile(_FilePart):
-    """All of it. What a section does not name is removed; a section that is missing is left as it is."""
+    """The whole access directory. Entries that a section omits are removed; a missing section stays as it is."""
 
     tenants: list[TenantInFile] | None = None
     principals: list[PrincipalInFile] | None = None

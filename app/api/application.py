@@ -51,10 +51,10 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 DESCRIPTION: Final = (
     "Sends commands to drones and other IoT devices over MQTT and brings their responses home, to whichever node and "
-    "caller waits for them. Every error is `application/problem+json` (RFC 9457). Besides those that stand with each "
-    "operation, any request may be answered with `400`, `408`, `413`, `414` or `431` when it cannot be read, `403` "
-    "when a page of another origin sent it, `421` when it is for another host, and `503` when this node has as many "
-    "connections as it may."
+    "caller waits for them. Every error is `application/problem+json` (RFC 9457). In addition to the responses listed "
+    "for each operation, any request may be answered with `400`, `408`, `413`, `414` or `431` if it cannot be read, "
+    "`403` if a page of another origin sent it, `421` if it is for another host, and `503` if this node has reached "
+    "its limit of connections."
 )
 
 

@@ -18,7 +18,7 @@ _Match = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="If-Match",
-        description="Only if this is what is on record: an `ETag` that was read, or `*`.",
+        description="Make the change only if the record still has this `ETag`. `*` matches any existing record.",
         json_schema_extra={"pattern": _ALLOWED},
         examples=['"5f2c8d1e90ab"'],
     ),
@@ -27,7 +27,7 @@ _NoneMatch = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="If-None-Match",
-        description="`*`: only if nothing is on record.",
+        description="`*`: make the change only if there is no record yet.",
         json_schema_extra={"pattern": _ALLOWED},
         examples=["*"],
     ),

@@ -120,7 +120,7 @@ async def _directory(request: Request) -> DirectoryRecords:
     front: Front = request.app
     if front.ports.directory is None:
         raise NoDirectoryError(
-            "this node keeps no access directory, and so no record of devices, people or keys: a command may go to any "
+            "this node has no access directory, and so no record of devices, people or keys: a command may go to any "
             "device, and names its profile; set HOMING_ACCESS_URL to keep them"
         )
     return front.ports.directory

@@ -57,7 +57,7 @@ _KEPT: Final = (b"cache-control", b"max-age=3600")
 router = APIRouter()
 
 
-@router.get("/", tags=["index"], summary="Where everything is", response_model=schemas.Index)
+@router.get("/", tags=["index"], summary="List the entry points of the API", response_model=schemas.Index)
 async def read_index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     root = request.scope.get("root_path", "")
     planes = {"devices": ports.directory, "webhooks": ports.webhooks, "events": ports.events}

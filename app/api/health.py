@@ -27,16 +27,18 @@ probes = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
 
-@probes.get("/healthz", summary="Liveness", response_model=schemas.Alive, response_description="The process runs.")
+@probes.get(
+    "/healthz", summary="Liveness", response_model=schemas.Alive, response_description="The process is running."
+)
 async def read_liveness() -> Reply:  # noqa: D103 - that this answer is given is all it says
     return BytesResponse(ALIVE)
 
 
 @probes.get(
     "/readyz",
-    summary="Readiness: whether callers should be sent to this node",
+    summary="Readiness: tells load balancers whether to use this node",
     response_model=schemas.Ready,
-    response_description="It can serve.",
+    response_description="The node can serve.",
     responses=problems_of(problems.NOT_READY, public=True),
 )
 async def read_readiness(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
@@ -61,9 +63,9 @@ async def read_readiness(ports: NodePorts) -> Reply:  # noqa: D103 - its summary
     openapi_extra=acts(Action.METRICS),
 )
 async def read_metrics(request: Request, ports: NodePorts, asker: WhoAsks) -> Reply:
-    """In Prometheus' text format; in OpenMetrics when `Accept` names `application/openmetrics-text`.
+    """Returns the Prometheus text format, or OpenMetrics if `Accept` names `application/openmetrics-text`.
 
-    Also of a node that is not ready. With HOMING_OPS_PORT a port of its own gives them without a key.
+    A node that is not ready answers, too. With HOMING_OPS_PORT, metrics are served on that port without a key.
     """
     asker.check(Action.METRICS)
     return await exposition(request, ports)

@@ -31,7 +31,11 @@ FOR_ALL: Final = frozenset(
 PUBLIC: Final = frozenset({"GET /", "GET /healthz", "GET /readyz", "POST /v1/login"})
 """Operations that anybody may call."""
 SECURITY: Final = {
-    "key": {"type": "http", "scheme": "bearer", "description": "An API key. A node that is open asks for none."}
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key. A node without authentication does not require one.",
+    }
 }
 _BORDER: Final = (problems.TARGET_TOO_LONG, problems.HEAD_TOO_LARGE)
 _GUARDED: Final = (BY_ERROR[errors.UnauthenticatedError], BY_ERROR[errors.ForbiddenError])
@@ -95,7 +99,11 @@ def _problem_response(kinds: Iterable[ProblemType]) -> Described:
         kind.slug: {"value": {"type": kind.uri, "title": kind.title, "status": kind.status, "detail": kind.title}}
         for kind in kinds
     }
-    headers = {"Retry-After": header("Seconds.")} if any(kind.retry_after is not None for kind in kinds) else {}
+    headers = (
+        {"Retry-After": header("The number of seconds to wait before trying again.")}
+        if any(kind.retry_after is not None for kind in kinds)
+        else {}
+    )
     return {
         "description": "; ".join(kind.title for kind in kinds) + ".",
         "headers": headers,

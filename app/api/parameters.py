@@ -41,7 +41,7 @@ def _profile(name: str) -> str:
 DeviceId = Annotated[
     str,
     Path(
-        description="The device, as its profile puts it into topics.",
+        description="The id of the device, as it appears in the topics of its profile.",
         json_schema_extra=said(identifiers.DEVICE_ID),
         examples=[schemas.DEVICE_ID],
     ),
@@ -67,7 +67,11 @@ def _limit(text: str) -> int:
 Limit = Annotated[
     int,
     BeforeValidator(_limit),
-    Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT}, examples=[20]),
+    Query(
+        description="The maximum number of entries to return.",
+        json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT},
+        examples=[20],
+    ),
 ]
 
 
@@ -80,12 +84,16 @@ def _listed(text: str) -> int:
 ListLimit = Annotated[
     int,
     BeforeValidator(_listed),
-    Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MOST_LISTED}, examples=[100]),
+    Query(
+        description="The maximum number of entries to return.",
+        json_schema_extra={"minimum": 1, "maximum": MOST_LISTED},
+        examples=[100],
+    ),
 ]
 """Of lists that were whole in 0.2.0, and are without it, as long as they are no longer than MOST_LISTED."""
 ListCursor = Annotated[
     str | SkipJsonSchema[None],
-    query("What the page before gave.", ANY_CURSOR, "2F7QW9ZD"),
+    query("The `cursor` of the previous page.", ANY_CURSOR, "2F7QW9ZD"),
 ]
 
 
@@ -103,7 +111,7 @@ def check_names(request: Request, allowed: Sequence[str], repeatable: Sequence[s
 ProfileName = Annotated[
     str,
     Path(
-        description="The profile.",
+        description="The name of the profile.",
         json_schema_extra=said(PROFILE),
         examples=["homing"],
     ),

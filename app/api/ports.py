@@ -97,7 +97,7 @@ class Ports:
     queues: Callable[[], Mapping[str, Fill]]
     """How full every bounded queue of this process is."""
     if_offline: Callable[[], Mapping[str, IfOffline]]
-    """By profile, what a command does where nobody is subscribed and its caller does not say."""
+    """For each profile, what a command does by default if nobody is subscribed."""
     webhooks: WebhookAdministrator | None
     """None on a node that serves none."""
     counters: Counters

@@ -48,17 +48,17 @@ class ProblemType:
 UNREADABLE_REQUEST: Final = ProblemType("unreadable-request", "The request is not HTTP/1.1", 400, hang_up=True)
 ORIGIN_NOT_ALLOWED: Final = ProblemType("origin-not-allowed", "Pages of this origin may not call this node", 403)
 PASSED_ON: Final = ProblemType("passed-on", "This node is open to its own machine alone", 403)
-NOT_FOUND: Final = ProblemType("not-found", "There is nothing here", 404)
+NOT_FOUND: Final = ProblemType("not-found", "There is no such resource", 404)
 NO_PROFILE: Final = ProblemType("profile-not-found", "There is no such profile", 404)
 METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", "This method is not allowed here", 405)
 SLOW_HEAD: Final = ProblemType("slow-head", "The head of the request did not arrive in time", 408, hang_up=True)
 SLOW_BODY: Final = ProblemType("slow-body", "The body did not arrive in time", 408, hang_up=True)
 TARGET_TOO_LONG: Final = ProblemType("target-too-long", "The target of the request is too long", 414, hang_up=True)
 NOT_JSON: Final = ProblemType("unsupported-media-type", "The body must be JSON", 415)
-HOST_NOT_ALLOWED: Final = ProblemType("host-not-allowed", "This node has another name", 421)
+HOST_NOT_ALLOWED: Final = ProblemType("host-not-allowed", "This node does not serve the requested host", 421)
 INVALID: Final = ProblemType("invalid-input", "A value is outside what is allowed", 422)
 HEAD_TOO_LARGE: Final = ProblemType("head-too-large", "The head of the request is too large", 431, hang_up=True)
-INTERNAL: Final = ProblemType("internal-error", "Homing made a mistake", 500)
+INTERNAL: Final = ProblemType("internal-error", "Homing has failed unexpectedly", 500)
 TOO_MANY_CONNECTIONS: Final = ProblemType(
     "too-many-connections", "This node has as many connections as it may", 503, retry_after=1, hang_up=True
 )
@@ -68,10 +68,10 @@ NOT_READY: Final = ProblemType("not-ready", "This node cannot serve now", 503, r
 CONFLICT: Final = ProblemType("conflict", "A condition of the transaction does not hold", 409)
 NOT_LISTENING: Final = ProblemType("device-not-listening", "Nobody is subscribed to the device's command topic", 409)
 OFFLINE: Final = ProblemType("device-offline", "The device has said that it is offline", 409)
-NOTHING_TO_LOG_IN_TO: Final = ProblemType("nothing-to-log-in-to", "This node asks nobody who they are", 409)
+NOTHING_TO_LOG_IN_TO: Final = ProblemType("nothing-to-log-in-to", "This node does not authenticate its callers", 409)
 TIMED_OUT: Final = ProblemType("timed-out", "No answer came before the deadline", 504)
-UNAVAILABLE: Final = ProblemType("unavailable", "Something this node needs is away", 503, retry_after=1)
-ACCESS_STORE_AWAY: Final = ProblemType("access-store-away", "The access directory is away", 503, retry_after=1)
+UNAVAILABLE: Final = ProblemType("unavailable", "A service that this node needs is unavailable", 503, retry_after=1)
+ACCESS_STORE_AWAY: Final = ProblemType("access-store-away", "The access directory is unavailable", 503, retry_after=1)
 
 BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyType(
     {
@@ -98,25 +98,27 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
             "illegal-transition", "The command's state does not allow this", 409
         ),
         errors.AccessError: INTERNAL,
-        errors.UnauthenticatedError: ProblemType("unauthenticated", "This node has to know who asks", 401),
+        errors.UnauthenticatedError: ProblemType("unauthenticated", "This node requires authentication", 401),
         errors.ForbiddenError: ProblemType("forbidden", "The rules do not allow this", 403),
-        errors.NeedsSecondPersonError: ProblemType("needs-second-person", "A second person must want this", 403),
+        errors.NeedsSecondPersonError: ProblemType("needs-second-person", "A second person must approve this", 403),
         errors.DeviceNotFoundError: ProblemType("device-not-found", "There is no such device", 404),
         errors.DirectoryError: INTERNAL,
         errors.EntryNotFoundError: NOT_FOUND,
-        errors.EntryConflictError: ProblemType("entry-conflict", "The change contradicts what is on record", 409),
+        errors.EntryConflictError: ProblemType("entry-conflict", "The change conflicts with existing records", 409),
         errors.VersionConflictError: ProblemType("version-conflict", "The directory has changed meanwhile", 412),
-        errors.PreconditionFailedError: ProblemType("precondition-failed", "What is on record is not as expected", 412),
-        errors.NoDirectoryError: ProblemType("no-access-directory", "This node keeps no access directory", 404),
+        errors.PreconditionFailedError: ProblemType(
+            "precondition-failed", "The record is not in the expected state", 412
+        ),
+        errors.NoDirectoryError: ProblemType("no-access-directory", "This node has no access directory", 404),
         errors.SchemaError: INTERNAL,
         errors.SchemaTooOldError: ACCESS_STORE_AWAY,
         errors.SchemaTooNewError: ACCESS_STORE_AWAY,
         errors.EventLogError: INTERNAL,
-        errors.EventsOffError: ProblemType("no-events", "This node keeps no events", 404),
+        errors.EventsOffError: ProblemType("no-events", "This node has no event log", 404),
         errors.DatabaseNotFoundError: ProblemType("database-not-found", "There is no such database of events", 404),
         errors.ValueNotFoundError: ProblemType("value-not-found", "The topic has no value", 404),
         errors.ValueChangedError: ProblemType("value-changed", "The value has changed meanwhile", 412),
-        errors.QuotaError: ProblemType("quota-exceeded", "The events take as much room as they may", 507),
+        errors.QuotaError: ProblemType("quota-exceeded", "The quota of the event log is used up", 507),
         errors.FencedError: INTERNAL,
         errors.DamagedEventsError: INTERNAL,
         errors.HandlerFailedError: INTERNAL,
@@ -130,12 +132,16 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         ),
         errors.DeviceBusyError: ProblemType("device-busy", "The device is busy with a command", 429, retry_after=1),
         errors.UnavailableError: UNAVAILABLE,
-        errors.StoreUnavailableError: ProblemType("store-unavailable", "The state store is away", 503, retry_after=1),
+        errors.StoreUnavailableError: ProblemType(
+            "store-unavailable", "The state store is unavailable", 503, retry_after=1
+        ),
         errors.StoreRefusedError: ProblemType(
             "store-refused", "The store refused the call: its data or our rights are wrong", 503, retry_after=10
         ),
         errors.DirectoryUnavailableError: ACCESS_STORE_AWAY,
-        errors.BrokerUnavailableError: ProblemType("broker-unavailable", "The MQTT broker is away", 503, retry_after=1),
+        errors.BrokerUnavailableError: ProblemType(
+            "broker-unavailable", "The MQTT broker is unavailable", 503, retry_after=1
+        ),
         errors.PublishRefusedError: ProblemType(
             "publish-refused", "The MQTT broker refused the command", 503, retry_after=1
         ),

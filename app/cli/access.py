@@ -22,24 +22,26 @@ if TYPE_CHECKING:
     from app.store.directory import AccessDirectory
 
 application = typer.Typer(
-    help="Who may do what, in the database of HOMING_ACCESS_URL: set it up, and keep it like a file.",
+    help="Set up and change the access directory, directly in the database of HOMING_ACCESS_URL.",
     no_args_is_help=True,
 )
 
 MAX_BYTES: Final = 16 * 2**20
 """Of a file to apply."""
 
-Days = Annotated[int, typer.Option(min=1, max=3650, help="Days until the key ends.")]
-Roles = Annotated[list[str] | None, typer.Option(help="Give this role. Repeatable.")]
-Devices = Annotated[list[str] | None, typer.Option(help="The role counts for these only: dock-*. Repeatable.")]
-Never = Annotated[bool, typer.Option("--never", help="The key does not end.")]
+Days = Annotated[int, typer.Option(min=1, max=3650, help="The number of days until the key expires.")]
+Roles = Annotated[list[str] | None, typer.Option(help="A role to give. Repeatable.")]
+Devices = Annotated[
+    list[str] | None, typer.Option(help="The devices that the role is limited to, such as dock-*. Repeatable.")
+]
+Never = Annotated[bool, typer.Option("--never", help="The key never expires.")]
 
 
 @application.command()
 def init(*, days: Days = 90, never: Never = False) -> None:
-    """Make the tables, and the first key, which may do everything. It is shown once, on standard output.
+    """Create the tables and the first key, which has all rights. The key is printed once, on standard output.
 
-    Where somebody may administer already, nothing is changed. Exit code: 0 done or nothing to do, 2 it cannot be done.
+    If an administrator exists already, nothing is changed. Exit code: 0 done or nothing to do, 2 it cannot be done.
     """
     from app.core.access.changes import Put
     from app.core.access.keys import make_key
@@ -87,9 +89,10 @@ def init(*, days: Days = 90, never: Never = False) -> None:
 
 @application.command()
 def migrate() -> None:
-    """Bring the tables to this version of Homing, as a job before its nodes are started.
+    """Migrate the tables to this version of Homing. Run it as a job before the new nodes start.
 
-    Several may run at once. Nodes of the version before go on. Exit code: 0 done or nothing to do, 2 it cannot be done.
+    Several may run at once. Nodes of the previous version keep working. Exit code: 0 done or nothing to do, 2 it cannot
+    be done.
     """
 
     async def work(directory: AccessDirectory) -> bool:
@@ -103,11 +106,11 @@ def migrate() -> None:
 
 @application.command()
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where the copy goes. There must be no such file yet.")],
+    file: Annotated[Path, typer.Argument(help="The path of the copy. The file must not exist yet.")],
 ) -> None:
-    """Copy the directory, with keys, passwords and audit, while nodes use it. For SQLite; PostgreSQL has pg_dump.
+    """Copy the directory with keys, passwords and audit log while nodes use it. For PostgreSQL, use pg_dump instead.
 
-    To restore it, stop all nodes and put the copy in the place of the file. Exit code: 0 done, 2 it cannot be done.
+    To restore it, stop all nodes and replace the file with the copy. Exit code: 0 done, 2 it cannot be done.
     """
     from app.core.errors import DirectoryUnavailableError
     from app.settings import load_settings
@@ -122,7 +125,7 @@ def backup(
 
 @application.command()
 def export() -> None:
-    """Print tenants, principals, roles, bindings and devices as JSON: no keys, no passwords."""
+    """Print tenants, principals, roles, bindings and devices as JSON, without keys and passwords."""
     from app.access.access_file import written
 
     async def read(directory: AccessDirectory) -> Document:
@@ -133,14 +136,16 @@ def export() -> None:
 
 @application.command()
 def apply(
-    file: Annotated[str, typer.Argument(help="As homing access export prints it; - for standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="A document in the format of homing access export; - reads standard input.")
+    ],
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without making them.")] = False,
 ) -> None:
-    """Make the directory what the file says, in one change, and print what comes (+), goes (-) and changes (~).
+    """Apply a file to the directory in one change, and print what is added (+), removed (-) and changed (~).
 
-    A section that the file does not have is left alone. Keys and passwords stay as they are; those of principals that
-    go, go with them. Exit code: 0 done or nothing to do, 2 the file cannot be applied.
+    A section that the file does not have is left alone. Keys and passwords stay as they are, but a principal that is
+    removed loses them. Exit code: 0 done or nothing to do, 2 the file cannot be applied.
     """
     from app.access.access_file import read_file, wanted
     from app.core.access.plan import differences, plan
@@ -188,17 +193,18 @@ def _text_of(file: str) -> str:
 
 @application.command()
 def explain(
-    principal: Annotated[str, typer.Argument(help="Whom it is about: an id, or a name.")],
-    action: Annotated[str, typer.Argument(help="What they want: read, send, cancel, …")],
-    target: Annotated[str, typer.Argument(help="PROFILE:METHOD, as in a rule.")] = ":",
-    on: Annotated[str, typer.Argument(help="The word on.", metavar="on")] = "on",
-    device: Annotated[str, typer.Argument(help="The device.")] = "",
+    principal: Annotated[str, typer.Argument(help="The id or name of a principal.")],
+    action: Annotated[str, typer.Argument(help="The action: read, send, cancel, …")],
+    target: Annotated[str, typer.Argument(help="The method as PROFILE:METHOD, as in a rule.")] = ":",
+    on: Annotated[str, typer.Argument(help="The literal word `on`.", metavar="on")] = "on",
+    device: Annotated[str, typer.Argument(help="The device id, such as dock-1.")] = "",
     *,
-    tenant: Annotated[str | None, typer.Option(help="Of which tenant the principal is.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant of the principal.")] = None,
 ) -> None:
-    """Say whether somebody may do something, and which rule decides, or which ones nearly allow it.
+    """Show whether a principal may do something, and which rule decides it or which rules nearly allow it.
 
-    homing access explain ci send dji:cover_open on dock-1. Exit code: 0 allowed, 1 not allowed, 2 it cannot be asked.
+    Example: homing access explain ci send dji:cover_open on dock-1. Exit code: 0 allowed, 1 not allowed, 2 it cannot be
+    checked.
     """
     from app.core.access.callers import EVER, Caller
     from app.core.access.explain import explain as explained

@@ -52,52 +52,54 @@ _OPTIONS: Final[Mapping[str, Parameter]] = {
     ),
     **_options(
         str,
-        out=("--out", ..., "Where results go: a folder or a URL."),
-        memory=("--memory", MEMORY, "Heap of the Spark that is started here."),
+        out=("--out", ..., "The folder or URL to write results to."),
+        memory=("--memory", MEMORY, "The heap size of the Spark that is started here."),
     ),
     **_options(
         str | None,
-        begin=("--from", None, "First day, UTC: 2026-11-21, today-30."),
-        end=("--to", None, "Day to end before."),
+        begin=("--from", None, "The first day in UTC, such as 2026-11-21 or today-30."),
+        end=("--to", None, "The day to end before."),
         events=("--events", None, "The cold tier of the event log, HOMING_EVENTS_COLD: a folder or a URL."),
-        date=("--date", None, "This day alone: 2026-11-21, yesterday."),
-        compare_to=("--compare-to", None, "Compare with the period from this day to --from."),
-        device_group=("--device-group", None, "The group in parentheses of this pattern is the group of a device id."),
-        master=("--master", None, "Spark to run on; without it, this machine (local[*])."),
+        date=("--date", None, "A single day, such as 2026-11-21 or yesterday."),
+        compare_to=("--compare-to", None, "Compare with the period that begins on this day and ends at --from."),
+        device_group=("--device-group", None, "A pattern whose parenthesised part gives the group of a device id."),
+        master=("--master", None, "The Spark master. By default, this machine (local[*])."),
     ),
     **_options(int, max_pending=("--max-pending", 20_000, "HOMING_COMMAND_MAX_PENDING of the nodes, for headroom.")),
     **_options(
         float,
-        level=("--level", 0.001, "Chance of flagging anything where nothing is wrong."),
-        success=("--success", 0.95, "Share of the commands that ought to succeed."),
+        level=("--level", 0.001, "The probability of a false alarm if nothing is wrong."),
+        success=("--success", 0.95, "The share of commands that should succeed."),
     ),
     **_options(
         float,
         _LEARNED,
-        quantile=("--timeout-quantile", 0.999, "What share must be in time."),
-        margin=("--timeout-margin", 0.25, "Added to it, as a share."),
+        quantile=("--timeout-quantile", 0.999, "The share of commands that must be answered in time."),
+        margin=("--timeout-margin", 0.25, "The margin to add to the timeout, as a share."),
     ),
     **_options(
         str,
         _LEARNED,
-        shortest=("--timeout-min", "1s", "No timeout is shorter."),
-        longest=("--timeout-max", "1h", "No timeout is longer."),
+        shortest=("--timeout-min", "1s", "The shortest timeout."),
+        longest=("--timeout-max", "1h", "The longest timeout."),
     ),
     **_options(
         bool,
         _FOLLOWING,
-        follow=("--follow", False, "Go on reading as the log grows."),
-        once=("--once", False, "End when all that is there was read."),
+        follow=("--follow", False, "Keep reading as the log grows."),
+        once=("--once", False, "End once everything in the log has been read."),
     ),
-    **_options(str, _FOLLOWING, lateness=("--lateness", "2m", "How late records may come.")),
+    **_options(str, _FOLLOWING, lateness=("--lateness", "2m", "How late records may arrive.")),
     **_options(
         str | None,
         _FOLLOWING,
-        webhook=("--webhook", None, "Where alerts are POSTed."),
-        p99=("--alert-p99", None, "A limit for all methods."),
+        webhook=("--webhook", None, "The URL to POST alerts to."),
+        p99=("--alert-p99", None, "The alert threshold for all methods."),
     ),
-    **_options(float | None, _FOLLOWING, timeout_share=("--alert-timeout-share", None, "A limit for all methods.")),
-    **_options(float, _FOLLOWING, objective=("--slo", 0.99, "Share to be answered in time.")),
+    **_options(
+        float | None, _FOLLOWING, timeout_share=("--alert-timeout-share", None, "The alert threshold for all methods.")
+    ),
+    **_options(float, _FOLLOWING, objective=("--slo", 0.99, "The share of commands to be answered in time.")),
 }
 _REPORT: Final = "compare_to max_pending level success quantile margin shortest longest"
 
@@ -219,38 +221,41 @@ analyze = _verb(
     _analyze_or_follow,
     f"log out events begin end {_REPORT} device_group master memory "
     "follow once lateness webhook p99 timeout_share objective",
-    "Analyse a latency log on Spark: compact, rollup and report; days that are done already are not done again.",
+    "Analyze a latency log on Spark: compact, roll up and report. Days that were done before are skipped.",
 )
 compact = _verb(
     _steps("compact", again=True),
     "log out events date begin end master memory",
-    "The first step of `analyze`: days of a latency log as clean records in large files.",
+    "Run the first step of `analyze`: write days of a latency log as clean records to large files.",
 )
 rollup = _verb(
     _steps("rollup", again=True),
     "out date begin end device_group master memory",
-    "The second step of `analyze`: compacted days as counts that can be added up.",
+    "Run the second step of `analyze`: turn compacted days into counts that can be added up.",
 )
 report = _verb(
     _steps("report"),
     f"out begin end {_REPORT} device_group memory",
-    "The third step of `analyze`, without Spark: tables, timeouts.toml and report.html of any period.",
+    "Run the third step of `analyze`, without Spark: write tables, timeouts.toml and report.html of any period.",
 )
 
 
 def generate_log(
     *,
-    out_dir: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new or empty folder.")],
-    callbacks: Annotated[str, typer.Option(metavar="N", help="How many commands: 500k, 10M.")] = "1M",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same log.")] = 1,
+    out_dir: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder to write to. It must be new or empty.")
+    ],
+    callbacks: Annotated[str, typer.Option(metavar="N", help="The number of commands, such as 500k or 10M.")] = "1M",
+    seed: Annotated[int, typer.Option(help="The random seed. The same seed gives the same log.")] = 1,
     plant: Annotated[
-        Path | None, typer.Option(metavar="TOML", help="Anomalies to plant: docs/examples/anomalies.toml.")
+        Path | None,
+        typer.Option(metavar="TOML", help="A file of anomalies to plant, such as docs/examples/anomalies.toml."),
     ] = None,
-    days: Annotated[int, typer.Option(help="Days that the log covers.")] = 1,
-    nodes: Annotated[int, typer.Option(help="Nodes of the cluster.")] = 3,
-    devices: Annotated[int, typer.Option(help="Devices of the fleet.")] = 2000,
+    days: Annotated[int, typer.Option(help="The number of days that the log covers.")] = 1,
+    nodes: Annotated[int, typer.Option(help="The number of nodes in the cluster.")] = 3,
+    devices: Annotated[int, typer.Option(help="The number of devices in the fleet.")] = 2000,
 ) -> None:
-    """Write a realistic latency log with known anomalies, to try the analysis on; the truth is in _truth.json."""
+    """Generate a realistic latency log with known anomalies to try the analysis on; _truth.json lists the anomalies."""
     with _needs_extra():
         from app.analysis.generate import generate
         from app.analysis.plant import GenerateOptions

@@ -16,18 +16,18 @@ _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def api(
-    method: Annotated[str, typer.Argument(help="GET, POST, PUT, PATCH or DELETE.")],
-    path: Annotated[str, typer.Argument(help="Such as /v1/roles, with a query if need be.")],
-    body: Annotated[str | None, typer.Argument(help="JSON; - reads it from standard input.")] = None,
+    method: Annotated[str, typer.Argument(help="The HTTP method: GET, POST, PUT, PATCH or DELETE.")],
+    path: Annotated[str, typer.Argument(help="The path, such as /v1/roles, with a query if needed.")],
+    body: Annotated[str | None, typer.Argument(help="The body as JSON; - reads it from standard input.")] = None,
     *,
     if_match: Annotated[
         str | None,
-        typer.Option(metavar="TAG", help="Only in place of this state of it, as GET says on standard error."),
+        typer.Option(metavar="TAG", help="Write only if the current tag is this one; GET prints it on standard error."),
     ] = None,
     url: Url = None,
     context: ContextName = None,
 ) -> None:
-    """Call any operation of a node, and print the JSON of its answer. http://…/docs shows all of them.
+    """Call any operation of a node and print the JSON of its answer. http://…/docs shows all operations.
 
     Exit code: 0 done, 2 wrong input, 5 the node is busy, 6 no node there, 7 it answered strangely, 8 not allowed.
     """

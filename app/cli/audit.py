@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app.store.directory import AccessDirectory
 
 application = typer.Typer(
-    help="Who asked what of which device, and how it ended, in the database of HOMING_ACCESS_URL.",
+    help="Read and verify the audit log, directly in the database of HOMING_ACCESS_URL.",
     no_args_is_help=True,
 )
 
@@ -31,11 +31,11 @@ application = typer.Typer(
 @application.command()
 def tail(
     *,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=1000, help="How many.")] = 20,
-    who: Annotated[str | None, typer.Option(help="Only what this principal asked for.")] = None,
-    device: Annotated[str | None, typer.Option(help="Only what is about this device.")] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=1000, help="The number of lines.")] = 20,
+    who: Annotated[str | None, typer.Option(help="Show only requests of this principal.")] = None,
+    device: Annotated[str | None, typer.Option(help="Show only lines about this device.")] = None,
 ) -> None:
-    """Print the latest lines, the newest last, as JSON."""
+    """Print the latest lines as JSON, newest last."""
     from app.store.audit import AuditQuery
 
     async def read(directory: AccessDirectory) -> list[AuditEntry]:
@@ -56,9 +56,11 @@ def tail(
 @application.command()
 def remove(
     *,
-    older: Annotated[str, typer.Option("--older", help="What is older than this: 400d.", metavar="DURATION")],
+    older: Annotated[
+        str, typer.Option("--older", help="Remove lines older than this, such as 400d.", metavar="DURATION")
+    ],
 ) -> None:
-    """Remove old lines. A line tells that they were, and `verify` goes on from there."""
+    """Remove old lines. A new line records the removal, and `verify` continues from there."""
     from datetime import timedelta
 
     from app.audit.retention import remove_older
@@ -85,14 +87,17 @@ def verify(
     *,
     heads: Annotated[
         str | None,
-        typer.Option(help="A file of logs: each audit_head in it must be on record. - is standard input."),
+        typer.Option(
+            help="A log file of nodes. Each audit_head in it must be in the audit log. - reads standard input."
+        ),
     ] = None,
 ) -> None:
-    """Look whether anybody has changed the audit.
+    """Check the audit log for tampering.
 
     Exit code: 0 intact, 1 something is wrong, 2 it cannot be read, 9 it is empty, so that there is nothing to verify.
 
-    Whoever can write the database can write all of it anew. What the nodes have put into their logs shows that.
+    Anyone who can write to the database can rewrite all of it. Compare it with the heads in the nodes' logs to detect
+    that.
     """
     from app.audit.verification import verify as verified
     from app.audit.verification import why_empty
@@ -115,7 +120,7 @@ def verify(
 
 @application.command()
 def export() -> None:
-    """Print every line with its writer, number and hash, as JSON, a line each: what a later verification needs."""
+    """Print every line with its writer, number and hash as JSON Lines, for later verification."""
     from app.audit.verification import all_lines
 
     async def read(directory: AccessDirectory) -> None:

@@ -27,15 +27,15 @@ Url = Annotated[
         "--url",
         "--node",
         metavar="URL",
-        help="Where the nodes are.  [default: HOMING_URL, else the context, else http://127.0.0.1:8080]",
+        help="The URL of a node; separate several with commas.  [default: HOMING_URL, else the context, else http://127.0.0.1:8080]",
     ),
 ]
 ContextName = Annotated[
     str | None,
-    typer.Option("--context", metavar="NAME", help="Where, and by which key.", autocompletion=contexts),
+    typer.Option("--context", metavar="NAME", help="The context that gives URL and key.", autocompletion=contexts),
 ]
 Output = Annotated[
-    Form, typer.Option("--output", "-o", help="For people; as one JSON value; as one JSON value a line.")
+    Form, typer.Option("--output", "-o", help="Print for people, as one JSON value, or as one JSON value per line.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 

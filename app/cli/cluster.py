@@ -15,7 +15,7 @@ from app.runtime.exits import Exit
 def status(
     *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """Say what answers there, and whether it can serve. Exit code: 0 it can, 1 it cannot."""
+    """Show whether the node is running and can serve. Exit code: 0 it can, 1 it cannot."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         said = {**homing.index(), **homing.alive()}
@@ -33,7 +33,7 @@ def status(
 def nodes(
     *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """Print the live nodes of the cluster; * answered."""
+    """List the live nodes of the cluster; * marks the node that answered."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         found = homing.nodes().nodes
@@ -45,7 +45,7 @@ def _node(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
 
 
 def metrics(*, url: Url = None, context: ContextName = None) -> None:
-    """Print the metrics of a node, as Prometheus reads them."""
+    """Print the metrics of a node in the Prometheus text format."""
     with connected(url, context) as homing:
         text = homing.metrics()
     typer.echo(text, nl=False)
@@ -54,7 +54,7 @@ def metrics(*, url: Url = None, context: ContextName = None) -> None:
 def profiles(
     *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """Print the device profiles that the node speaks; * is the default."""
+    """List the device profiles of the node; * marks the default."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         said = homing.profiles()
@@ -67,14 +67,14 @@ def profiles(
 
 
 def methods(
-    profile: Annotated[str, typer.Argument(help="Its name.", autocompletion=known_profiles)],
+    profile: Annotated[str, typer.Argument(help="The name of the profile.", autocompletion=known_profiles)],
     *,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Print what devices of a profile can be asked to do. --json shows the JSON Schemas of their params."""
+    """List the methods of a profile. --json shows the JSON Schemas of their params."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         found = homing.methods(profile)["methods"]

@@ -21,7 +21,7 @@ from app.runtime.exits import Exit
 if TYPE_CHECKING:
     from homing_client import Command, Happening
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The command's id.", autocompletion=commands)]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the command.", autocompletion=commands)]
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def _known(identity: str, shown: Form) -> Iterator[None]:
 def get(
     identity: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """Print a command as it stands, from any node. Exit code: as of send, 0 when it is open."""
+    """Show the current state of a command, from any node. Exit code: as for send; 0 while it is open."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing, _known(identity, shown):
         command = homing.get(identity)
@@ -53,23 +53,34 @@ def get(
 def watch(  # noqa: PLR0913 - one per option
     identity: Annotated[
         str | None,
-        typer.Argument(metavar="ID", help="The command's id; all commands if absent.", autocompletion=commands),
+        typer.Argument(metavar="ID", help="The id of the command. By default, all commands.", autocompletion=commands),
     ] = None,
     *,
-    device: Annotated[str | None, typer.Option(help="Of all: only of devices that fit, such as dock-*.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Of all: only of this profile.")] = None,
-    method: Annotated[str | None, typer.Option(help="Of all: only of methods that fit, such as cover_*.")] = None,
-    state: Annotated[list[str] | None, typer.Option(help="Of all: only in this state; several times for more.")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Of all: only progress, outcome or late; likewise.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Of all: end after so many.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Without ID: show only devices that match this pattern, such as dock-*.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="Without ID: show only commands of this profile.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Without ID: show only methods that match this pattern, such as cover_*.")
+    ] = None,
+    state: Annotated[
+        list[str] | None, typer.Option(help="Without ID: show only commands in this state. Repeatable.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Without ID: show only events of this kind: progress, outcome or late. Repeatable."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Without ID: end after this number of events.")
+    ] = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Wait for the outcome of a command; without ID, print what happens to all of them, until Ctrl-C.
+    """Wait for the outcome of a command. Without ID, print the events of all commands until Ctrl-C.
 
-    Exit code: as of send; without ID 0 when there were as many as asked for.
+    Exit code: as for send; without ID, 0 after --count events.
     """
     shown = form(output, as_json=as_json)
     if identity is None:
@@ -104,7 +115,7 @@ def _happened(one: Happening, shown: Form) -> None:
 def cancel(
     identity: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """End a command; the device is not told, and may still act. Exit code: 0 cancelled, 2 it had an outcome."""
+    """Cancel a command. The device is not told and may still act. Exit code: 0 cancelled, 2 it had an outcome."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing, _known(identity, shown):
         command = homing.cancel(identity)
@@ -117,7 +128,7 @@ def cancel(
 def explain(
     identity: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """Tell what became of a command, and why: what every node knows of it, and what that probably means."""
+    """Explain what became of a command: what every node knows of it, and what that probably means."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing, _known(identity, shown):
         found = homing.explain(identity)
@@ -139,21 +150,30 @@ def _moment(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a JSON object
 
 def list_commands(  # noqa: PLR0913 - one per option
     *,
-    device: Annotated[str | None, typer.Option(help="Only those of this device.", autocompletion=devices)] = None,
-    state: Annotated[str | None, typer.Option(help="Only those in this state, such as timed_out.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only of methods that fit, such as cover_*.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Only of profiles that fit, such as dji*.")] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only those created then or later: -10m, or 2026-11-21T10:00:00Z.")
+    device: Annotated[
+        str | None, typer.Option(help="Show only commands of this device.", autocompletion=devices)
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Only those created then or earlier, as since.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")] = 20,
+    state: Annotated[str | None, typer.Option(help="Show only commands in this state, such as timed_out.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Show only methods that match this pattern, such as cover_*.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Show only profiles that match this pattern, such as dji*.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Show only commands created at or after this time: -10m, or 2026-11-21T10:00:00Z."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Show only commands created at or before this time, in the same form.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of entries.")] = 20,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Print the latest commands, newest first."""
+    """List the latest commands, newest first."""
     shown = form(output, as_json=as_json)
     size = min(limit, 200)
     with connected(url, context, shown) as homing:

@@ -15,28 +15,34 @@ from app.runtime.exits import Exit
 if TYPE_CHECKING:
     from homing_client import DeviceRecord
 
-application = typer.Typer(help="Devices on record: their profile, labels, a note.", no_args_is_help=True)
+application = typer.Typer(help="Manage the records of devices: profile, labels, note.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="DEVICE", help="The device id, such as dock-1.", autocompletion=known)]
-Labels = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Repeatable.")]
-Profile = Annotated[str | None, typer.Option(help="How it speaks.", autocompletion=profiles)]
-IfMatch = Annotated[str | None, typer.Option(metavar="TAG", help="Only in place of this state of it: show tells it.")]
+Labels = Annotated[
+    list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="A label, for people and filters. Repeatable.")
+]
+Profile = Annotated[str | None, typer.Option(help="The profile of the device.", autocompletion=profiles)]
+IfMatch = Annotated[
+    str | None, typer.Option(metavar="TAG", help="Write only if the current tag is this one; show prints it.")
+]
 _COLUMNS = ("device", "profile", "tenant", "labels", "note")
 
 
 @application.command("list")
 def list_devices(
-    pattern: Annotated[str | None, typer.Argument(help="Only ids that fit, such as 'dock-*'.")] = None,
+    pattern: Annotated[
+        str | None, typer.Argument(help="Show only devices whose id matches this pattern, such as 'dock-*'.")
+    ] = None,
     *,
     profile: Profile = None,
     label: Labels = None,
-    tenant: Annotated[str | None, typer.Option(help="Only those of this tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Show only devices of this tenant.")] = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Print devices by id."""
+    """List devices by id."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         found = [one.raw for one in homing.devices(pattern, profile=profile, tenant=tenant, labels=_labels(label))]
@@ -47,7 +53,7 @@ def list_devices(
 def show(
     device: Id, *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """Print what is on record about a device. Exit code: 0 it is there, 2 it is not."""
+    """Show the record of a device. Exit code: 0 found, 2 there is none."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         record = homing.device_record(device)
@@ -60,15 +66,17 @@ def put(
     *,
     profile: Profile = None,
     label: Labels = None,
-    note: Annotated[str, typer.Option(help="For people.")] = "",
-    tenant: Annotated[str | None, typer.Option(help="Whose it is. Left out, it stays with whose it is.")] = None,
+    note: Annotated[str, typer.Option(help="A note for people.")] = "",
+    tenant: Annotated[
+        str | None, typer.Option(help="The tenant that owns the device. By default, the owner does not change.")
+    ] = None,
     if_match: IfMatch = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Put a device on record, in place of what was there. Exit code: 0 done, 2 it cannot be done."""
+    """Create or replace the record of a device. Exit code: 0 done, 2 it cannot be done."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         record = homing.put_device(
@@ -79,7 +87,7 @@ def put(
 
 @application.command()
 def remove(device: Id, *, if_match: IfMatch = None, url: Url = None, context: ContextName = None) -> None:
-    """Take a device from the record. Exit code: 0 done, 2 it is not there."""
+    """Delete the record of a device. Exit code: 0 done, 2 there is none."""
     with connected(url, context) as homing:
         homing.remove_device(device, if_match=if_match)
     tell(err, f"{device} is not on record any more.")

@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from app.settings import EventsSettings, Settings
 
 
-def doctor(
-    *, as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, for a program.")] = False
-) -> None:
-    """Check who may call, the broker and the store of the current settings, and say what to change.
+def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Check the configured broker, store and access directory, and suggest what to change.
 
-    Publishes test messages below homing-doctor/, and one to each command topic of a device that there is not.
-    Exit code: 0 all can work, perhaps with warnings, 1 something fails, 2 wrong settings.
+    It publishes test messages below homing-doctor/, and one to the command topics of a device that does not exist. Exit
+    code: 0 all can work, perhaps with warnings, 1 something fails, 2 wrong settings.
     """
     from app.cli.diagnosis import CheckLevel
     from app.settings import load_settings

@@ -33,8 +33,8 @@ Database = Annotated[str | None, typer.Option(help=HELP["database"])]
 def follow(
     topic: Annotated[str, typer.Argument(help=HELP["topic"], autocompletion=members("events.topics", "topic"))] = "#",
     *,
-    since: Annotated[str | None, typer.Option("--since", "--from", help=f"{HELP['since']} Else from now on.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many.")] = None,
+    since: Annotated[str | None, typer.Option("--since", "--from", help=f"{HELP['since']} By default, now.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this number.")] = None,
     database: Database = None,
     distinct: Annotated[bool, typer.Option(help=HELP["distinct"])] = False,
     url: Url = None,
@@ -42,9 +42,9 @@ def follow(
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Print events as they come, until Ctrl-C. A connection that breaks is made again, and nothing is missed.
+    """Print events as they arrive until Ctrl-C. It reconnects if the connection breaks, and misses nothing.
 
-    Exit code: 0 there were as many as asked for, 2 wrong input, 6 no node there, 8 not allowed, 130 interrupted.
+    Exit code: 0 after --count events, 2 wrong input, 6 no node there, 8 not allowed, 130 interrupted.
     """
     shown = form(output, as_json=as_json)
     with connected(url, context, shown, attempts=PATIENT) as homing:
@@ -58,14 +58,14 @@ def follow(
 
 @application.command()
 def publish(
-    topic: Annotated[str, typer.Argument(help="A topic name, such as fleet/note.", show_default=False)],
+    topic: Annotated[str, typer.Argument(help="The topic name, such as fleet/note.", show_default=False)],
     data: Annotated[str, typer.Argument(help=HELP["data"], metavar="JSON", show_default=False)],
     *,
     database: Database = None,
     url: Url = None,
     context: ContextName = None,
 ) -> None:
-    """Put an event into the log, and print its position when it is durable. No device hears of it."""
+    """Append an event to the log, and print its position once it is durable. Devices do not receive it."""
     value = read_json("JSON", data)
     with connected(url, context) as homing:
         (position,) = homing.events.publish([{"topic": topic, "data": value}], database=database)

@@ -34,28 +34,31 @@ if TYPE_CHECKING:
     from app.store.directory import AccessDirectory
 
 application = typer.Typer(
-    help="API keys, in the database of HOMING_ACCESS_URL: make, show, replace and revoke them.",
+    help="Create, list, rotate and revoke API keys, directly in the database of HOMING_ACCESS_URL.",
     no_args_is_help=True,
 )
 
-KeyId = Annotated[str, typer.Argument(help="The id of the key: homing keys list shows it, and it is part of the key.")]
+KeyId = Annotated[str, typer.Argument(help="The id of the key, which is part of the key. homing keys list shows it.")]
 
 
 @application.command()
 def create(
-    principal: Annotated[str, typer.Argument(help="Whose key; a service of this name is made where there is none.")],
+    principal: Annotated[
+        str,
+        typer.Argument(help="The principal that the key is for. If there is none, a service of this name is created."),
+    ],
     *,
-    role: Annotated[list[str] | None, typer.Option(help="Give it this role. Repeatable.")] = None,
+    role: Annotated[list[str] | None, typer.Option(help="A role to give to the principal. Repeatable.")] = None,
     devices: Annotated[
-        list[str] | None, typer.Option(help="The role counts for these only: dock-*. Repeatable.")
+        list[str] | None, typer.Option(help="The devices that the role is limited to, such as dock-*. Repeatable.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Of which tenant it is; of none, if absent.")] = None,
-    narrow: Annotated[list[str] | None, typer.Option(help="A rule that the key is narrowed to. Repeatable.")] = None,
-    label: Annotated[str, typer.Option(help="What the key is for, shown in lists.")] = "",
+    tenant: Annotated[str | None, typer.Option(help="The tenant of the principal. By default, it has none.")] = None,
+    narrow: Annotated[list[str] | None, typer.Option(help="A rule that narrows the key. Repeatable.")] = None,
+    label: Annotated[str, typer.Option(help="The purpose of the key, shown in lists.")] = "",
     days: Days = 90,
     never: Never = False,
 ) -> None:
-    """Make a key. It is shown once, on standard output. Exit code: 0 made, 2 it cannot be made."""
+    """Create a key and print it once, on standard output. Exit code: 0 created, 2 it cannot be created."""
     from app.core.access.changes import Put
     from app.core.access.model import Kind, Principal
 
@@ -91,15 +94,15 @@ def create(
 
 @application.command()
 def new() -> None:
-    """Make a key that is on record nowhere: for HOMING_ACCESS_BOOTSTRAP_KEY. It is shown once, on standard output."""
+    """Create a key for HOMING_ACCESS_BOOTSTRAP_KEY. It is stored nowhere, and printed once, on standard output."""
     tell(out, _new_key().text)
 
 
 @application.command("list")
 def list_keys(
-    *, everything: Annotated[bool, typer.Option("--all", help="Also those that are revoked or expired.")] = False
+    *, everything: Annotated[bool, typer.Option("--all", help="Include revoked and expired keys.")] = False
 ) -> None:
-    """Print keys: id, whose it is, what for, when it was made, ends and was used, and whether it counts."""
+    """List keys: id, principal, label, when each was created, expires and was used, and whether it is valid."""
     from rich.table import Table
     from rich.text import Text
 
@@ -118,11 +121,11 @@ def list_keys(
 def rotate(
     key_id: KeyId,
     *,
-    grace: Annotated[str, typer.Option(help="How long the old key goes on, such as 24h; 0s ends it now.")] = "24h",
+    grace: Annotated[str, typer.Option(help="How long the old key stays valid, such as 24h; 0s ends it now.")] = "24h",
     days: Days = 90,
     never: Never = False,
 ) -> None:
-    """Make a key that may do the same, and give the old one an end. Exit code: 0 made, 2 it cannot be made."""
+    """Create a key with the same rights, and let the old one expire. Exit code: 0 done, 2 it cannot be created."""
     from app.core.access.changes import Put
     from app.core.durations import parse_duration
 
@@ -149,7 +152,7 @@ def rotate(
 
 @application.command()
 def revoke(key_id: KeyId) -> None:
-    """End a key for ever. Exit code: 0 it counts no more, 2 there is no such key."""
+    """Revoke a key for good. Exit code: 0 revoked, 2 there is no such key."""
     from app.core.access.changes import Revoke
 
     now_us = instant()

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from homing_client import Me
     from homing_client.contexts import Contexts
 
-application = typer.Typer(help="Where the nodes are, and as whom they are asked.", no_args_is_help=True)
+application = typer.Typer(help="Manage contexts. A context has the URL of a cluster and a key.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Of the context.", autocompletion=known)]
+Name = Annotated[str, typer.Argument(help="The name of the context.", autocompletion=known)]
 T = TypeVar("T")
 _LONGEST: Final = 4096
 """Characters of a key or a password."""
@@ -29,24 +29,26 @@ _LONGEST: Final = 4096
 
 def login(
     url: Annotated[
-        str | None, typer.Argument(help="Where the nodes are: http://host:port. Several, with commas.")
+        str | None, typer.Argument(help="The URL of a node: http://host:port. Separate several with commas.")
     ] = None,
     *,
     user: Annotated[
-        str | None, typer.Option("--user", "-u", help="Log in by name and password, for twelve hours.")
+        str | None, typer.Option("--user", "-u", help="Log in with this name and a password, for twelve hours.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Of which tenant the user is, if of one.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant of the user, if there is one.")] = None,
     stdin: Annotated[
         bool, typer.Option("--stdin", "--password-stdin", help="Read the key or the password from standard input.")
     ] = False,
     context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="To keep it under.  [default: the host]", autocompletion=known)
+        str | None,
+        typer.Option(metavar="NAME", help="The name of the context.  [default: the host]", autocompletion=known),
     ] = None,
 ) -> None:
-    """Try a key, or a name and a password, and keep it as the current context.
+    """Check a key, or a name and password, and save it as the current context.
 
-    Without --user, it asks for an API key; a node that asks nobody who they are needs none. What is kept lies in
-    homing/config.toml of $XDG_CONFIG_HOME, for you alone. Exit code: 0 kept, 2 wrong input, 6 no node, 8 not allowed.
+    Without --user, it asks for an API key; a node without authentication needs none. The context is saved in
+    homing/config.toml of $XDG_CONFIG_HOME, readable for you alone. Exit code: 0 saved, 2 wrong input, 6 no node, 8 not
+    allowed.
     """
     from homing_client.contexts import DEFAULT_URL, Context, addresses
 
@@ -65,7 +67,7 @@ def login(
 
 
 def logout(*, context: ContextName = None) -> None:
-    """End the key of a login, and forget the key of the context. Exit code: 0 done, 2 there is no such context."""
+    """Revoke the key of a login, and forget the key of the context. Exit code: 0 done, 2 there is no such context."""
     from homing_client import NotAllowedError, ProblemError, UnreachableError
     from homing_client.contexts import Context
 
@@ -102,7 +104,7 @@ def _revoking(key: str) -> str:
 def whoami(
     *, url: Url = None, context: ContextName = None, output: Output = Form.HUMAN, as_json: AsJson = False
 ) -> None:
-    """Say who the node takes you for. Exit code: 0 said, 8 for nobody."""
+    """Show who you are to the node. Exit code: 0 known, 8 not authenticated."""
     shown = form(output, as_json=as_json)
     with connected(url, context, shown) as homing:
         me = homing.me()
@@ -123,7 +125,7 @@ def whoami(
 
 @application.command("list")
 def list_contexts(*, output: Output = Form.HUMAN, as_json: AsJson = False) -> None:
-    """Print the contexts; * is the current one."""
+    """List the contexts; * marks the current one."""
     contexts = _contexts()
     values = [
         {"name": name, "url": one.url, "key": one.key is not None, "current": name == contexts.current}
@@ -138,7 +140,7 @@ def list_contexts(*, output: Output = Form.HUMAN, as_json: AsJson = False) -> No
 
 @application.command()
 def use(name: Name) -> None:
-    """Make a context the current one. Exit code: 0 done, 2 there is none of this name."""
+    """Switch to a context. Exit code: 0 done, 2 there is none of this name."""
     contexts = _contexts()
     one = _checked(lambda: contexts.get(name))
     _save(contexts.with_one(name, one))
@@ -147,7 +149,7 @@ def use(name: Name) -> None:
 
 @application.command()
 def remove(name: Name) -> None:
-    """Forget a context, and its key. Exit code: 0 done, 2 there is none of this name."""
+    """Delete a context and its key. Exit code: 0 done, 2 there is none of this name."""
     contexts = _contexts()
     _save(_checked(lambda: contexts.without(name)))
     tell(err, f"{name} is forgotten.")

@@ -9,7 +9,7 @@ import typer
 from app.cli.verbs import Verb, group
 
 webhooks: Final = group(
-    "URLs that are told of outcomes.",
+    "Manage webhooks: URLs that receive events of commands.",
     {
         "list": Verb("webhooks.all", "id url events devices methods enabled"),
         "create": Verb("webhooks.make"),
@@ -23,7 +23,7 @@ webhooks: Final = group(
     },
 )
 state: Final = group(
-    "Last values of topics and devices.",
+    "Read and write the last values of topics and devices.",
     {
         "show": Verb("events.last"),
         "put": Verb("events.put_last"),
@@ -32,7 +32,7 @@ state: Final = group(
     },
 )
 roles: Final = group(
-    "What those may do who have a role, as nodes have it and as far as your own key may.",
+    "Manage roles and their rules through a node, as far as your own key permits.",
     {
         "list": Verb("access.roles", "name tenant rules"),
         "show": Verb("access.role"),
@@ -41,13 +41,14 @@ roles: Final = group(
     },
 )
 admin: Final = typer.Typer(
-    help="Keys, people, roles, tenants and the audit, as nodes have them and as far as your own key may.\n\n"
-    "homing access, keys, users and audit work in the database itself, without a node: for whoever operates Homing.",
+    help="Manage keys, people, roles and tenants through a node, as far as your own key permits; read the audit log. "
+    "homing access, keys, users and audit work directly in the database, without a node, for operators of Homing "
+    "itself.",
     no_args_is_help=True,
 )
 _ADMIN: Final = {
     "keys": group(
-        "API keys.",
+        "Manage API keys.",
         {
             "list": Verb("access.keys", "id principal label created_at expires_at revoked_at last_used_at"),
             "create": Verb("access.make_key"),
@@ -56,7 +57,7 @@ _ADMIN: Final = {
         },
     ),
     "tenants": group(
-        "Whose devices which are.",
+        "Manage tenants, who own devices.",
         {
             "list": Verb("access.tenants", "id name devices"),
             "show": Verb("access.tenant"),
@@ -65,7 +66,7 @@ _ADMIN: Final = {
         },
     ),
     "principals": group(
-        "People and services, and which roles they have.",
+        "Manage people and services, and their roles.",
         {
             "list": Verb("access.principals", "id name kind tenant disabled"),
             "show": Verb("access.principal"),
@@ -77,7 +78,7 @@ _ADMIN: Final = {
     ),
     "roles": roles,
     "access": group(
-        "All of it as one document, and why somebody may do something.",
+        "Export and apply the access directory as one document; check who may do what.",
         {
             "export": Verb("access.export"),
             "apply": Verb("access.apply"),
@@ -85,7 +86,7 @@ _ADMIN: Final = {
         },
     ),
     "audit": group(
-        "Who asked what of which device.",
+        "Read and verify the audit log.",
         {
             "list": Verb("access.audit", "at writer seq line"),
             "verify": Verb("access.verify_audit", must="intact"),

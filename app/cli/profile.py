@@ -15,7 +15,7 @@ from app.runtime.exits import Exit
 if TYPE_CHECKING:
     from app.core.profiles.templating import CommandFacts
 
-application = typer.Typer(help="Look at device profiles.", no_args_is_help=True)
+application = typer.Typer(help="Check and try device profiles.", no_args_is_help=True)
 application.command()(trace)
 
 
@@ -26,29 +26,32 @@ def _group() -> None:
 
 @application.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="A profile, as TOML, or the name of a shipped one.")],
+    file: Annotated[Path, typer.Argument(help="A profile as a TOML file, or the name of a shipped one.")],
     *,
     device: Annotated[
-        str | None, typer.Option(help="The device to try it with; else an id of the form that the profile has.")
+        str | None, typer.Option(help="The device id to try it with. By default, one in the format of the profile.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="The method of the command to try; else the first that the profile names.")
+        str | None, typer.Option(help="The method to try. By default, the first one that the profile names.")
     ] = None,
     params: Annotated[
-        str | None, typer.Option(help="Its params, as JSON; else what the profile needs of them.")
+        str | None, typer.Option(help="The params as JSON. By default, the ones that the profile needs.")
     ] = None,
     message: Annotated[
         str | None,
-        typer.Option(help="A message of the device, as JSON; {id}, {id_number} and so on become those of the command."),
+        typer.Option(
+            help="A message of the device as JSON; {id}, {id_number} and so on are replaced by those of the command."
+        ),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option(help="Where it comes from; else wherever responses are expected.")
+        str | None, typer.Option(help="The topic of the message. By default, each topic where responses are expected.")
     ] = None,
 ) -> None:
     """Check a profile, and show what a command would publish and expect, and how a message would be read.
 
-    Hints tell what it says in vain. Nothing is connected to. Exit code: 0 all is well, 1 the message does not answer
-    the command, or none could, 2 wrong profile or arguments, 5 it has no such command, so nothing could be tried.
+    Hints point out parts of the profile that have no effect. It does not connect to anything. Exit code: 0 all is well,
+    1 the message does not answer the command, or none could, 2 wrong profile or arguments, 5 the profile has no such
+    command, so nothing could be tried.
     """
     from app.profiles.loader import hints_in, read_profile
     from app.profiles.tools.examples import example_device, example_method, example_params
@@ -81,22 +84,21 @@ def check(
 
 @application.command(name="try")
 def try_(
-    file: Annotated[Path, typer.Argument(help="A profile, as TOML.")],
+    file: Annotated[Path, typer.Argument(help="A profile as a TOML file.")],
     *,
-    method: Annotated[str, typer.Option(help="The method of the command.")],
-    device: Annotated[str, typer.Option(help="The device.")] = "device-1",
-    params: Annotated[str, typer.Option(help="Its params, as JSON.")] = "null",
+    method: Annotated[str, typer.Option(help="The method of the command, such as cover_open.")],
+    device: Annotated[str, typer.Option(help="The device id, such as dock-1.")] = "device-1",
+    params: Annotated[str, typer.Option(help="The params as JSON.")] = "null",
     answer: Annotated[
         list[str] | None,
-        typer.Option(
-            help="What the device says, one after the other: TOPIC PAYLOAD, or the payload where one is expected."
-        ),
+        typer.Option(help="The device's messages in order: TOPIC PAYLOAD, or only PAYLOAD for the expected topic."),
     ] = None,
 ) -> None:
-    """Send a command to a device that you play: what is published, and what becomes of it with each answer.
+    """Simulate a command whose answers you give: show what is published, and what each answer does to the command.
 
-    {id}, {id_number}, {id_short} and {id_uuid} in answers become those of the command, and `hex:` begins a payload
-    in bytes. Nothing is connected to. Exit code: 0 the command succeeded, 1 it did not, 2 wrong profile or arguments.
+    {id}, {id_number}, {id_short} and {id_uuid} in answers are replaced by those of the command; `hex:` begins a binary
+    payload. It does not connect to anything. Exit code: 0 the command succeeded, 1 it did not, 2 wrong profile or
+    arguments.
     """
     from app.core.commands.command import CommandState
     from app.profiles.loader import read_profile
@@ -118,9 +120,9 @@ def try_(
 
 @application.command()
 def schema() -> None:
-    """Write the JSON Schema of profile files, for editors: `#:schema profile.json` in the first line of a file.
+    """Write the JSON Schema of profile files for editors: put `#:schema profile.json` in the first line of a file.
 
-    It knows the keys, their types and their words; what does not fit together is told by `check`.
+    The schema knows all keys, their types and their allowed words. `check` finds parts that contradict each other.
     """
     from app.profiles.tools.editors import schema_of_files
 

@@ -27,54 +27,56 @@ class VerbEntry(NamedTuple):
 
 
 COMMANDS: Final = {
-    "send": VerbEntry("send:send", "Send a command to a device, and wait for its outcome."),
+    "send": VerbEntry("send:send", "Send a command to a device and wait for its outcome."),
     "list": VerbEntry("commands:list_commands", "List the latest commands."),
-    "get": VerbEntry("commands:get", "Show a command as it stands."),
-    "watch": VerbEntry("commands:watch", "Follow a command, or all of them, as they happen."),
-    "explain": VerbEntry("commands:explain", "Say what became of a command, and why."),
-    "cancel": VerbEntry("commands:cancel", "End a command. The device is not told."),
-    "devices": VerbEntry("devices:application", "Keep a record of devices: profile, labels, a note."),
-    "profiles": VerbEntry("cluster:profiles", "List the device profiles that the node speaks."),
-    "methods": VerbEntry("cluster:methods", "List what devices of a profile can be asked to do."),
+    "get": VerbEntry("commands:get", "Show the current state of a command."),
+    "watch": VerbEntry("commands:watch", "Follow one command or all commands live."),
+    "explain": VerbEntry("commands:explain", "Explain what became of a command, and why."),
+    "cancel": VerbEntry("commands:cancel", "Cancel a command. The device is not told."),
+    "devices": VerbEntry("devices:application", "Manage the records of devices: profile, labels, note."),
+    "profiles": VerbEntry("cluster:profiles", "List the device profiles of the node."),
+    "methods": VerbEntry("cluster:methods", "List the methods of a profile."),
 }
 EVENTS: Final = {
-    "events": VerbEntry("events:application", "Read, follow and publish what devices say unasked."),
+    "events": VerbEntry("events:application", "Read, follow and publish events of devices."),
     "state": VerbEntry("operations:state", "Read and write the last values of topics and devices."),
-    "webhooks": VerbEntry("operations:webhooks", "Have URLs told of outcomes."),
+    "webhooks": VerbEntry("operations:webhooks", "Manage webhooks, which post outcomes to URLs."),
 }
 CONNECTION: Final = {
-    "login": VerbEntry("login:login", "Keep a key, or log in by name and password."),
-    "logout": VerbEntry("login:logout", "End a login, and remove its key from here."),
-    "whoami": VerbEntry("login:whoami", "Say who the node takes you for."),
-    "context": VerbEntry("login:application", "Choose among several clusters and keys."),
+    "login": VerbEntry("login:login", "Log in with an API key, or with name and password."),
+    "logout": VerbEntry("login:logout", "End a login and forget its key."),
+    "whoami": VerbEntry("login:whoami", "Show who you are to the node."),
+    "context": VerbEntry("login:application", "Switch between several clusters and keys."),
 }
 THROUGH_A_NODE: Final = {
-    "roles": VerbEntry("operations:roles", "Say what may be done by those who have a role."),
-    "admin": VerbEntry("operations:admin", "Keys, people, roles, tenants and the audit, as far as your own key may."),
+    "roles": VerbEntry("operations:roles", "Manage roles and their rules."),
+    "admin": VerbEntry(
+        "operations:admin", "Manage keys, people, roles and tenants, and read the audit log, as your key permits."
+    ),
 }
 IN_THE_DATABASE: Final = {
-    "access": VerbEntry("access:application", "Set up who may do what, and keep it like a file."),
-    "keys": VerbEntry("keys:application", "Make, show, replace and revoke API keys."),
-    "users": VerbEntry("users:application", "Add, show and disable people; set their passwords."),
-    "audit": VerbEntry("audit:application", "Read who asked what; find out whether it was changed."),
+    "access": VerbEntry("access:application", "Set up the access directory, export it and apply changes."),
+    "keys": VerbEntry("keys:application", "Create, list, rotate and revoke API keys."),
+    "users": VerbEntry("users:application", "Add, list and disable people; set their passwords."),
+    "audit": VerbEntry("audit:application", "Read the audit log and check it for tampering."),
 }
 RUNNING: Final = {
     "serve": VerbEntry("serve:serve", "Run a node."),
-    "doctor": VerbEntry("doctor:doctor", "Check broker, store and access of the settings; say what to change."),
-    "status": VerbEntry("cluster:status", "Say what answers there, and whether it can serve."),
+    "doctor": VerbEntry("doctor:doctor", "Check the configured broker, store and access directory, and suggest fixes."),
+    "status": VerbEntry("cluster:status", "Show whether the node is running and can serve."),
     "nodes": VerbEntry("cluster:nodes", "List the live nodes of the cluster."),
     "metrics": VerbEntry("cluster:metrics", "Print the metrics of a node."),
 }
 TOOLS: Final = {
     "api": VerbEntry("api:api", "Call any operation of a node."),
-    "profile": VerbEntry(
-        "profile:application", "Write a device profile: check it, try it, trace what a broker carries."
+    "profile": VerbEntry("profile:application", "Check and try device profiles, and trace the messages of a broker."),
+    "analyze": VerbEntry("analyze:analyze", "Analyze a latency log: compact, roll up and report."),
+    "compact": VerbEntry("analyze:compact", "Run the first step of analyze: write clean records to large files."),
+    "rollup": VerbEntry("analyze:rollup", "Run the second step of analyze: compute counts that can be added up."),
+    "report": VerbEntry("analyze:report", "Run the third step of analyze: write tables and report.html."),
+    "generate-log": VerbEntry(
+        "analyze:generate_log", "Generate a latency log with known faults to try the analysis on."
     ),
-    "analyze": VerbEntry("analyze:analyze", "Say what a latency log says: compact, rollup and report."),
-    "compact": VerbEntry("analyze:compact", "Do the first step of analyze: clean records in large files."),
-    "rollup": VerbEntry("analyze:rollup", "Do the second step of analyze: counts that can be added up."),
-    "report": VerbEntry("analyze:report", "Do the third step of analyze: tables and report.html."),
-    "generate-log": VerbEntry("analyze:generate_log", "Write a latency log with known faults, to try the analysis on."),
 }
 PANELS: Final[Mapping[str, Mapping[str, VerbEntry]]] = MappingProxyType(
     {
@@ -126,7 +128,7 @@ def application_for(arguments: Sequence[str]) -> typer.Typer:
     application = typer.Typer(
         name="homing",
         cls=_InOrder,
-        help="Commands to drones and IoT devices over MQTT, whose responses find their way home.",
+        help="Send commands to drones and IoT devices over MQTT, and bring their responses home.",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -38,48 +38,65 @@ def send(  # noqa: PLR0913 - each is something that people type
         str, typer.Argument(help="The device id, such as dock-1.", show_default=False, autocompletion=devices)
     ],
     method: Annotated[
-        str, typer.Argument(help="What it is to do, such as cover_open.", show_default=False, autocompletion=methods)
+        str, typer.Argument(help="The method, such as cover_open.", show_default=False, autocompletion=methods)
     ],
     pairs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Params. A value is JSON, else text; {…} is all of them."),
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Params. A value that is not JSON is taken as text. {…} gives all params.",
+        ),
     ] = None,
     *,
-    param: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="KEY=VALUE", help="Repeatable.")] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="KEY=VALUE", help="A param, as an option. Repeatable."),
+    ] = None,
     params: Annotated[str | None, typer.Option(metavar="OBJECT", help="All params as JSON.")] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Such as 500ms, 10s, 1.5m. The node decides if absent.")
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="The time to wait for the device, such as 500ms, 10s or 1.5m. By default, the node decides.",
+        ),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="Device profile. The node decides if absent.", autocompletion=profiles)
+        str | None, typer.Option(help="The device profile. By default, the node decides.", autocompletion=profiles)
     ] = None,
-    one_way: Annotated[bool, typer.Option("--one-way", help="The device does not answer; the broker has to.")] = False,
+    one_way: Annotated[
+        bool,
+        typer.Option("--one-way", help="Do not expect an answer of the device, only the broker's acknowledgement."),
+    ] = False,
     if_offline: Annotated[
         OfflineChoice | None,
         typer.Option(
-            help="When nobody is subscribed to the device's topic: fail is unsent at once; send waits until --timeout. "
-            "Absent: fail where the broker tells, else send."
+            help="What to do if nobody is subscribed to the device's topic: fail gives up at once, send waits until "
+            "--timeout. By default, fail if the broker reports it, else send."
         ),
     ] = None,
     notify: Annotated[
-        list[str] | None, typer.Option(metavar="WEBHOOK", help="Tell this webhook of the outcome. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="WEBHOOK", help="The id of a webhook that receives the outcome. Repeatable."),
     ] = None,
-    no_wait: Annotated[bool, typer.Option("--async", help="Print the command's id and do not wait.")] = False,
+    no_wait: Annotated[bool, typer.Option("--async", help="Print the id of the command and do not wait.")] = False,
     idempotency_key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Sent again, it joins the first command.")
+        str | None,
+        typer.Option(
+            metavar="KEY", help="An idempotency key. A repeated call with the same key joins the first command."
+        ),
     ] = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
     as_json: AsJson = False,
 ) -> None:
-    """Send a command to a device, and wait for its outcome.
+    """Send a command to a device and wait for its outcome.
 
-    HOMING_KEY holds the API key, where the node asks for one and homing login has kept none.
+    HOMING_KEY holds the API key if the node requires one and homing login has saved none.
 
-    Exit code: 0 succeeded (or accepted, with --async), 1 the device refused or failed, 2 wrong input, 3 timed out,
-    4 cancelled, 5 not sent (nobody is subscribed, broker or store away, or a limit reached), 6 no node there, 7 the
-    node answered strangely, 8 not allowed, 130 interrupted.
+    Exit code: 0 succeeded (or accepted, with --async), 1 the device refused or failed, 2 wrong input, 3 timed out, 4
+    cancelled, 5 not sent (nobody is subscribed, broker or store unavailable, or a limit reached), 6 no node there, 7
+    the node answered strangely, 8 not allowed, 130 interrupted.
     """
     _check(device, timeout, idempotency_key)
     body = parse_params([*(pairs or ()), *(param or ())], params)

@@ -12,20 +12,34 @@ from app.runtime.exits import Exit
 
 
 def serve(
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes; each is a node of its own.")] = 1,
-    host: Annotated[str | None, typer.Option(help="Instead of HOMING_API_HOST.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Instead of HOMING_API_PORT.")] = None,
-    node_id: Annotated[str | None, typer.Option(help="Instead of HOMING_NODE_ID; -1, -2, … for workers.")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="The number of processes; each is a node of its own.")
+    ] = 1,
+    host: Annotated[str | None, typer.Option(help="The address to listen on, in place of HOMING_API_HOST.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port to listen on, in place of HOMING_API_PORT.")
+    ] = None,
+    node_id: Annotated[
+        str | None, typer.Option(help="The node id, in place of HOMING_NODE_ID. Workers append -1, -2, ….")
+    ] = None,
     worker_port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Besides, the first worker alone listens here, the next on the next port."),
+        typer.Option(
+            min=1,
+            max=65535,
+            help="An additional port for the first worker alone; the next worker listens on the next port.",
+        ),
     ] = None,
-    listen_fd: Annotated[list[int] | None, typer.Option(hidden=True, help="A worker's inherited sockets.")] = None,
-    ops_fd: Annotated[int | None, typer.Option(hidden=True, help="The one of them for health and metrics.")] = None,
+    listen_fd: Annotated[
+        list[int] | None, typer.Option(hidden=True, help="The sockets that a worker inherits.")
+    ] = None,
+    ops_fd: Annotated[
+        int | None, typer.Option(hidden=True, help="The inherited socket for health and metrics.")
+    ] = None,
 ) -> None:
     """Run a node. Settings come from the environment and from .env: see .env.example.
 
-    Stops in an orderly way on SIGTERM and SIGINT. Exit code: 0 stopped, 1 failed, 2 wrong settings.
+    SIGTERM and SIGINT stop it in an orderly way. Exit code: 0 stopped, 1 failed, 2 wrong settings.
     """
     from app.runtime.telemetry import configure_logging
     from app.settings import load_settings

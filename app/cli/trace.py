@@ -27,21 +27,22 @@ PATIENCE: Final = 10.0
 
 def trace(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Profiles, as TOML; else those of the settings.")
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Profiles as TOML files. By default, those of the settings."),
     ] = None,
     *,
     topic: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILTER", help="Topic filters to hear, in place of those of the profiles."),
+        typer.Option(metavar="FILTER", help="Topic filters to subscribe to, in place of those of the profiles."),
     ] = None,
-    messages: Annotated[int, typer.Option(min=1, help="End after so many.")] = 1000,
-    lasting: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="End after so long.")] = None,
-    payloads: Annotated[bool, typer.Option(help="Show the first 200 characters of each.")] = True,
+    messages: Annotated[int, typer.Option(min=1, help="End after this number.")] = 1000,
+    lasting: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="End after this time.")] = None,
+    payloads: Annotated[bool, typer.Option(help="Show the first 200 characters of each payload.")] = True,
 ) -> None:
-    """Listen to the broker of the settings, and show what each profile makes of each message, or why it ignores it.
+    """Listen to the configured broker, and show how each profile reads each message, or why it ignores it.
 
-    Nothing is published, stored or taken away from nodes. Ends with the counts, also after Ctrl-C. The rights are those
-    of the user name of the settings: what they may not read is not heard.
+    Nothing is published, stored or taken away from nodes. It prints the counts at the end, also after Ctrl-C. It uses
+    the configured user name, so it hears only what that user may read.
     """
     from app.core.durations import parse_duration
     from app.profiles.tools.tracing import Tracer

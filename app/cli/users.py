@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from app.store.directory import AccessDirectory
 
 application = typer.Typer(
-    help="People, in the database of HOMING_ACCESS_URL: add, show and disable them, set their passwords.",
+    help="Add, list and disable people and set their passwords, directly in the database of HOMING_ACCESS_URL.",
     no_args_is_help=True,
 )
 
-Name = Annotated[str, typer.Argument(help="The person's name, or id.")]
-OfTenant = Annotated[str | None, typer.Option("--tenant", help="Of which tenant the person is; of none, if absent.")]
+Name = Annotated[str, typer.Argument(help="The person's name or id.")]
+OfTenant = Annotated[
+    str | None, typer.Option("--tenant", help="The tenant of the person. By default, the person has none.")
+]
 FromStdin = Annotated[bool, typer.Option("--password-stdin", "--stdin", help="Read the password from standard input.")]
 
 
@@ -35,15 +37,17 @@ def add(
     name: Name,
     *,
     tenant: OfTenant = None,
-    email: Annotated[str | None, typer.Option(help="Where to reach the person.")] = None,
-    role: Annotated[list[str] | None, typer.Option(help="Give this role. Repeatable.")] = None,
+    email: Annotated[str | None, typer.Option(help="The e-mail address of the person.")] = None,
+    role: Annotated[list[str] | None, typer.Option(help="A role to give. Repeatable.")] = None,
     devices: Annotated[
-        list[str] | None, typer.Option(help="The role counts for these only: dock-*. Repeatable.")
+        list[str] | None, typer.Option(help="The devices that the role is limited to, such as dock-*. Repeatable.")
     ] = None,
     password_stdin: FromStdin = False,
-    no_password: Annotated[bool, typer.Option("--no-password", help="The person will not log in by password.")] = False,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="Do not set a password; the person cannot log in with one.")
+    ] = False,
 ) -> None:
-    """Put a person on record; asks for the password. Exit code: 0 added, 2 it cannot be done."""
+    """Add a person. It asks for the password. Exit code: 0 added, 2 it cannot be done."""
     from app.core.access.changes import Put
     from app.core.access.model import Kind, Principal
 
@@ -70,7 +74,7 @@ def add(
 
 @application.command()
 def passwd(name: Name, *, tenant: OfTenant = None, password_stdin: FromStdin = False) -> None:
-    """Set a password. Who is logged in by the old one has to log in again. Exit code: 0 set, 2 it cannot be done."""
+    """Set a password. Logins with the old one end. Exit code: 0 set, 2 it cannot be done."""
     from app.core.access.changes import Put
 
     hashed, now_us = _ask(from_stdin=password_stdin), instant()
@@ -88,9 +92,9 @@ def disable(
     name: Name,
     *,
     tenant: OfTenant = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Let the person in again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Enable the person again.")] = False,
 ) -> None:
-    """Refuse a person, or a service, whatever key or password is shown. Exit code: 0 done, 2 it cannot be done."""
+    """Disable a person or service, with all keys and passwords. Exit code: 0 done, 2 it cannot be done."""
     from app.core.access.changes import Put
 
     now_us = instant()
@@ -106,8 +110,8 @@ def disable(
 
 
 @application.command("list")
-def list_users(*, services: Annotated[bool, typer.Option("--services", help="Services, too.")] = False) -> None:
-    """Print people: id, name, tenant, roles, and whether they are disabled."""
+def list_users(*, services: Annotated[bool, typer.Option("--services", help="Include services.")] = False) -> None:
+    """List people: id, name, tenant, roles, and whether they are disabled."""
     from rich.table import Table
     from rich.text import Text
 

@@ -300,7 +300,7 @@ async def test_H18_the_patterns_allow_what_the_endpoints_allow(
     body = document["components"]["schemas"]["CommandBody"]["properties"]
     patterns: dict[str, Any] = {}
     for one in parameters(document):
-        if not one["description"].startswith("Only of "):  # what may be a part of a name
+        if not one["description"].startswith("Return only events of "):  # what may be a part of a name
             patterns.setdefault(one["name"], one["schema"].get("pattern"))
     patterns |= {"method": body["method"]["pattern"], "timeout": body["timeout"]["anyOf"][0]["pattern"]}
     allowed = {text for text in TEXTS if accepted(check, text)}

@@ -30,26 +30,26 @@ router = APIRouter(prefix="/v1/access", tags=["access"])
 
 @router.get(
     "",
-    summary="Read who may do what, as one document",
+    summary="Read the access directory as one document",
     response_model=AccessFile,
-    response_description="All of it, without keys and passwords.",
+    response_description="The whole directory, without keys and passwords.",
     responses={
-        200: {"headers": {"ETag": header("Names this state, for `If-Match`.")}},
+        200: {"headers": {"ETag": header("The version of this record, for `If-Match`.")}},
         **problems_of(BY_ERROR[errors.NoDirectoryError], problems.ACCESS_STORE_AWAY),
     },
     openapi_extra=_ACTS,
 )
 async def read_access(records: Records, asker: WhoAsks) -> Reply:
-    """What `homing access export` prints; for who operates Homing, and belongs to no tenant."""
+    """Returns what `homing access export` prints. The caller must operate Homing itself, thus belong to no tenant."""
     shown = (await records.people.document(asker.caller)).model_dump(mode="json")
     return BytesResponse(orjson.dumps(shown), headers=[etag(tag_of(shown))])
 
 
 @router.put(
     "",
-    summary="Make who may do what as a document says",
+    summary="Apply a document to the access directory",
     response_model=Differences,
-    response_description="What changed.",
+    response_description="The changes that were made, or would be.",
     responses=problems_of(
         *_READING,
         BY_ERROR[errors.EntryConflictError],
@@ -66,10 +66,13 @@ async def put_access(
     asker: WhoAsks,
     *,
     dry_run: Annotated[
-        bool, Query(description="Only say what would change.", json_schema_extra={"enum": [True, False]})
+        bool, Query(description="Report the changes without making them.", json_schema_extra={"enum": [True, False]})
     ] = False,
 ) -> Reply:
-    """All or nothing, as `homing access apply`. A section that is missing is left alone. Keys of who goes, go."""
+    """Makes all changes or none, as `homing access apply` does. A missing section is left alone.
+
+    When a principal is removed, so are their keys.
+    """
     check_names(request, ("dry_run",))
     changes = await records.people.put_document(asker.caller, body, condition, dry_run=dry_run)
     return BytesResponse(orjson.dumps({"changes": changes}))
@@ -77,14 +80,14 @@ async def put_access(
 
 @router.post(
     "/check",
-    summary="Ask whether somebody may do something, and why",
+    summary="Check whether a principal may do something, and why",
     response_model=Decision,
-    response_description="The decision, with the rule that decides, or those that nearly allow it.",
+    response_description="The decision, with the rule that decided it, or the rules that nearly allow it.",
     responses=problems_of(*_READING, BY_ERROR[errors.EntryNotFoundError]),
     openapi_extra=_ACTS,
 )
 async def check_access(body: Check, records: Records, asker: WhoAsks) -> Reply:
-    """About whom one administers; about oneself as the key in hand is."""
+    """Callers may ask about principals whom they administer, and about themselves with the key of this request."""
     question = Question(body.action, body.device, body.profile, body.method, body.tenant)
     found = await records.people.explain(asker.caller, body.principal, question)
     return BytesResponse(

@@ -17,32 +17,45 @@ class _AccessModel(BaseModel):
 
 
 class HeldLimit(_AccessModel):
-    """A limit that holds for who asks, and what is left of it on the node that answers."""
+    """A limit that applies to the caller, and how much of it is left on the node that answers."""
 
-    rule: Annotated[str, Field(description="The line of the role, or of what narrows the key.")]
-    name: Annotated[str, Field(description="The role and the number of the line.")]
-    per: Annotated[str, Field(description="Who shares it: principal, tenant or device.")]
-    share: Annotated[float, Field(description="The part of the limit that is this node's, up to 1.")]
+    rule: Annotated[str, Field(description="The rule of the role, or one that narrows the key.")]
+    name: Annotated[str, Field(description="The name of the role and the number of the rule.")]
+    per: Annotated[str, Field(description="Who shares the limit: `principal`, `tenant` or `device`.")]
+    share: Annotated[float, Field(description="This node's share of the limit, at most 1.")]
     left: Annotated[
-        int | None, Field(description="How many commands this node would take now; null where the device matters.")
+        int | None,
+        Field(
+            description="The number of commands that this node would accept now; null if that depends on the device."
+        ),
     ]
-    count: Annotated[int | SkipJsonSchema[None], Field(description="So many commands in `seconds`.")] = None
+    count: Annotated[int | SkipJsonSchema[None], Field(description="The number of commands allowed in `seconds`.")] = (
+        None
+    )
     seconds: int | SkipJsonSchema[None] = None
-    burst: Annotated[int | SkipJsonSchema[None], Field(description="And so many at once.")] = None
-    concurrent: Annotated[int | SkipJsonSchema[None], Field(description="So many commands open at a time.")] = None
-    open: Annotated[int | None, Field(description="Of those, how many are open on this node.")] = None
+    burst: Annotated[
+        int | SkipJsonSchema[None], Field(description="The number of commands allowed at once, in a burst.")
+    ] = None
+    concurrent: Annotated[
+        int | SkipJsonSchema[None], Field(description="The number of commands allowed to be open at a time.")
+    ] = None
+    open: Annotated[int | None, Field(description="The number of these commands that are open on this node.")] = None
 
 
 class Me(_AccessModel):
-    """Who asks. Of a node that is open, `open` is all there is."""
+    """The caller. A node without authentication returns only `open`."""
 
-    open: Annotated[bool, Field(description="Whether this node asks nobody who they are.")]
+    open: Annotated[bool, Field(description="True if this node does not authenticate its callers.")]
     principal: str | SkipJsonSchema[None] = None
-    tenant: Annotated[str | None, Field(description="null: who operates Homing itself.")] = None
+    tenant: Annotated[
+        str | None, Field(description="The tenant of the principal; null for an operator of Homing itself.")
+    ] = None
     key: Annotated[str | None, Field(description="The public id of the key.")] = None
-    expires_at: Annotated[Instant | None, Field(description="null: never.")] = None
-    roles: Annotated[list[str], Field(description="Those that are bound at present.")] = []
-    limits: Annotated[list[HeldLimit], Field(description="Those of these roles, and of the key.")] = []
+    expires_at: Annotated[
+        Instant | None, Field(description="The instant when the key expires; null if it never does.")
+    ] = None
+    roles: Annotated[list[str], Field(description="The roles that are bound at present.")] = []
+    limits: Annotated[list[HeldLimit], Field(description="The limits of these roles and of the key.")] = []
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -71,26 +84,31 @@ class Me(_AccessModel):
     )
 
 
-_Days = Annotated[StrictInt, Field(ge=1, le=3650, description="Days until it ends.")]
-_Never = Annotated[StrictBool, Field(description="It does not end.")]
+_Days = Annotated[StrictInt, Field(ge=1, le=3650, description="The number of days until the key expires.")]
+_Never = Annotated[StrictBool, Field(description="True if the key never expires.")]
 
 
 class KeyBody(_AccessModel):
-    """What a key is to be."""
+    """The properties of a new key."""
 
-    principal: Annotated[str | None, Field(description="Whose; who asks, when left out.", max_length=128)] = None
-    label: Annotated[str, Field(description="What it is for.", max_length=128)] = ""
+    principal: Annotated[
+        str | None, Field(description="The principal that the key is for; the caller if left out.", max_length=128)
+    ] = None
+    label: Annotated[str, Field(description="The purpose of the key, shown in lists.", max_length=128)] = ""
     narrow: Annotated[
-        list[str], Field(description="Rules: it may do only what both they and the roles allow.", max_length=50)
+        list[str],
+        Field(
+            description="Rules that narrow the key: it may do only what both they and the roles allow.", max_length=50
+        ),
     ] = []
     days: _Days = 90
     never: _Never = False
 
 
 class Rotation(_AccessModel):
-    """How a key is replaced."""
+    """The options for replacing a key."""
 
-    grace: Annotated[str, Field(description="How long the old one goes on: 24h, 0s.")] = "24h"
+    grace: Annotated[str, Field(description="How long the old key stays valid, such as 24h or 0s.")] = "24h"
     days: _Days = 90
     never: _Never = False
 
@@ -103,83 +121,85 @@ class KeyShown(_AccessModel):
     label: str
     narrow: list[str]
     created_at: Instant
-    expires_at: Annotated[Instant | None, Field(description="null: never.")]
+    expires_at: Annotated[Instant | None, Field(description="The instant when the key expires; null if it never does.")]
     revoked_at: Instant | None
-    last_used_at: Annotated[Instant | None, Field(description="To the minute.")]
+    last_used_at: Annotated[Instant | None, Field(description="The last use of the key, to the minute.")]
 
 
 class KeyMade(KeyShown):
-    """A new key, with what nobody can show again."""
+    """A new key with its secret, which cannot be shown again."""
 
-    key: Annotated[str, Field(description="Goes into `Authorization: Bearer`.")]
-    old: Annotated[KeyShown | None, Field(description="The one that it replaces.")] = None
+    key: Annotated[str, Field(description="The key, to be sent as `Authorization: Bearer`.")]
+    old: Annotated[KeyShown | None, Field(description="The key that it replaces.")] = None
 
 
 class KeyPage(_AccessModel):
-    """Keys."""
+    """A page of keys."""
 
     keys: list[KeyShown]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class Tenants(_AccessModel):
-    """Whose devices which are."""
+    """A tenant owns devices."""
 
     tenants: list[TenantInFile]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class Principals(_AccessModel):
     """People and services."""
 
     principals: list[PrincipalInFile]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class Roles(_AccessModel):
     """Roles with their rules."""
 
     roles: list[RoleInFile]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class Bindings(_AccessModel):
-    """What is given to somebody."""
+    """The bindings of a principal or group."""
 
     bindings: list[BindingInFile]
 
 
 class BindingsBody(_AccessModel):
-    """What is to be given to somebody: all of it."""
+    """The complete list of bindings for a principal or group."""
 
     bindings: Annotated[list[BindingBody], Field(max_length=100)]
 
 
 class Differences(_AccessModel):
-    """What came (+), went (-) and changed (~)."""
+    """Changes to the directory: entries added (+), removed (-) and changed (~)."""
 
     changes: Annotated[list[str], Field(examples=[["+ role 'pilot' of tenant 'north'"]])]
 
 
 class AuditLine(_AccessModel):
-    """One thing that was told. A line of a chain may tell of several, in the order of their times."""
+    """One fact of the audit log. A line of a chain may contain several, ordered by time."""
 
-    at: Annotated[Instant | None, Field(description="When it was written. Nodes of 0.2 do not say it.")] = None
-    writer: Annotated[str, Field(description="Node and incarnation, or `directory`.")]
+    at: Annotated[
+        Instant | None, Field(description="The instant when the line was written. Nodes of version 0.2 do not give it.")
+    ] = None
+    writer: Annotated[str, Field(description="The node and incarnation that wrote the line, or `directory`.")]
     seq: int
-    hash: Annotated[str, Field(description="SHA-256 of the hash before it, the number and the line's bytes.")]
-    line: Annotated[dict[str, JsonValue] | None, Field(description="What was told: `at` (µs), `kind`, `who`, …")]
+    hash: Annotated[str, Field(description="SHA-256 over the previous hash, the line's number and its bytes.")]
+    line: Annotated[dict[str, JsonValue] | None, Field(description="The recorded fact: `at` (µs), `kind`, `who`, …")]
 
 
 class AuditPage(_AccessModel):
-    """What was told, newest first."""
+    """Lines of the audit log, newest first."""
 
     lines: list[AuditLine]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class AuditFault(_AccessModel):
-    """What is wrong with a chain, and from which line on."""
+    """A fault in a chain, and the line where it begins."""
 
     writer: str
     seq: int
@@ -187,19 +207,19 @@ class AuditFault(_AccessModel):
 
 
 class AuditVerified(_AccessModel):
-    """What was read, and what is wrong with it."""
+    """The number of lines that were read, and the faults that were found."""
 
     intact: bool
     writers: int
     lines: int
-    heads: Annotated[int, Field(description="That the chains had to lead to.")]
+    heads: Annotated[int, Field(description="The number of heads that the chains were compared with.")]
     faults: list[AuditFault]
-    empty: Annotated[bool, Field(description="Whether there was nothing to verify.")]
-    reason: Annotated[str | None, Field(description="What that may mean; null where there are lines.")]
+    empty: Annotated[bool, Field(description="True if there were no lines to verify.")]
+    reason: Annotated[str | None, Field(description="Possible reasons why there are no lines; null if there are any.")]
 
 
 class Check(_AccessModel):
-    """What somebody may want to do."""
+    """A principal and the action to check."""
 
     principal: Annotated[str, Field(max_length=128)]
     action: Action
@@ -207,16 +227,19 @@ class Check(_AccessModel):
     profile: Annotated[str, Field(max_length=64)] = ""
     method: Annotated[str, Field(max_length=128)] = ""
     tenant: Annotated[
-        str | None, Field(description="Counts where there is no device; null is Homing itself.", max_length=128)
+        str | None,
+        Field(
+            description="The tenant to ask about if no device is given; null stands for Homing itself.", max_length=128
+        ),
     ] = None
 
 
 class Decision(_AccessModel):
-    """Whether it is allowed, and why."""
+    """The answer to whether an action is allowed, and why."""
 
     allowed: bool
     reason: Annotated[str, Field(examples=["no_rule"])]
-    rule: Annotated[str | None, Field(description="The one that allows or denies it.")]
-    requires: Annotated[int, Field(description="How many people must want it.")]
+    rule: Annotated[str | None, Field(description="The rule that allows or denies the action.")]
+    requires: Annotated[int, Field(description="The number of people who must approve.")]
     limits: list[str]
-    nearest: Annotated[list[str], Field(description="Rules that nearly allow it.")]
+    nearest: Annotated[list[str], Field(description="Rules that nearly allow the action.")]

@@ -54,7 +54,7 @@ async def _asked(
     since: Annotated[
         _Instant,
         Query(
-            description="Only lines from then on (RFC 3339).",
+            description="Return only lines at or after this instant (RFC 3339).",
             json_schema_extra={"pattern": "^[0-9]{4}-"},
             examples=["2026-03-01T08:00:00Z"],
         ),
@@ -62,21 +62,24 @@ async def _asked(
     until: Annotated[
         _Instant,
         Query(
-            description="Only lines until then (RFC 3339).",
+            description="Return only lines at or before this instant (RFC 3339).",
             json_schema_extra={"pattern": "^[0-9]{4}-"},
             examples=["2026-03-01T09:00:00Z"],
         ),
     ] = None,
     who: Annotated[
-        _Text | SkipJsonSchema[None], Query(description="Only what this principal asked for.", examples=["ci"])
+        _Text | SkipJsonSchema[None],
+        Query(description="Return only lines about requests of this principal.", examples=["ci"]),
     ] = None,
     device: Annotated[
-        _Text | SkipJsonSchema[None], Query(description="Only what is about this device.", examples=["dock-1"])
+        _Text | SkipJsonSchema[None], Query(description="Return only lines about this device.", examples=["dock-1"])
     ] = None,
     limit: Limit = 50,
     cursor: Annotated[
         str | SkipJsonSchema[None],
-        query("What the page before gave.", ANY_CURSOR, "1772352000000000_17_0_node-1/01JC8ZQ5M7W3T9K2V4X6Y8B0D1"),
+        query(
+            "The `cursor` of the previous page.", ANY_CURSOR, "1772352000000000_17_0_node-1/01JC8ZQ5M7W3T9K2V4X6Y8B0D1"
+        ),
     ] = None,
 ) -> AuditQuery:
     check_names(request, ("since", "until", "who", "device", "limit", "cursor"))
@@ -101,16 +104,17 @@ def _place(cursor: str) -> AuditPosition:
 
 @router.get(
     "",
-    summary="Read who asked what of which device, and how it ended, newest first",
+    summary="Read the audit log, newest first",
     response_model=AuditPage,
-    response_description="A page of the audit.",
+    response_description="A page of the audit log.",
     responses=problems_of(*_PROBLEMS, problems.INVALID),
     openapi_extra=_ACTS,
 )
 async def list_audit_lines(asked: Annotated[AuditQuery, Depends(_asked)], records: Records, asker: WhoAsks) -> Reply:
-    """Of one's tenant; of all, for who operates Homing. What happens is there within a second.
+    """Lists who asked for what, and how it ended. An entry appears within a second.
 
-    A page may be short, or empty, though there is more: then `cursor` is there.
+    Callers see their own tenant; operators of Homing itself see all tenants. A page may be short or empty although
+    there is more: `cursor` is then set.
     """
     found = await records.audit.page(asker.caller, asked)
     before = found.before
@@ -123,16 +127,16 @@ async def list_audit_lines(asked: Annotated[AuditQuery, Depends(_asked)], record
 
 @router.get(
     "/verify",
-    summary="Look whether anybody has changed the audit",
+    summary="Check the audit log for tampering",
     response_model=AuditVerified,
-    response_description="What was read, and what is wrong with it.",
+    response_description="The number of lines that were read, and the faults that were found.",
     responses=problems_of(*_PROBLEMS),
     openapi_extra=_ACTS,
 )
 async def verify_audit(records: Records, asker: WhoAsks) -> Reply:
-    """Reads all of it, which may take long. `homing audit verify` takes heads out of logs besides.
+    """Reads the whole audit log, which may take long. `homing audit verify` can also compare heads from node logs.
 
-    Of an audit that is `empty` there is nothing to verify, and nothing that is wrong: it is `intact`, too.
+    An `empty` audit log counts as `intact`: there is nothing to verify and nothing wrong.
     """
     found, reason = await records.audit.verify(asker.caller)
     faults = [{"writer": one.writer, "seq": one.seq, "what": one.what} for one in found.faults]

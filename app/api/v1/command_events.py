@@ -33,7 +33,7 @@ router = APIRouter(prefix="/v1", tags=["commands"])
 _After = Annotated[
     str | SkipJsonSchema[None],
     query(
-        "Go on after the event with this id: the same as `Last-Event-ID`, which a browser cannot set.",
+        "Resume after the event with this id. The same as `Last-Event-ID`, which a browser cannot set.",
         EVENT_ID,
         f"{schemas.COMMAND_ID}/3",
     ),
@@ -42,7 +42,7 @@ _Last = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="Last-Event-ID",
-        description="Go on after the event with this id, on any node.",
+        description="Resume after the event with this id, on any node.",
         json_schema_extra=said(EVENT_ID),
         examples=[f"{schemas.COMMAND_ID}/3"],
     ),
@@ -50,7 +50,7 @@ _Last = Annotated[
 _Until = Annotated[
     str | SkipJsonSchema[None],
     Query(
-        description="When to end: with the outcome, or with a late response or the end of the record.",
+        description="When the stream ends: with the outcome, or with a late response or the record.",
         json_schema_extra={"enum": ["outcome", UNTIL_RETENTION]},
     ),
 ]
@@ -60,10 +60,10 @@ _Until = Annotated[
     "/commands/{command_id}/events",
     summary="Follow a command as it happens, from any node",
     response_class=Reply,
-    response_description="Server-sent events: `command`, `progress`, `outcome`, `late`; `problem` when it breaks off.",
+    response_description="Server-sent events: `command`, `progress`, `outcome`, `late`; `problem` if the stream fails.",
     responses={
         200: {"content": {"text/event-stream": {}}},
-        204: {"description": "Nothing can happen after the event that the caller knows."},
+        204: {"description": "No event can follow the one that the caller named."},
         **problems_of(
             BY_ERROR[errors.CommandNotFoundError],
             problems.INVALID,
@@ -83,10 +83,11 @@ async def follow_command(
     last_event_id: _Last = None,
     until: _Until = None,
 ) -> Reply:
-    """Begins with the command as it stands and all reports of its progress, or after the event that the caller names.
+    """Begins with the current state of the command and its progress reports, or after the event that the caller names.
 
-    Ends after the outcome; with `until=retention` after a late response, which only a command that timed out, was
-    cancelled or was not sent can have. Who comes back with the last event gets `204`.
+    The stream ends after the outcome. With `until=retention` it ends after a late response, which only a command that
+    timed out, was cancelled or was not sent can have, or with the record. A caller that resumes after the last event
+    gets `204`.
     """
     check_names(request, ("after", "until"))
     to_the_end = _is_to_the_end(until)

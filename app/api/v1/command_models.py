@@ -29,9 +29,12 @@ def said(text: str) -> dict[str, Any]:
 
 CommandId = Annotated[
     str,
-    Field(description="Its first three digits say where in the store it lives.", pattern=f"^{identifiers.COMMAND_ID}$"),
+    Field(
+        description="The id of the command. Its first three digits are its partition in the store.",
+        pattern=f"^{identifiers.COMMAND_ID}$",
+    ),
 ]
-Instant = Annotated[AwareDatetime, Field(description="RFC 3339, UTC, to the millisecond.")]
+Instant = Annotated[AwareDatetime, Field(description="An instant in RFC 3339, in UTC with milliseconds.")]
 
 
 PROFILE: Final = "^[a-z0-9_-]{1,64}$"
@@ -45,12 +48,12 @@ class _CommandModel(BaseModel):
 
 
 class CommandBody(_CommandModel):
-    """What a device is asked to do."""
+    """A command for a device."""
 
     method: Annotated[
         str,
         Field(
-            description="What to do, as the device calls it.",
+            description="The method, by the name that the device uses.",
             json_schema_extra=said(identifiers.METHOD),
         ),
     ]
@@ -60,19 +63,20 @@ class CommandBody(_CommandModel):
     timeout: Annotated[
         str | None,
         Field(
-            description="How long to wait for the device: a number with its unit (ms, s, m, h).",
+            description="The time to wait for the device: a number with a unit (ms, s, m, h).",
             pattern=f"^{DURATION}$",
         ),
     ] = None
-    profile: Annotated[str | None, Field(description="How this device speaks; the node's default when left out.")] = (
-        None
-    )
+    profile: Annotated[
+        str | None,
+        Field(description="The device's profile. If left out, the device's record decides, then the node's default."),
+    ] = None
     one_way: Annotated[
         bool,
         Field(
             description=(
-                "The device does not answer: the command succeeds when the MQTT broker has it, unless it says that "
-                "nobody is subscribed."
+                "True if the device does not answer. The command then succeeds once the MQTT broker has it, "
+                "unless the broker reports that nobody is subscribed."
             )
         ),
     ] = False
@@ -80,10 +84,10 @@ class CommandBody(_CommandModel):
         IfOffline | SkipJsonSchema[None],
         Field(
             description=(
-                "What to do when the MQTT broker says that nobody is subscribed to the device's topic. `fail`: the "
-                "command is unsent, at once (`409`). `send`: wait for an answer until the deadline. When left out, "
-                "`fail` where the broker has been seen to tell, else `send`. With an event log `fail` also asks "
-                "whether the device has said that it is offline."
+                "What to do if the MQTT broker reports that nobody is subscribed to the device's topic. `fail`: "
+                "the command is unsent at once (`409`). `send`: wait for an answer until the deadline. If left "
+                "out, it is `fail` for a broker that is known to report this, and `send` otherwise. With an event "
+                "log, `fail` also checks whether the device has said that it is offline."
             )
         ),
     ] = None
@@ -91,7 +95,7 @@ class CommandBody(_CommandModel):
     notify: Annotated[
         list[str],
         Field(
-            description="Webhooks that are told of the outcome, besides those whose filter fits.",
+            description="Ids of webhooks that receive the outcome in addition to those whose filters match.",
             max_length=16,
         ),
     ] = []
@@ -134,37 +138,45 @@ class SendHeaders(BaseModel):
 
 
 class Known(BaseModel):
-    """How far a command is known to have come when it timed out. null is what is not known."""
+    """How far a command is known to have come when it timed out. null stands for unknown."""
 
-    published: Annotated[bool | None, Field(description="Whether it was handed over to the MQTT broker.")]
+    published: Annotated[bool | None, Field(description="True if the command was handed over to the MQTT broker.")]
     acknowledged: Annotated[
-        bool | None, Field(description="Whether the broker acknowledged it; with QoS 0 it does not say.")
+        bool | None,
+        Field(
+            description="True if the broker acknowledged the command; null with QoS 0, which has no acknowledgements."
+        ),
     ]
     acknowledged_at: Instant | None
     subscribers: Annotated[
-        Literal["some", "none", "unknown"], Field(description="Whether anybody was subscribed to its topic.")
+        Literal["some", "none", "unknown"],
+        Field(description="Says whether anybody was subscribed to the command's topic."),
     ]
 
 
 class CommandError(BaseModel):
-    """Why a command did not succeed."""
+    """The reason why a command did not succeed."""
 
-    code: Annotated[JsonValue, Field(description="A word of Homing (`timed_out`, `not_sent`), or the device's code.")]
+    code: Annotated[
+        JsonValue, Field(description="A code of Homing, such as `timed_out` or `not_sent`, or the device's own code.")
+    ]
     message: str
-    known: Annotated[Known | None, Field(description="Of a command that has timed out.")] = None
+    known: Annotated[
+        Known | None, Field(description="How far the command is known to have come; only for a command that timed out.")
+    ] = None
     code_text: Annotated[
         str | None,
         Field(
             description=(
-                "`code` as text, whatever a device makes of it: `319001`; empty where it gave none. Missing in what "
-                "came late."
+                "`code` as text, whatever type the device uses, such as `319001`; empty if the device gave none. "
+                "Late responses do not have it."
             )
         ),
     ] = None
 
 
 class LateResponse(_CommandModel):
-    """A response that came after the outcome. It changes nothing, and is kept."""
+    """A response that arrived after the outcome. It is recorded and does not change the outcome."""
 
     state: CommandState
     result: JsonValue
@@ -173,7 +185,7 @@ class LateResponse(_CommandModel):
 
 
 class Command(_CommandModel):
-    """A command as it stands."""
+    """The current state of a command."""
 
     id: CommandId
     device_id: str
@@ -181,33 +193,41 @@ class Command(_CommandModel):
     params: JsonValue
     state: Annotated[
         CommandState,
-        Field(description="`succeeded`, `failed`, `timed_out`, `cancelled` and `unsent` are outcomes and stay."),
+        Field(
+            description=(
+                "The state. `succeeded`, `failed`, `timed_out`, `cancelled` and `unsent` are outcomes and do not "
+                "change any more."
+            )
+        ),
     ]
-    result: Annotated[JsonValue, Field(description="What the device answered, where its profile finds a result.")]
+    result: Annotated[
+        JsonValue, Field(description="The result in the device's response, if its profile finds one there.")
+    ]
     error: CommandError | None
     deadline: Instant
     created_at: Instant
     finished_at: Instant | None
-    home_node: Annotated[str, Field(description="The node that sent it.")]
+    home_node: Annotated[str, Field(description="The node that sent the command.")]
     received_by: Annotated[str | None, Field(description="The node to which the broker gave the response.")]
     matched_by: Annotated[
         Correlation | None,
         Field(
             description=(
-                "How the response named the command: `id` is certain, `value` as certain as what was sent is unique, "
-                "`echo` a state that the command asked for, within the time that its profile states, `order` the only "
-                "command that waited. null where no response made the outcome."
+                "How the response was matched to the command. `id`: by the command's id, which is certain. "
+                "`value`: by a value that was sent, which is as certain as that value is unique. `echo`: the "
+                "device reported the requested state within the time that its profile allows. `order`: only this "
+                "command was waiting. null: the outcome did not come from a response."
             )
         ),
     ]
-    forwarded: Annotated[bool, Field(description="Whether the response came in on another node than the home node.")]
+    forwarded: Annotated[bool, Field(description="True if the response arrived on a node other than the home node.")]
     late: LateResponse | None
     progress: Annotated[
         JsonValue, Field(description="The latest progress report of the device; null once there is an outcome.")
     ]
     last_progress: Annotated[JsonValue, Field(description="The last progress report before the outcome.")]
     profile: str
-    if_offline: Annotated[IfOffline, Field(description="What it does when nobody is subscribed to its topic.")]
+    if_offline: Annotated[IfOffline, Field(description="What the command does if nobody is subscribed to its topic.")]
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -239,7 +259,7 @@ class Command(_CommandModel):
 
 
 class LastHeard(_CommandModel):
-    """Where a node heard the device last, on topics of a profile."""
+    """The last message of a device that a node received on topics of a profile."""
 
     at: Instant
     node: str
@@ -248,30 +268,34 @@ class LastHeard(_CommandModel):
 
 
 class CommandPage(_CommandModel):
-    """Commands, newest first.
+    """A page of commands, newest first.
 
-    A page may be short, or empty, without being the last: one of a state looks at 2,000 commands, or for 50 ms.
+    A page may be short or empty without being the last one: a search by state examines at most 2,000 commands, for at
+    most 50 ms.
     """
 
     commands: list[Command]
     cursor: Annotated[
         str | None,
-        Field(description="Give it to get the next page; null on the last one.", pattern=f"^{ANY_CURSOR}$"),
+        Field(
+            description="Pass it as `cursor` to get the next page; null on the last page.", pattern=f"^{ANY_CURSOR}$"
+        ),
     ]
 
 
 class DeviceBody(_CommandModel):
-    """What is to be on record about a device; what is left out is removed from the record."""
+    """The new record of a device. Fields that are left out are removed from the record."""
 
     tenant: Annotated[
-        str | None, Field(description="Whose it is. Left out, it stays with the tenant that owns it.", max_length=128)
+        str | None,
+        Field(description="The tenant that owns the device. If left out, the owner does not change.", max_length=128),
     ] = None
     profile: Annotated[
-        str | None, Field(description="How it speaks, for commands that do not say.", pattern=PROFILE)
+        str | None, Field(description="The profile for commands that do not name one.", pattern=PROFILE)
     ] = None
     labels: Annotated[
         dict[LabelName, Annotated[str, Field(max_length=256)]],
-        Field(description="For people and filters; rights do not depend on them.", max_length=32),
+        Field(description="Labels for people and filters. Rights do not depend on them.", max_length=32),
     ] = {}
     note: Annotated[str, Field(max_length=1000)] = ""
 
@@ -281,11 +305,11 @@ class DeviceBody(_CommandModel):
 
 
 class Device(_CommandModel):
-    """What is on record about a device."""
+    """The record of a device."""
 
     id: str
     tenant: str
-    profile: Annotated[str | None, Field(description="null: the node's default.")]
+    profile: Annotated[str | None, Field(description="The name of the device's profile; null for the node's default.")]
     labels: dict[str, str]
     note: str
 
@@ -305,23 +329,23 @@ class Device(_CommandModel):
 
 
 class DevicePage(_CommandModel):
-    """Devices, in the order of their ids. A page may be short, or empty, without being the last."""
+    """A page of devices, ordered by id. A page may be short or empty without being the last one."""
 
     devices: list[Device]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class Node(_CommandModel):
-    """A live node as its lease tells."""
+    """A live node, as its lease describes it."""
 
     node_id: str
-    incarnation: Annotated[str, Field(description="New with every start.")]
+    incarnation: Annotated[str, Field(description="The id of this start of the node; each start has a new one.")]
     started_at: Instant
-    self: Annotated[bool, Field(description="Whether it is the node that answers.")]
+    self: Annotated[bool, Field(description="True for the node that answers.")]
 
 
 class Queue(_CommandModel):
-    """How full a bounded queue is."""
+    """The size and bound of a queue."""
 
     size: int
     bound: int
@@ -331,14 +355,14 @@ class Self(_CommandModel):
     """The node that answers."""
 
     state: str
-    pending: Annotated[int, Field(description="Open commands whose home it is.")]
-    waiters: Annotated[int, Field(description="Callers that wait on it.")]
-    queues: Annotated[dict[str, Queue], Field(description="How full each bounded queue is.")]
+    pending: Annotated[int, Field(description="The number of open commands whose home node this is.")]
+    waiters: Annotated[int, Field(description="The number of callers that are waiting on this node.")]
+    queues: Annotated[dict[str, Queue], Field(description="The size and bound of each queue.")]
     if_offline: Annotated[
         dict[str, IfOffline],
-        Field(description="By profile, what a command does where nobody is subscribed and its caller does not say."),
+        Field(description="For each profile, what a command does by default if nobody is subscribed."),
     ]
-    counters: Annotated[dict[str, int], Field(description="What happened since its start, under stable names.")]
+    counters: Annotated[dict[str, int], Field(description="Counters since the node's start, under stable names.")]
 
 
 class Nodes(_CommandModel):
@@ -374,25 +398,27 @@ class Nodes(_CommandModel):
 
 
 class LoginBody(_CommandModel):
-    """Who logs in."""
+    """The credentials of a person who logs in."""
 
-    name: Annotated[str, Field(description="The person's name, or id.", min_length=1, max_length=256)]
+    name: Annotated[str, Field(description="The person's name or id.", min_length=1, max_length=256)]
     password: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra={"format": "password"})]
     tenant: Annotated[
         str | None,
-        Field(description="Where the name belongs; none for those of who operates Homing.", max_length=256),
+        Field(description="The tenant of the person; left out for operators of Homing itself.", max_length=256),
     ] = None
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ann", "password": "correct horse battery"}]})
 
 
 class Login(_CommandModel):
-    """A key for a person who has logged in."""
+    """The key of a person who has logged in."""
 
-    key: Annotated[str, Field(description="What to send as `Authorization: Bearer`. It is shown once.")]
-    id: Annotated[str, Field(description="The public id of the key, as lists show it.")]
+    key: Annotated[str, Field(description="The key, to be sent as `Authorization: Bearer`. It is shown only once.")]
+    id: Annotated[str, Field(description="The public id of the key, as shown in lists.")]
     principal: str
-    tenant: Annotated[str | None, Field(description="null: who operates Homing itself.")]
+    tenant: Annotated[
+        str | None, Field(description="The tenant of the principal; null for an operator of Homing itself.")
+    ]
     expires_at: Instant
 
     model_config = ConfigDict(
@@ -411,7 +437,7 @@ class Login(_CommandModel):
 
 
 class Index(_CommandModel):
-    """What this is, and where everything is."""
+    """The name and version of the node, and the entry points of the API."""
 
     name: Annotated[str, Field(examples=["homing"])]
     version: str
@@ -420,48 +446,50 @@ class Index(_CommandModel):
 
 
 class Alive(_CommandModel):
-    """The process runs."""
+    """The process is running."""
 
     status: Annotated[str, Field(examples=["ok"])]
 
 
 class Ready(_CommandModel):
-    """What the node and each part it depends on say."""
+    """The state of the node and of each part that it depends on."""
 
     state: Annotated[str, Field(examples=["ready"])]
     checks: Annotated[
         dict[str, str],
         Field(
-            description="`ok`, `ok, but` and what to look at, or what is wrong.",
+            description="The result of each check: `ok`, `ok, but` with a warning, or what is wrong.",
             examples=[{"store": "ok", "mqtt": "ok", "cluster": "ok"}],
         ),
     ]
 
 
 class Fault(_CommandModel):
-    """What is wrong with one value."""
+    """A value that is not allowed, and the reason."""
 
     field: str
     reason: str
 
 
 class Problem(BaseModel):
-    """RFC 9457. There may be further members."""
+    """A problem according to RFC 9457. There may be further members."""
 
-    type: Annotated[str, Field(description="`urn:homing:problem:…`, stable; or `about:blank`.")]
+    type: Annotated[str, Field(description="The stable URN of the problem, `urn:homing:problem:…`, or `about:blank`.")]
     title: str
     status: int
     detail: str
-    command_id: Annotated[str | None, Field(description="The command it is about.")] = None
-    command: Annotated[Command | None, Field(description="That command, where it is known; also at `Location`.")] = None
-    known: Annotated[Known | None, Field(description="How far a command came that has timed out.")] = None
-    last_heard: Annotated[LastHeard | None, Field(description="Where the node heard that command's device last.")] = (
-        None
-    )
-    state: Annotated[str | None, Field(description="The state of that command, or of the node.")] = None
-    error: Annotated[CommandError | None, Field(description="Why the command was not sent.")] = None
-    errors: Annotated[list[Fault] | None, Field(description="Which values are wrong.")] = None
-    checks: Annotated[dict[str, str] | None, Field(description="What the parts of the node say.")] = None
+    command_id: Annotated[str | None, Field(description="The id of the command that the problem is about.")] = None
+    command: Annotated[
+        Command | None, Field(description="The command itself, if known; it can also be read at `Location`.")
+    ] = None
+    known: Annotated[Known | None, Field(description="How far the command came before it timed out.")] = None
+    last_heard: Annotated[
+        LastHeard | None, Field(description="The last message that the node received from the command's device.")
+    ] = None
+    state: Annotated[str | None, Field(description="The state of the command or of the node.")] = None
+    error: Annotated[CommandError | None, Field(description="The reason why the command was not sent.")] = None
+    errors: Annotated[list[Fault] | None, Field(description="The values that are not allowed.")] = None
+    checks: Annotated[dict[str, str] | None, Field(description="The result of each check of the node.")] = None
 
 
 def unseen() -> Mapping[str, Any]:

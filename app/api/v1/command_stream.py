@@ -36,7 +36,7 @@ _EXAMPLE: Final = "1772352000000-0.239"
 _After = Annotated[
     str | SkipJsonSchema[None],
     query(
-        "Go on after the event with this id: the same as `Last-Event-ID`, which a browser cannot set.",
+        "Resume after the event with this id. The same as `Last-Event-ID`, which a browser cannot set.",
         POSITION,
         _EXAMPLE,
     ),
@@ -45,7 +45,7 @@ _Last = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="Last-Event-ID",
-        description="Go on after the event with this id, on any node.",
+        description="Resume after the event with this id, on any node.",
         json_schema_extra=said(POSITION),
         examples=[_EXAMPLE],
     ),
@@ -61,14 +61,23 @@ def _listed(about: str, allowed: Sequence[str]) -> object:
     return Query(description=about, json_schema_extra=said(f"{one}(,{one}){{0,{len(allowed)}}}"), examples=[allowed[0]])
 
 
-_Device = Annotated[str | SkipJsonSchema[None], _pattern("Only of devices that fit; `*` is any text.", "dock-*")]
-_Profile = Annotated[str | SkipJsonSchema[None], _pattern("Only of profiles that fit.", "dji", "a-z0-9_*-")]
-_Method = Annotated[str | SkipJsonSchema[None], _pattern("Only of methods that fit.", "cover_*")]
+_Device = Annotated[
+    str | SkipJsonSchema[None],
+    _pattern("Return only events of devices that match this pattern; `*` matches any text.", "dock-*"),
+]
+_Profile = Annotated[
+    str | SkipJsonSchema[None], _pattern("Return only events of profiles that match this pattern.", "dji", "a-z0-9_*-")
+]
+_Method = Annotated[
+    str | SkipJsonSchema[None], _pattern("Return only events of methods that match this pattern.", "cover_*")
+]
 _State = Annotated[
-    str | SkipJsonSchema[None], _listed("Only of commands in one of these states, with a comma between.", _STATES)
+    str | SkipJsonSchema[None],
+    _listed("Return only events of commands in one of these states, separated by commas.", _STATES),
 ]
 _Kind = Annotated[
-    str | SkipJsonSchema[None], _listed("Only events of these kinds, with a comma between.", tuple(CommandChangeKind))
+    str | SkipJsonSchema[None],
+    _listed("Return only events of these kinds, separated by commas.", tuple(CommandChangeKind)),
 ]
 _NAMES: Final = ("device", "profile", "method", "state", "kind", "after")
 
@@ -122,8 +131,9 @@ def _some(field: str, text: str | None, allowed: Sequence[str]) -> frozenset[str
     "/commands/events",
     summary="Follow all commands as they happen, from any node",
     response_class=Reply,
-    response_description="Server-sent events: `progress`, `outcome`, `late`; `gap`, `bookmark`; `problem` when it "
-    "breaks off.",
+    response_description=(
+        "Server-sent events: `progress`, `outcome`, `late`, `gap`, `bookmark`; `problem` if the stream fails."
+    ),
     responses={
         200: {"content": {"text/event-stream": {}}},
         **problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], BY_ERROR[errors.StoreUnavailableError]),
@@ -139,11 +149,11 @@ async def follow_commands(
     after: _After = None,
     last_event_id: _Last = None,
 ) -> Reply:
-    """Of those that the caller may read: from now on, or after an event. It does not end.
+    """Streams events of the commands that the caller may read, from now on or after a given event. It never ends.
 
-    What happened in the same millisecond as the event may come once more. `gap` says that events may be missing, and
-    since when there are all; `bookmark` has an id to come back with, first of all and when nothing has come for a
-    while.
+    Events of the same millisecond as the given one may be repeated. A `gap` event warns that events may be missing, and
+    says from which instant the stream is complete again. A `bookmark` event carries an id to resume from; it is sent at
+    the beginning, and after a pause without events.
     """
     check_names(request, _NAMES)
     position = _position("after" if after else "Last-Event-ID", after or last_event_id)

@@ -36,8 +36,8 @@ from app.store.commands import Query as Asked
 from app.store.rules import MOST_PLACE
 
 _ANSWER_HEADERS: Final = {
-    "Idempotent-Replayed": header("`true` when an earlier call with the same key began the command."),
-    "Preference-Applied": header("Which preferences decided the answer (RFC 7240)."),
+    "Idempotent-Replayed": header("`true` if an earlier call with the same key began the command."),
+    "Preference-Applied": header("The preferences that were applied to the answer (RFC 7240)."),
 }
 _LIST: Final = "commands"
 _AWAY: Final = BY_ERROR[errors.StoreUnavailableError]
@@ -54,8 +54,8 @@ router = APIRouter(prefix="/v1", tags=["commands"])
     responses={
         200: {"headers": _ANSWER_HEADERS, "content": {"text/event-stream": {}}},
         202: {
-            "description": "The command goes on: read it at `Location`. Also when the node is about to stop.",
-            "headers": {"Location": header("Where to read the command."), **_ANSWER_HEADERS},
+            "description": "The command is still open: read it at `Location`. Also if the node is stopping.",
+            "headers": {"Location": header("The path of the command."), **_ANSWER_HEADERS},
             "model": schemas.Command,
         },
         **problems_of(
@@ -90,12 +90,12 @@ async def send_command(
     hot: Hot,
     _headers: Annotated[schemas.SendHeaders, Header()],
 ) -> Reply:
-    """Waits for the outcome, unless `Prefer` says otherwise.
+    """Sends the command and waits for its outcome, unless `Prefer` says otherwise.
 
-    Outcomes are data: a device that refuses gives `200` with `state: failed`, a command that another caller cancelled
-    meanwhile `200` with `state: cancelled`. A one-way command gives `200` with `state: succeeded` when the MQTT broker
-    has acknowledged it. With `Accept: text/event-stream` the answer is the stream of `GET …/commands/{id}/events`, and
-    `Location` has the command.
+    An outcome is data, not an HTTP error: when the device refuses, the answer is `200` with `state: failed`; when
+    another caller cancels the command meanwhile, it is `200` with `state: cancelled`. A one-way command gives `200`
+    with `state: succeeded` once the MQTT broker has acknowledged it. With `Accept: text/event-stream` the answer is the
+    stream of `GET …/commands/{id}/events`, and `Location` names the command.
     """
     # Calls come here only where something stands between them and `Application.__call__`, which has the short way.
     return await hot.serve(device_id, request.scope, request.receive)
@@ -105,7 +105,7 @@ async def send_command(
     "/commands/{command_id}",
     summary="Read a command, from any node",
     response_model=schemas.Command,
-    response_description="The command as it stands.",
+    response_description="The current state of the command.",
     responses=problems_of(BY_ERROR[errors.CommandNotFoundError], problems.INVALID, _AWAY),
     openapi_extra=acts(Action.READ),
 )
@@ -117,14 +117,14 @@ async def read_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) 
     "/commands/{command_id}/explain",
     summary="Explain what became of a command",
     response_model=Explanation,
-    response_description="What happened to it on all nodes, and what it probably was.",
+    response_description="The history of the command on all nodes, and the probable reason for how it ended.",
     responses=problems_of(
         BY_ERROR[errors.CommandNotFoundError], problems.INVALID, BY_ERROR[errors.CapacityError], _AWAY
     ),
     openapi_extra=acts(Action.READ),
 )
 async def explain_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
-    """All nodes are asked what they remember; one that does not answer within half a second is named in `gaps`."""
+    """Asks all nodes what they remember of the command. `gaps` names nodes that do not answer within half a second."""
     command = await _known(command_id, ports, asker)
     explanation = await ports.explainer.explain(command)
     ports.counters[f"explained.{explanation.judgement.code}"] += 1
@@ -158,35 +158,43 @@ def _state(text: str) -> CommandState:
 _Device = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(validate_device_id),
-    query("Only those of this device.", identifiers.DEVICE_ID, schemas.DEVICE_ID),
+    query("Return only commands of this device.", identifiers.DEVICE_ID, schemas.DEVICE_ID),
 ]
 _State = Annotated[
     CommandState | SkipJsonSchema[None],
     BeforeValidator(_state),
-    Query(description="Only those in this state.", examples=["failed"]),
+    Query(description="Return only commands in this state.", examples=["failed"]),
 ]
 _Cursor = Annotated[
     str | SkipJsonSchema[None],
-    query("What the page before gave.", ANY_CURSOR, f"1772352000000000_{schemas.COMMAND_ID}"),
+    query("The `cursor` of the previous page.", ANY_CURSOR, f"1772352000000000_{schemas.COMMAND_ID}"),
 ]
 _Key = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(validate_idempotency_key),
     query(
-        "Only the one that this idempotency key of the device stands for.", identifiers.IDEMPOTENCY_KEY, "order-4711"
+        "Return only the command that was sent to the device with this idempotency key.",
+        identifiers.IDEMPOTENCY_KEY,
+        "order-4711",
     ),
 ]
 _Method = Annotated[
     str | SkipJsonSchema[None],
-    query("Only commands whose method fits this pattern; `*` is any text.", "[A-Za-z0-9_.:/*-]{1,128}", "cover_*"),
+    query(
+        "Return only commands whose method matches this pattern; `*` matches any text.",
+        "[A-Za-z0-9_.:/*-]{1,128}",
+        "cover_*",
+    ),
 ]
 _Profile = Annotated[
     str | SkipJsonSchema[None],
-    query("Only commands whose profile fits this pattern; `*` is any text.", "[a-z0-9_*-]{1,128}", "dji"),
+    query(
+        "Return only commands whose profile matches this pattern; `*` matches any text.", "[a-z0-9_*-]{1,128}", "dji"
+    ),
 ]
 _Instant = Annotated[
     str | SkipJsonSchema[None],
-    query("Only commands created at `since` or later, and at `until` or earlier.", f"({PATTERN})", "-10m"),
+    query("Return only commands created at `since` or later, and at `until` or earlier.", f"({PATTERN})", "-10m"),
 ]
 _FILTERS_OF_DEVICE: Final = ("state", "method", "profile", "since", "until", "limit", "cursor", "idempotency_key")
 _FILTERS: Final = ("device", *_FILTERS_OF_DEVICE)
@@ -245,9 +253,9 @@ async def _asked_of_device(
 async def list_commands(
     asked: Annotated[Asked, Depends(_asked)], ports: NodePorts, lists: Lists, asker: WhoAsks
 ) -> Reply:
-    """Of those that the caller may read. A page may be short, or empty, without being the last.
+    """Lists the commands that the caller may read. A page may be short or empty without being the last one.
 
-    So is one behind which there are thousands that the caller may not read, before the next that they may.
+    This happens when thousands of commands that the caller may not read lie before the next one that they may read.
     """
     if asked.device_id is not None and not asker.may_read_some(asked.device_id):
         return BytesResponse(await page_json(CommandSlice((), None)))
@@ -271,7 +279,7 @@ async def list_commands(
 async def list_device_commands(
     asked: Annotated[Asked, Depends(_asked_of_device)], ports: NodePorts, lists: Lists, asker: WhoAsks
 ) -> Reply:
-    """Of those that the caller may read."""
+    """Lists the commands that the caller may read."""
     return await list_commands(asked, ports, lists, asker)
 
 
@@ -289,7 +297,7 @@ _NOT_CANCELLED: Final = problems_of(
     openapi_extra=acts(Action.CANCEL),
 )
 async def cancel_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
-    """Its callers are told at once. The device is not: it may still act, and its response is `late`."""
+    """Ends the command for its callers at once. The device is not told: if it still responds, that is `late`."""
     command = await _known(command_id, ports, asker)
     asker.check_command(Action.CANCEL, command)
     ports.member.admit()
@@ -304,12 +312,12 @@ async def cancel_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks
 
 @router.delete(
     "/commands/{command_id}",
-    summary="Cancel a command, by its older name",
+    summary="Cancel a command (older name)",
     response_model=schemas.Command,
     response_description="The cancelled command, which stays on record.",
     responses=_NOT_CANCELLED,
     openapi_extra=acts(Action.CANCEL),
 )
 async def cancel_command_by_delete(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
-    """The same as `POST …/cancel`, which nodes of 0.2 do not know yet."""
+    """Does the same as `POST …/cancel`, which nodes of version 0.2 do not know."""
     return await cancel_command(command_id, ports, asker)

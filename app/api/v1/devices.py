@@ -30,7 +30,7 @@ from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_device_id
 
 _LABEL: Final = re.compile("([A-Za-z0-9_./-]{1,64})=(.{0,256})", re.DOTALL)
-_TAG: Final = {"ETag": header("Names this state, for `If-Match`.")}
+_TAG: Final = {"ETag": header("The version of this record, for `If-Match`.")}
 _NO_DIRECTORY: Final = BY_ERROR[errors.NoDirectoryError]
 _UNKNOWN: Final = BY_ERROR[errors.DeviceNotFoundError]
 _FAILED: Final = BY_ERROR[errors.PreconditionFailedError]
@@ -52,25 +52,29 @@ async def _filter(
     id: Annotated[  # noqa: A002 - the name of the parameter
         str,
         AfterValidator(_pattern),
-        query("Only ids that fit; `*` is any text.", "[A-Za-z0-9_.:*-]{1,128}", "dock-*"),
+        query(
+            "Return only devices whose id matches this pattern; `*` matches any text.",
+            "[A-Za-z0-9_.:*-]{1,128}",
+            "dock-*",
+        ),
     ] = ANY,
     tenant: Annotated[
         Annotated[str, StringConstraints(min_length=1, max_length=128)] | SkipJsonSchema[None],
-        Query(description="Only those of this tenant.", examples=["north"]),
+        Query(description="Return only devices of this tenant.", examples=["north"]),
     ] = None,
     profile: Annotated[
         Annotated[str, StringConstraints(pattern=schemas.PROFILE)] | SkipJsonSchema[None],
-        Query(description="Only those whose record says so.", examples=["dji"]),
+        Query(description="Return only devices whose record names this profile.", examples=["dji"]),
     ] = None,
     label: Annotated[
         list[str] | SkipJsonSchema[None],
-        query("Only those with this label. Repeatable.", _LABEL.pattern, "site=roof"),
+        query("Return only devices with this label. Repeatable.", _LABEL.pattern, "site=roof"),
     ] = None,
     limit: Limit = 50,
     cursor: Annotated[
         str | SkipJsonSchema[None],
         Query(
-            description="What the page before gave.",
+            description="The `cursor` of the previous page.",
             json_schema_extra=schemas.said(ANY_CURSOR),
             examples=[schemas.DEVICE_ID],
         ),
@@ -92,14 +96,14 @@ def _label(text: str) -> tuple[str, str]:
 
 @router.get(
     "/devices",
-    summary="List the devices that are on record",
+    summary="List the registered devices",
     response_model=schemas.DevicePage,
     response_description="A page of devices.",
     responses=problems_of(_NO_DIRECTORY, problems.INVALID, problems.UNAVAILABLE),
     openapi_extra=acts(Action.READ),
 )
 async def list_devices(asked: Annotated[Filter, Depends(_filter)], records: Records, asker: WhoAsks) -> Reply:
-    """Those that the caller may read, in the order of their ids. A page looks at 2,000 records before it is short."""
+    """Lists devices that the caller may read, by id. A page may be short: it examines at most 2,000 records."""
     found, behind = records.devices.page(asker.caller, asked)
     cursor = None if behind is None else asker.cursors.give(_LIST, behind, _MOST_ID)
     return BytesResponse(orjson.dumps({"devices": [shown(one) for one in found], "cursor": cursor}))
@@ -107,7 +111,7 @@ async def list_devices(asked: Annotated[Filter, Depends(_filter)], records: Reco
 
 @router.get(
     "/devices/{device_id}",
-    summary="Read what is on record about a device",
+    summary="Read the record of a device",
     response_model=schemas.Device,
     response_description="The device.",
     responses={
@@ -122,12 +126,12 @@ async def read_device(device_id: DeviceId, records: Records, asker: WhoAsks) -> 
 
 @router.put(
     "/devices/{device_id}",
-    summary="Put a device on record",
+    summary="Create or replace the record of a device",
     response_model=schemas.Device,
-    response_description="What is on record now.",
+    response_description="The new record.",
     responses={
         200: {"headers": _TAG},
-        201: {"description": "It was not on record before.", "headers": _TAG, "model": schemas.Device},
+        201: {"description": "The record was created.", "headers": _TAG, "model": schemas.Device},
         **problems_of(
             _UNKNOWN,
             _NO_DIRECTORY,
@@ -148,7 +152,7 @@ async def put_device(
     records: Records,
     asker: WhoAsks,
 ) -> Reply:
-    """All of it: what the body leaves out is not on record any more. Whose a device is, only operators may change."""
+    """Replaces the whole record: fields that the body leaves out are removed. Only operators may change the tenant."""
     known = sorted(ports.if_offline())
     if body.profile is not None and body.profile not in known:
         raise InvalidInputError("profile", f"{body.profile!a} is unknown; allowed: {', '.join(known)}")
@@ -160,13 +164,13 @@ async def put_device(
 @router.delete(
     "/devices/{device_id}",
     status_code=204,
-    summary="Take a device from the record",
-    response_description="It is not on record any more.",
+    summary="Delete the record of a device",
+    response_description="The record was deleted.",
     responses=problems_of(_UNKNOWN, _NO_DIRECTORY, _FAILED, _CHANGED, problems.INVALID, problems.ACCESS_STORE_AWAY),
     openapi_extra=acts(Action.ACCESS),
 )
 async def remove_device(device_id: DeviceId, condition: Conditional, records: Records, asker: WhoAsks) -> Reply:
-    """Commands may still be sent to it: they name its profile then."""
+    """Commands may still be sent to the device. They then have to name its profile."""
     await records.devices.remove(asker.caller, device_id, condition)
     return Reply(status_code=204)
 

@@ -27,51 +27,51 @@ class _EventModel(BaseModel):
 
 
 class Event(_EventModel):
-    """What somebody said. `data` is the message where it is JSON that all readers take alike, else `data_base64` is."""
+    """An event of the log. `data` has the message if it is portable JSON; any other message is in `data_base64`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
     position: Annotated[
-        int, Field(description="Microseconds since 1970, unique in its shard: an instant and an order.")
+        int, Field(description="The position of the event in microseconds since 1970, which is unique in its shard.")
     ]
-    at: Annotated[AwareDatetime, Field(description="The same, to read.")]
+    at: Annotated[AwareDatetime, Field(description="`position` as an instant in RFC 3339.")]
     topic: str
-    device_id: Annotated[str | None, Field(description="Whom it comes from, where that is known.")]
-    kind: Annotated[str | None, Field(description="What its profile calls it: `profile:name`.")]
-    id: Annotated[str | None, Field(description="What a repetition has in common with it.")]
+    device_id: Annotated[str | None, Field(description="The device that sent the event, if known.")]
+    kind: Annotated[str | None, Field(description="The profile and its name for the event: `profile:name`.")]
+    id: Annotated[str | None, Field(description="The id of the message, which a repetition of it has as well.")]
     data: JsonValue = None
     data_base64: str | None = None
 
 
 class EventPage(_EventModel):
-    """Events by position."""
+    """A page of events, ordered by position."""
 
     events: list[Event]
-    cursor: Annotated[str, Field(description="Reads on from here, on any node, now or later.")]
-    more: Annotated[bool, Field(description="Whether there may be more right now.")]
+    cursor: Annotated[str, Field(description="Pass it as `cursor` to continue from here, on any node, now or later.")]
+    more: Annotated[bool, Field(description="True if there may be more events right now.")]
     lost: Annotated[
         AwareDatetime | None,
-        Field(description="Until when events of this page are missing, as they cannot be read any more; null: none."),
+        Field(description="The instant up to which events of this page are lost; null if none are."),
     ]
-    databases: Annotated[list[str], Field(description="Which databases were read.")]
+    databases: Annotated[list[str], Field(description="The databases that were read.")]
 
 
 class Said(_EventModel):
-    """What a backend says: `data` as JSON, or `data_base64`."""
+    """An event that a backend publishes, with `data` as JSON or `data_base64`."""
 
-    topic: Annotated[str, Field(description="A topic name.", max_length=MAX_TOPIC_BYTES)]
+    topic: Annotated[str, Field(description="The topic name of the event.", max_length=MAX_TOPIC_BYTES)]
     data: JsonValue = None
     data_base64: str | None = None
 
 
 class Published(_EventModel):
-    """Where they stand."""
+    """The positions of the published events."""
 
     positions: list[int]
 
 
 class Topic(_EventModel):
-    """A topic that has a last value, and where that stands."""
+    """A topic that has a last value, and the position of that value."""
 
     topic: str
     position: int
@@ -81,37 +81,39 @@ class Topic(_EventModel):
 
 
 class TopicPage(_EventModel):
-    """Topics in the order of their bytes."""
+    """A page of topics, in byte order."""
 
     topics: list[Topic]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class Structure(_EventModel):
-    """What topics have in common: `+` is a level that varies."""
+    """A pattern that topics have in common; `+` stands for a level that varies."""
 
     structure: str
     database: str
 
 
 class Streams(_EventModel):
-    """The structures of a database, taught and learned; of all where none was named."""
+    """The structures of a database, or of all databases if none was named."""
 
     database: str | None
     streams: list[Structure]
 
 
 class Generation(_EventModel):
-    """A part of a database, which is dropped whole."""
+    """A part of a database that is dropped as a whole."""
 
     number: int
     state: Literal["current", "sealed", "cold", "damaged"]
     first: AwareDatetime | None
     last: AwareDatetime | None
     events: int
-    bytes: Annotated[int, Field(description="As quotas count them: what was said, and what is kept beside it.")]
-    files: Annotated[int, Field(description="Of the cold tier.")]
-    file_bytes: Annotated[int, Field(description="What these files take there.")]
+    bytes: Annotated[
+        int, Field(description="The size as quotas count it: the messages and the metadata stored with them.")
+    ]
+    files: Annotated[int, Field(description="The number of files in the cold tier.")]
+    file_bytes: Annotated[int, Field(description="The total size of these files.")]
     note: str | None
 
 
@@ -125,21 +127,23 @@ class Database(_EventModel):
 
 
 class Databases(_EventModel):
-    """All of them."""
+    """All databases of events."""
 
     databases: list[Database]
 
 
 class Presence(_EventModel):
-    """Whether a device is there; null where nobody knows."""
+    """The presence of a device; null where it is not known."""
 
     online: bool | None
-    since: Annotated[AwareDatetime | None, Field(description="When that was noticed.")]
-    last_seen: Annotated[AwareDatetime | None, Field(description="When it last said something that is kept.")]
+    since: Annotated[AwareDatetime | None, Field(description="The instant when this state was noticed.")]
+    last_seen: Annotated[
+        AwareDatetime | None, Field(description="The instant of the device's latest message in the event log.")
+    ]
 
 
 class StateOf(_EventModel):
-    """Last values of a device, by topic."""
+    """The last values of a device, by topic."""
 
     device_id: str
     presence: Presence
@@ -147,13 +151,13 @@ class StateOf(_EventModel):
 
 
 class Stated(_EventModel):
-    """Where the value stands now."""
+    """The new position of the value."""
 
     position: int
 
 
 class Condition(_EventModel):
-    """What must hold of a last value: it stands at this position, or there is none."""
+    """A condition on a last value: it is at this position, or there is no value."""
 
     topic: str
     position: StrictInt | None = None
@@ -161,10 +165,12 @@ class Condition(_EventModel):
 
 
 class TransactionBody(_EventModel):
-    """All of it is done, or nothing."""
+    """A transaction: all of its changes are made, or none."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     when: Annotated[list[Condition], Field(alias="if", max_length=MOST_PARTS)] = []
     write: Annotated[list[Said], Field(max_length=MOST_PARTS)] = []
-    delete: Annotated[list[str], Field(max_length=MOST_PARTS, description="Topics whose last value goes.")] = []
+    delete: Annotated[
+        list[str], Field(max_length=MOST_PARTS, description="The topics whose last values are deleted.")
+    ] = []

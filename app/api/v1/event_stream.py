@@ -45,7 +45,7 @@ _Last = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="Last-Event-ID",
-        description="Go on behind the event with this id, on any node.",
+        description="Resume after the event with this id, on any node.",
         json_schema_extra={"pattern": f"^{ANY_CURSOR}$"},
         examples=[CURSOR_EXAMPLE],
     ),
@@ -54,9 +54,9 @@ _Last = Annotated[
 
 @router.get(
     "/events/stream",
-    summary="Follow events as they come",
+    summary="Follow events as they arrive",
     response_class=Reply,
-    response_description="Server-sent events: `event`, `gap`, `bookmark`; `problem` when it breaks off.",
+    response_description="Server-sent events: `event`, `gap`, `bookmark`; `problem` if the stream fails.",
     responses={
         200: {"content": {"text/event-stream": {}}},
         **problems_of(*GONE, problems.INVALID, BY_ERROR[errors.CapacityError], AWAY),
@@ -75,10 +75,11 @@ async def follow_events(
     cursor: EventCursor = None,
     last_event_id: _Last = None,
 ) -> Reply:
-    """Of those that the caller may read: from now on, or after a cursor or an instant. It does not end.
+    """Streams the events that the caller may read, from now on or after a cursor or an instant. It never ends.
 
-    The id of each event is the cursor behind it. `gap` says that events behind the cursor were dropped, and until when;
-    `bookmark` has a newer cursor: at once where it begins now, and when nothing has come for a while.
+    The id of each event is the cursor behind it. A `gap` event says that events after the given cursor were dropped,
+    and until when. A `bookmark` event carries a newer cursor: at once if the stream begins now, and after a pause
+    without events.
     """
     check_names(request, ("topic", "database", "since", "from", "cursor"))
     given = cursor or last_event_id or None

@@ -67,33 +67,33 @@ def _limit(text: str) -> int:
 TopicFilter = Annotated[
     str,
     AfterValidator(validate_reading_filter),
-    query("Only events whose topics fit this topic filter.", ".{1,1024}", "thing/product/+/events"),
+    query("Return only events whose topics match this topic filter.", ".{1,1024}", "thing/product/+/events"),
 ]
 DatabaseName = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(lambda name: None if name is None else validate_database(name)),
-    query("The database; all of them when left out.", "[a-z][a-z0-9_-]{0,31}", "telemetry"),
+    query("The database of events; all databases if left out.", "[a-z][a-z0-9_-]{0,31}", "telemetry"),
 ]
 _Since = Annotated[
     str | SkipJsonSchema[None],
-    query("Not before this instant.", f"({PATTERN})", "-10m"),
+    query("Return only events at or after this instant.", f"({PATTERN})", "-10m"),
 ]
 _From = Annotated[
     str | SkipJsonSchema[None],
-    query("The same as `since`, by its older name, which nodes of 0.2 know.", f"({PATTERN})", "-10m", alias="from"),
+    query("The older name of `since`, which nodes of version 0.2 know.", f"({PATTERN})", "-10m", alias="from"),
 ]
 EventCursor = Annotated[
     str | SkipJsonSchema[None],
-    query("What an answer gave: read on from there.", ANY_CURSOR, CURSOR_EXAMPLE),
+    query("The cursor of an earlier answer, to continue from there.", ANY_CURSOR, CURSOR_EXAMPLE),
 ]
 _Until = Annotated[
     str | SkipJsonSchema[None],
-    query("Not behind this instant.", f"({PATTERN})", "2026-11-21T10:00:00Z"),
+    query("Return only events at or before this instant.", f"({PATTERN})", "2026-11-21T10:00:00Z"),
 ]
 _To = Annotated[
     str | SkipJsonSchema[None],
     query(
-        "The same as `until`, by its older name, which nodes of 0.2 know.",
+        "The older name of `until`, which nodes of version 0.2 know.",
         f"({PATTERN})",
         "2026-11-21T10:00:00Z",
         alias="to",
@@ -102,7 +102,11 @@ _To = Annotated[
 _Limit = Annotated[
     int,
     BeforeValidator(_limit),
-    Query(description="How many at most.", json_schema_extra={"minimum": 1, "maximum": MAX_PAGE}, examples=[100]),
+    Query(
+        description="The maximum number of entries to return.",
+        json_schema_extra={"minimum": 1, "maximum": MAX_PAGE},
+        examples=[100],
+    ),
 ]
 
 
@@ -164,14 +168,14 @@ async def _asked(
 
 @router.get(
     "/events",
-    summary="Read events, the oldest first",
+    summary="Read events, oldest first",
     response_model=event_schemas.EventPage,
-    response_description="A page of events, and where to read on.",
+    response_description="A page of events, with the cursor of the next page.",
     responses=problems_of(*GONE, problems.INVALID, AWAY),
     openapi_extra=acts(Action.READ),
 )
 async def read_events(asked: Annotated[_Asked, Depends(_asked)], events: Events, asker: WhoAsks) -> Reply:
-    """Of those that the caller may read. A page may be short, or empty, though `more` is true."""
+    """Returns the events that the caller may read. A page may be short or empty although `more` is true."""
     page = await _page(asked, events, asker)
     body = b'{"events":%b,"cursor":%b,"more":%b,"lost":%b,"databases":%b}' % (
         events_json(page.events),
@@ -199,9 +203,9 @@ def _nothing_for(asker: Asker, events: EventPlane, topic_filter: str) -> bool:
 
 @router.post(
     "/events",
-    summary="Publish events of your own",
+    summary="Append events to the event log",
     response_model=event_schemas.Published,
-    response_description="They are durable, and these are their positions.",
+    response_description="The events are durable; the answer has their positions.",
     responses=problems_of(
         *GONE,
         problems.SLOW_BODY,
@@ -220,9 +224,9 @@ async def publish_events(
     said: Annotated[list[event_schemas.Said], Body(min_length=1, max_length=event_schemas.MOST_PUBLISHED)],
     database: DatabaseName = None,
 ) -> Reply:
-    """They go into the log and nowhere else: no device hears of them. Those of one shard are appended together.
+    """Appends events to the log only: devices do not receive them. Events of one shard are appended together.
 
-    Sent again after a `503` they may be there twice.
+    If the call is repeated after a `503`, the events may be in the log twice.
     """
     check_names(request, ("database",))
     entries = []
@@ -245,7 +249,7 @@ def _behind(description: str) -> Any:  # noqa: ANN401 - as Query
 
 @router.get(
     "/topics",
-    summary="List the topics that have a last value",
+    summary="List topics that have a last value",
     response_model=event_schemas.TopicPage,
     response_description="A page of topics.",
     responses=problems_of(*GONE, problems.INVALID, AWAY),
@@ -257,11 +261,13 @@ async def list_topics(
     asker: WhoAsks,
     topic: TopicFilter = "#",
     database: DatabaseName = None,
-    cursor: Annotated[_Place, _behind("What the page before gave.")] = None,
-    after: Annotated[_Place, _behind("The same as `cursor`, or a topic: those behind it.")] = None,
+    cursor: Annotated[_Place, _behind("The `cursor` of the previous page.")] = None,
+    after: Annotated[
+        _Place, _behind("The same as `cursor`; it also takes a topic, and then lists the topics that follow it.")
+    ] = None,
     limit: _Limit = DEFAULT_LIMIT,
 ) -> Reply:
-    """Of those whose last value the caller may read. A page may be short, or empty, though there is a cursor."""
+    """Lists topics whose last value the caller may read. A page may be short or empty although it has a cursor."""
     check_names(request, ("topic", "database", "cursor", "after", "limit"))
     if cursor is not None and after is not None:
         raise InvalidInputError("after", "and cursor contradict each other; one is allowed")
@@ -292,14 +298,14 @@ async def _topics(
 
 @router.get(
     "/streams",
-    summary="Read the structures that topics have in common",
+    summary="List the structures that topics have in common",
     response_model=event_schemas.Streams,
-    response_description="Taught by profiles, and learned.",
+    response_description="The structures that profiles define, and those that were learned.",
     responses=problems_of(*GONE, problems.INVALID, AWAY),
     openapi_extra=acts(Action.STREAM),
 )
 async def list_structures(request: Request, events: Events, asker: WhoAsks, database: DatabaseName = None) -> Reply:
-    """Events of one structure lie together."""
+    """A structure is a pattern of topics, such as `thing/product/+/osd`. Its events are stored together."""
     check_names(request, ("database",))
     asker.check(Action.STREAM)
     found = await events.structures(database)
@@ -309,9 +315,9 @@ async def list_structures(request: Request, events: Events, asker: WhoAsks, data
 
 @router.get(
     "/databases",
-    summary="Read which databases of events there are",
+    summary="List the databases of events",
     response_model=event_schemas.Databases,
-    response_description="With their generations.",
+    response_description="The databases with their generations.",
     responses=problems_of(*GONE, AWAY),
     openapi_extra=acts(Action.STREAM),
 )

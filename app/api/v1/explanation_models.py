@@ -15,45 +15,50 @@ class _ExplanationModel(BaseModel):
 
 
 class Step(_ExplanationModel):
-    """Something that happened to a command."""
+    """A step in the history of a command."""
 
-    at: Annotated[Instant | None, Field(description="null where nobody noted it.")]
+    at: Annotated[Instant | None, Field(description="The instant of the step; null if no node noted it.")]
     node: str | None
     what: Annotated[
         str,
         Field(
             description=(
-                "`registered`, `published`, `publish_failed`, `acknowledged`, `progressed`, `delivered`, `missed` (a "
-                "message that answered nothing), `late`, or the state that the command ended in."
+                "The step: `registered`, `published`, `publish_failed`, `acknowledged`, `progressed`, "
+                "`delivered`, `missed` (a message that answered no command), `late`, or the state that the "
+                "command ended in."
             )
         ),
     ]
     topic: str | None
     reason: str | None
-    bytes: Annotated[int | None, Field(description="Of the payload.")]
+    bytes: Annotated[int | None, Field(description="The size of the payload.")]
 
 
 class Miss(_ExplanationModel):
-    """A message that answered nothing, and may have been meant to answer the command."""
+    """A message that answered no command, and may have been meant to answer this one."""
 
     at: Instant
     node: str
     topic: str
     reason: str
-    got: Annotated[str | None, Field(description="By what it named its command.")]
-    score: Annotated[int, Field(description="How near it came; from 4 on it counts.")]
+    got: Annotated[
+        str | None, Field(description="The id or value by which the message names a command; null if it names none.")
+    ]
+    score: Annotated[
+        int, Field(description="How near the message came to being an answer; it is called near from 4 upwards.")
+    ]
 
 
 class Present(_ExplanationModel):
-    """Whether a device counts as being there, and since when."""
+    """Whether a device is considered present, and since when."""
 
     online: bool
     since: Instant
-    last_seen: Annotated[Instant, Field(description="When it last said something that is kept.")]
+    last_seen: Annotated[Instant, Field(description="The instant of the device's latest message in the event log.")]
 
 
 class Judgement(_ExplanationModel):
-    """What it probably was."""
+    """The probable reason for how a command ended."""
 
     code: Verdict
     text: str
@@ -61,15 +66,20 @@ class Judgement(_ExplanationModel):
 
 
 class Explanation(_ExplanationModel):
-    """What became of a command, as far as the nodes know."""
+    """The history and fate of a command, as far as the nodes know."""
 
     command: Command
     verdict: Judgement
     timeline: list[Step]
-    misses: Annotated[list[Miss], Field(description="The nearest first.")]
-    heard: Annotated[list[LastHeard], Field(description="The latest first.")]
+    misses: Annotated[list[Miss], Field(description="Messages that may have been meant as the answer, nearest first.")]
+    heard: Annotated[list[LastHeard], Field(description="The latest messages of the device, newest first.")]
     presence: Annotated[
         Present | None,
-        Field(description="What the event log knows of the device; null where there is none, or nothing."),
+        Field(
+            description=(
+                "The presence of the device according to the event log; null if there is no log, or the log does not "
+                "know."
+            )
+        ),
     ]
-    gaps: Annotated[list[str], Field(description="What nobody can know any more, in sentences.")]
+    gaps: Annotated[list[str], Field(description="Sentences that say which facts can no longer be known.")]

@@ -39,7 +39,11 @@ router = APIRouter(prefix="/v1/keys", tags=["access"])
 
 KeyId = Annotated[
     str,
-    Path(description="Its public id, which is part of the key.", examples=["2F7QW9ZD"], pattern="^[0-9A-Z]{8}$"),
+    Path(
+        description="The public id of the key, which is part of the key itself.",
+        examples=["2F7QW9ZD"],
+        pattern="^[0-9A-Z]{8}$",
+    ),
 ]
 
 
@@ -47,14 +51,14 @@ KeyId = Annotated[
     "",
     summary="List keys",
     response_model=KeyPage,
-    response_description="One's own keys, and those of whom one administers.",
+    response_description="The caller's own keys, and those of principals whom the caller administers.",
     responses=problems_of(BY_ERROR[errors.NoDirectoryError], problems.INVALID, problems.ACCESS_STORE_AWAY),
     openapi_extra=knows(),
 )
 async def list_keys(
     request: Request, records: Records, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
 ) -> Reply:
-    """Also those that count no more. None of them can be shown again."""
+    """Includes expired and revoked keys. The secret of a key cannot be shown again."""
     check_names(request, ("limit", "cursor"))
     listing = Listing("keys", limit, cursor)
     found, behind = listing.part(asker.cursors, await records.keys.listed(asker.caller), lambda one: one.id)
@@ -64,14 +68,17 @@ async def list_keys(
 @router.post(
     "",
     status_code=201,
-    summary="Make a key",
+    summary="Create a key",
     response_model=KeyMade,
-    response_description="The key, which is shown this once.",
+    response_description="The key. It is shown only once.",
     responses=problems_of(*_PROBLEMS),
     openapi_extra=knows(),
 )
 async def create_key(body: KeyBody, records: Records, asker: WhoAsks) -> Reply:
-    """For oneself, or for whom one administers and whose rights one has. What is narrowed makes what is as narrow."""
+    """Creates a key for the caller, or for a principal whom the caller administers.
+
+    The caller must have all rights of that principal. A narrowed key creates keys that are narrowed likewise.
+    """
     days = None if body.never else body.days
     wanted = NewKey(principal=body.principal, label=body.label, narrow=tuple(body.narrow), days=days)
     key, credential = await records.keys.create(asker.caller, wanted)
@@ -83,12 +90,12 @@ async def create_key(body: KeyBody, records: Records, asker: WhoAsks) -> Reply:
     status_code=201,
     summary="Replace a key",
     response_model=KeyMade,
-    response_description="The new key, which is shown this once.",
+    response_description="The new key. It is shown only once.",
     responses=problems_of(*_PROBLEMS),
     openapi_extra=knows(),
 )
 async def rotate_key(key_id: KeyId, body: Rotation, records: Records, asker: WhoAsks) -> Reply:
-    """The new one may do the same. The old one goes on for `grace`, so that both can be in use for a while."""
+    """Creates a new key with the same rights. The old key stays valid for `grace`, so that users can change over."""
     try:
         grace = parse_duration(body.grace)
     except ValueError as error:
@@ -106,12 +113,12 @@ async def rotate_key(key_id: KeyId, body: Rotation, records: Records, asker: Who
     "/{key_id}",
     status_code=204,
     summary="Revoke a key",
-    response_description="It counts no more, and never will.",
+    response_description="The key is revoked for good.",
     responses=problems_of(*_PROBLEMS),
     openapi_extra=knows(),
 )
 async def revoke_key(key_id: KeyId, records: Records, asker: WhoAsks) -> Reply:
-    """Other nodes know within `HOMING_ACCESS_REFRESH`, half a second, and the moment that reading takes."""
+    """Other nodes reject the key once they have read the directory, each `HOMING_ACCESS_REFRESH` (0.5 s by default)."""
     await records.keys.revoke(asker.caller, key_id)
     return Reply(status_code=204)
 

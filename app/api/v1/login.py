@@ -36,9 +36,9 @@ guarded = APIRouter(prefix="/v1", tags=["access"])
 @router.post(
     "/login",
     status_code=201,
-    summary="Log in: a key for a name and a password",
+    summary="Log in with a name and a password",
     response_model=schemas.Login,
-    response_description="A key that ends after twelve hours, and is listed and revoked as any other.",
+    response_description="A key that expires after twelve hours. It is listed and can be revoked like any other key.",
     responses=problems_of(
         BY_ERROR[errors.UnauthenticatedError],
         problems.NOTHING_TO_LOG_IN_TO,
@@ -57,11 +57,11 @@ guarded = APIRouter(prefix="/v1", tags=["access"])
     openapi_extra={"requestBody": {"required": True, "content": json_of(schemas.LoginBody)}},
 )
 async def log_in(request: Request, ports: NodePorts) -> Reply:
-    """For people; services have keys. The key counts on this node at once, and within a second on the others.
+    """Creates a key for a person; services use keys of their own. Other nodes accept the key within a second.
 
-    Five attempts a minute for one person from one address are looked at, and HOMING_ACCESS_LOGINS (60) from one
-    address in all; a /64 network of IPv6 is one address. `401` does not tell whether the name is known.
-    Of one person's logins the latest twenty count. A new password ends all of them.
+    Within a minute, five attempts are checked for one person from one address, and HOMING_ACCESS_LOGINS (60) from one
+    address in all; a /64 network of IPv6 counts as one address. `401` does not tell whether the name is known. A person
+    can have twenty logins at a time; a further one ends the oldest. A new password ends all of them.
     """
     if ports.logins is None:
         return problem(problems.NOTHING_TO_LOG_IN_TO, _OPEN)
@@ -84,14 +84,14 @@ async def log_in(request: Request, ports: NodePorts) -> Reply:
 @guarded.delete(
     "/login",
     status_code=204,
-    summary="Log out: end the key that is shown",
+    summary="Log out: revoke the key of this request",
     response_class=Reply,
-    response_description="The key counts for nothing any more: on this node at once, within a second on the others.",
+    response_description="This node rejects the key from now on, and the other nodes do within a second.",
     responses=problems_of(BY_ERROR[errors.EntryConflictError], problems.NOTHING_TO_LOG_IN_TO, _AWAY),
     openapi_extra=knows(),
 )
 async def log_out(ports: NodePorts, asker: WhoAsks) -> Reply:
-    """Only of a key that a login gave: `409` for others, which live until they are revoked."""
+    """Only keys that a login created can be ended here. Any other key is answered with `409`; revoke it instead."""
     if ports.logins is None or asker.caller is None:
         return problem(problems.NOTHING_TO_LOG_IN_TO, _OPEN)
     await ports.logins.end(asker.caller)

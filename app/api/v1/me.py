@@ -21,14 +21,14 @@ router = APIRouter(prefix="/v1", tags=["access"])
 
 @router.get(
     "/me",
-    summary="Who asks, and what they are",
+    summary="Read who the caller is",
     response_model=schemas.Me,
-    response_description="Whoever the API key belongs to.",
+    response_description="The principal that the API key belongs to.",
     responses=problems_of(),
     openapi_extra=knows(),
 )
 async def read_me(asker: WhoAsks) -> Reply:
-    """On a node that is open, everybody is told so."""
+    """Returns the caller's principal, roles and limits. A node without authentication returns only `open: true`."""
     found = asker.identity()
     if found is None:
         return BytesResponse(b'{"open":true}')

@@ -23,9 +23,9 @@ router = APIRouter(prefix="/v1", tags=["cluster"])
 
 @router.get(
     "/nodes",
-    summary="The cluster as this node sees it",
+    summary="Read the state of the cluster as this node sees it",
     response_model=schemas.Nodes,
-    response_description="Live nodes, and more about this one.",
+    response_description="The live nodes, with details of the node that answers.",
     responses=problems_of(BY_ERROR[errors.StoreUnavailableError]),
     openapi_extra=acts(Action.NODES),
 )

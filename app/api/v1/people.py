@@ -34,7 +34,7 @@ from app.core import errors
 from app.core.access.rules import BUILT_IN, Action
 from app.core.errors import InvalidInputError
 
-_TAG: Final = {"ETag": header("Names this state, for `If-Match`.")}
+_TAG: Final = {"ETag": header("The version of this record, for `If-Match`.")}
 _READING: Final = (
     BY_ERROR[errors.NoDirectoryError],
     BY_ERROR[errors.EntryNotFoundError],
@@ -62,17 +62,22 @@ class _PrincipalConvertor(PathConvertor):
 
 
 register_url_convertor("principal", _PrincipalConvertor())
-TenantId = Annotated[str, Path(description="The tenant.", examples=["north"], pattern=_ID)]
+TenantId = Annotated[str, Path(description="The id of the tenant.", examples=["north"], pattern=_ID)]
 PrincipalId = Annotated[
-    str, Path(description="The person or service; it may have slashes.", examples=["ci"], pattern=_ID)
+    str, Path(description="The id of the person or service; it may contain slashes.", examples=["ci"], pattern=_ID)
 ]
 Subject = Annotated[
-    str, Path(description="A principal, or `group:NAME` of tokens.", examples=["group:night shift"], pattern=_ID)
+    str,
+    Path(
+        description="The id of a principal, or `group:NAME` for a group that tokens name.",
+        examples=["group:night shift"],
+        pattern=_ID,
+    ),
 ]
-RoleName = Annotated[str, Path(description="The role.", examples=["pilot"], pattern=_ID)]
+RoleName = Annotated[str, Path(description="The name of the role.", examples=["pilot"], pattern=_ID)]
 OfTenant = Annotated[
     Annotated[str, StringConstraints(pattern=_ID)] | SkipJsonSchema[None],
-    Query(description="The tenant of the role; none: a role of all tenants.", examples=["north"]),
+    Query(description="The tenant of the role. Without it, the role belongs to all tenants.", examples=["north"]),
 ]
 
 
@@ -92,7 +97,7 @@ _BUILT_IN: Final = tuple(BUILT_IN)
 def _changed(model: type[BaseModel]) -> dict[int | str, dict[str, object]]:
     return {
         200: {"headers": _TAG},
-        201: {"description": "It was not on record before.", "headers": _TAG, "model": model},
+        201: {"description": "The record was created.", "headers": _TAG, "model": model},
         **problems_of(*_CHANGING),
     }
 
@@ -101,12 +106,12 @@ def _changed(model: type[BaseModel]) -> dict[int | str, dict[str, object]]:
     "/tenants",
     summary="List tenants",
     response_model=Tenants,
-    response_description="Those that one administers.",
+    response_description="The ones that the caller administers.",
     responses=problems_of(*_READING),
     openapi_extra=_ACTS,
 )
 async def list_tenants(asked: Listed, records: Records, asker: WhoAsks) -> Reply:
-    """Whose devices which are."""
+    """A tenant owns devices."""
     return _page("tenants", asked, asker, await records.people.tenants(asker.caller), lambda one: one.id)
 
 
@@ -114,7 +119,7 @@ async def list_tenants(asked: Listed, records: Records, asker: WhoAsks) -> Reply
     "/tenants/{tenant_id}",
     summary="Read a tenant",
     response_model=TenantInFile,
-    response_description="The tenant.",
+    response_description="The id of the tenant.",
     responses=_READ,
     openapi_extra=_ACTS,
 )
@@ -124,29 +129,29 @@ async def read_tenant(tenant_id: TenantId, records: Records, asker: WhoAsks) -> 
 
 @router.put(
     "/tenants/{tenant_id}",
-    summary="Put a tenant on record",
+    summary="Create or replace a tenant",
     response_model=TenantInFile,
-    response_description="What is on record now.",
+    response_description="The new record.",
     responses=_changed(TenantInFile),
     openapi_extra=_ACTS,
 )
 async def put_tenant(
     tenant_id: TenantId, body: TenantBody, condition: Conditional, records: Records, asker: WhoAsks
 ) -> Reply:
-    """Only for who may do everything: it moves the walls between tenants. Patterns of two must not overlap."""
+    """Needs the global `access` right: it changes which tenant owns a device. Patterns of tenants must not overlap."""
     return _put(*await records.people.put_tenant(asker.caller, tenant_id, body, condition))
 
 
 @router.delete(
     "/tenants/{tenant_id}",
     status_code=204,
-    summary="Take a tenant from the record",
-    response_description="It is not on record any more.",
+    summary="Delete a tenant",
+    response_description="The record was deleted.",
     responses=problems_of(*_CHANGING),
     openapi_extra=_ACTS,
 )
 async def remove_tenant(tenant_id: TenantId, condition: Conditional, records: Records, asker: WhoAsks) -> Reply:
-    """Nobody and nothing may belong to it any more."""
+    """Fails with `409` while anything still belongs to the tenant."""
     await records.people.remove_tenant(asker.caller, tenant_id, condition)
     return Reply(status_code=204)
 
@@ -155,7 +160,7 @@ async def remove_tenant(tenant_id: TenantId, condition: Conditional, records: Re
     "/principals",
     summary="List people and services",
     response_model=Principals,
-    response_description="Those that one administers.",
+    response_description="The ones that the caller administers.",
     responses=problems_of(*_READING),
     openapi_extra=_ACTS,
 )
@@ -165,9 +170,9 @@ async def list_principals(asked: Listed, records: Records, asker: WhoAsks) -> Re
 
 @router.get(
     "/principals/{subject:path}/bindings",
-    summary="List what is given to somebody",
+    summary="List the bindings of a principal or group",
     response_model=Bindings,
-    response_description="Those of the tenants that one administers.",
+    response_description="The bindings in tenants that the caller administers.",
     responses=_READ,
     openapi_extra=_ACTS,
 )
@@ -177,59 +182,59 @@ async def list_bindings(subject: Subject, records: Records, asker: WhoAsks) -> R
 
 @router.put(
     "/principals/{subject:path}/bindings",
-    summary="Give somebody roles",
+    summary="Replace the bindings of a principal or group",
     response_model=Bindings,
-    response_description="What is given to them now.",
+    response_description="The new bindings.",
     responses={200: {"headers": _TAG}, **problems_of(*_CHANGING)},
     openapi_extra=_ACTS,
 )
 async def put_bindings(
     subject: Subject, body: BindingsBody, condition: Conditional, records: Records, asker: WhoAsks
 ) -> Reply:
-    """In the place of all that one can see of them. Nobody gives what they do not have."""
+    """Replaces all bindings of the subject that the caller can see. Callers can give only rights that they have."""
     return _list("bindings", await records.people.put_bindings(asker.caller, subject, body.bindings, condition))
 
 
 @router.get(
     "/principals/{principal_id:principal}",
-    summary="Read what is on record about a person or service",
+    summary="Read a person or service",
     response_model=PrincipalInFile,
     response_description="The person or service.",
     responses=_READ,
     openapi_extra=_ACTS,
 )
 async def read_principal(principal_id: PrincipalId, records: Records, asker: WhoAsks) -> Reply:
-    """Without password and keys."""
+    """Returns the record without password and keys."""
     return _put(await records.people.principal(asker.caller, principal_id))
 
 
 @router.put(
     "/principals/{principal_id:principal}",
-    summary="Put a person or service on record",
+    summary="Create or replace a person or service",
     response_model=PrincipalInFile,
-    response_description="What is on record now.",
+    response_description="The new record.",
     responses=_changed(PrincipalInFile),
     openapi_extra=_ACTS,
 )
 async def put_principal(
     principal_id: PrincipalId, body: PrincipalBody, condition: Conditional, records: Records, asker: WhoAsks
 ) -> Reply:
-    """`disabled` refuses them whatever they show. Without `tenant`, who is new gets that of who asks."""
+    """A disabled principal is refused with any credential. For a new one, `tenant` defaults to the caller's."""
     return _put(*await records.people.put_principal(asker.caller, principal_id, body, condition))
 
 
 @router.delete(
     "/principals/{principal_id:principal}",
     status_code=204,
-    summary="Take a person or service from the record",
-    response_description="They are not on record any more.",
+    summary="Delete a person or service",
+    response_description="The person or service was deleted.",
     responses=problems_of(*_CHANGING),
     openapi_extra=_ACTS,
 )
 async def remove_principal(
     principal_id: PrincipalId, condition: Conditional, records: Records, asker: WhoAsks
 ) -> Reply:
-    """With their keys and bindings."""
+    """Deletes their keys and bindings, too."""
     await records.people.remove_principal(asker.caller, principal_id, condition)
     return Reply(status_code=204)
 
@@ -238,12 +243,12 @@ async def remove_principal(
     "/roles",
     summary="List roles",
     response_model=Roles,
-    response_description="Those that one may bind.",
+    response_description="The roles that the caller may bind.",
     responses=problems_of(*_READING),
     openapi_extra=_ACTS,
 )
 async def list_roles(asked: Listed, records: Records, asker: WhoAsks) -> Reply:
-    """Built-in ones first."""
+    """Lists built-in roles first."""
     return _page("roles", asked, asker, await records.people.roles(asker.caller), _place_of_role)
 
 
@@ -257,20 +262,20 @@ def _place_of_role(one: RoleInFile) -> str:
     "/roles/{name}",
     summary="Read a role",
     response_model=RoleInFile,
-    response_description="The role.",
+    response_description="The name of the role.",
     responses=_READ,
     openapi_extra=_ACTS,
 )
 async def read_role(name: RoleName, records: Records, asker: WhoAsks, tenant: OfTenant = None) -> Reply:
-    """Its rules, one line each."""
+    """Returns the rules of the role, one line each."""
     return _put(await records.people.role(asker.caller, name, tenant))
 
 
 @router.put(
     "/roles/{name}",
-    summary="Put a role on record",
+    summary="Create or replace a role",
     response_model=RoleInFile,
-    response_description="What is on record now.",
+    response_description="The new record.",
     responses=_changed(RoleInFile),
     openapi_extra=_ACTS,
 )
@@ -282,9 +287,9 @@ async def put_role(
     asker: WhoAsks,
     tenant: OfTenant = None,
 ) -> Reply:
-    """Who has it has its new rules from now on, so nobody writes into it what they do not have.
+    """The new rules apply at once to everyone who has the role, so callers can write only rights that they have.
 
-    The tenant may stand in the query, as for reading and removing, or in the body.
+    The tenant may be given in the query, as for reading and deleting, or in the body.
     """
     if tenant is not None:
         if "tenant" in body.model_fields_set and body.tenant != tenant:
@@ -296,15 +301,15 @@ async def put_role(
 @router.delete(
     "/roles/{name}",
     status_code=204,
-    summary="Take a role from the record",
-    response_description="It is not on record any more.",
+    summary="Delete a role",
+    response_description="The record was deleted.",
     responses=problems_of(*_CHANGING),
     openapi_extra=_ACTS,
 )
 async def remove_role(
     name: RoleName, condition: Conditional, records: Records, asker: WhoAsks, tenant: OfTenant = None
 ) -> Reply:
-    """It must not be bound any more."""
+    """Fails with `409` while the role is still bound."""
     await records.people.remove_role(asker.caller, name, tenant, condition)
     return Reply(status_code=204)
 

@@ -24,32 +24,34 @@ class _ProfileModel(BaseModel):
 
 
 class Profile(_ProfileModel):
-    """How a family of devices speaks."""
+    """A description of how a family of devices speaks."""
 
     name: Annotated[str, Field(examples=["dji"])]
     description: str
-    methods: Annotated[int, Field(description="How many methods its catalogue has.")]
-    unknown: Annotated[Openness, Field(description="What becomes of other methods: sent, or refused with 422.")]
-    events: Annotated[list[str], Field(description="What its devices tell without being asked.")]
-    presence: Annotated[bool, Field(description="Whether it says how devices show that they are there.")]
+    methods: Annotated[int, Field(description="The number of methods in its catalogue.")]
+    unknown: Annotated[Openness, Field(description="How other methods are treated: sent, or refused with `422`.")]
+    events: Annotated[list[str], Field(description="The events that its devices send unasked.")]
+    presence: Annotated[bool, Field(description="True if the profile defines how devices show their presence.")]
 
 
 class Profiles(_ProfileModel):
-    """All profiles of a node."""
+    """All device profiles of a node."""
 
     profiles: list[Profile]
-    default: Annotated[str, Field(description="The one of commands that name none.", examples=["homing"])]
+    default: Annotated[str, Field(description="The profile of commands that do not name one.", examples=["homing"])]
 
 
 class DescribedMethod(_ProfileModel):
-    """Something that devices can be asked to do."""
+    """A method that devices of a profile offer."""
 
     name: Annotated[str, Field(examples=["cover_open"])]
     title: str
     description: str
     danger: Danger
-    usual: Annotated[str | None, Field(description="How long it usually takes.", examples=["30s"])]
-    params: Annotated[dict[str, JsonValue] | None, Field(description="JSON Schema; null: anything is sent.")]
+    usual: Annotated[str | None, Field(description="The time that the method usually takes.", examples=["30s"])]
+    params: Annotated[
+        dict[str, JsonValue] | None, Field(description="The JSON Schema of the params; null if they are not checked.")
+    ]
 
 
 class Methods(_ProfileModel):
@@ -65,9 +67,9 @@ router = APIRouter(prefix="/v1", tags=["profiles"])
 
 @router.get(
     "/profiles",
-    summary="The device profiles that this node speaks",
+    summary="List the device profiles of this node",
     response_model=Profiles,
-    response_description="All of them, by name.",
+    response_description="All device profiles, ordered by name.",
     responses=problems_of(),
     openapi_extra=knows(),
 )
@@ -78,14 +80,14 @@ async def list_profiles(ports: NodePorts) -> Reply:  # noqa: D103 - its summary 
 
 @router.get(
     "/profiles/{name}/methods",
-    summary="What devices of a profile can be asked to do",
+    summary="List the methods of a profile",
     response_model=Methods,
     response_description="The catalogue of the profile, with the JSON Schema of each method's params.",
     responses=problems_of(problems.NO_PROFILE, problems.INVALID),
     openapi_extra=knows(),
 )
 async def list_methods(name: ProfileName, ports: NodePorts) -> Reply:
-    """A profile without a catalogue has none listed, and sends any method."""
+    """A profile without a catalogue lists no methods, and sends any method."""
     found = ports.profiles.get(name)
     if found is None:
         known = ", ".join(sorted(ports.profiles))

@@ -42,7 +42,7 @@ _Topic = Annotated[
     str,
     AfterValidator(validate_topic),
     Path(
-        description="A topic name; its levels are levels of the path.",
+        description="The topic name; its levels are levels of the path.",
         json_schema_extra={"pattern": "^.{1,1024}$"},
         examples=["fleet/config"],
     ),
@@ -53,14 +53,14 @@ _Topic = Annotated[
     "/state/{topic:path}",
     summary="Read the last value of a topic",
     response_model=event_schemas.Event,
-    response_description="The last event of the topic.",
+    response_description="The latest event of the topic.",
     responses={200: {"headers": _TAG}, **problems_of(*GONE, _NONE, problems.INVALID, AWAY)},
     openapi_extra=acts(Action.READ),
 )
 async def read_state(
     request: Request, topic: _Topic, events: Events, asker: WhoAsks, database: DatabaseName = None
 ) -> Reply:
-    """It outlives the retention of events. Without `database`, the latest one of all databases."""
+    """A last value outlives the retention of events. Without `database`, returns the latest value of all databases."""
     check_names(request, ("database",))
     found = await events.value(database, topic)
     if found is None or not asker.may_read_event(found.entry):
@@ -72,7 +72,7 @@ async def read_state(
     "/state/{topic:path}",
     summary="Set the last value of a topic",
     response_model=event_schemas.Stated,
-    response_description="It is durable.",
+    response_description="The value is durable.",
     responses={
         200: {"headers": _TAG},
         **problems_of(
@@ -102,7 +102,7 @@ async def put_state(
         str | SkipJsonSchema[None],
         Header(
             alias="If-Match",
-            description="Only if the value stands at this position still: an `ETag` that was read.",
+            description="Make the change only if the value is still at this position: the `ETag` that was read.",
             json_schema_extra={"pattern": '^"[0-9]{1,19}"$'},
             examples=['"1772352000000000"'],
         ),
@@ -111,13 +111,13 @@ async def put_state(
         str | SkipJsonSchema[None],
         Header(
             alias="If-None-Match",
-            description="`*`: only if there is no value.",
+            description="`*`: make the change only if there is no value yet.",
             json_schema_extra={"pattern": "^\\*$"},
             examples=["*"],
         ),
     ] = None,
 ) -> Reply:
-    """The body is any JSON. It is an event of the topic like any other, and no device hears of it."""
+    """The body is any JSON value. It becomes an event of the topic like any other; devices do not receive it."""
     check_names(request, ("database",))
     device = events.plan.device_of(topic)
     asker.check_topic(Action.PUBLISH, device)
@@ -148,12 +148,12 @@ def _conditions(topic: str, if_match: str | None, if_none_match: str | None) -> 
     "/devices/{device_id}/state",
     summary="Read the last values of a device",
     response_model=event_schemas.StateOf,
-    response_description="By topic, as its profiles name them.",
+    response_description="The last values of the device, by topic.",
     responses=problems_of(*GONE, problems.INVALID, AWAY),
     openapi_extra=acts(Action.READ),
 )
 async def read_device_state(device_id: DeviceId, events: Events, asker: WhoAsks) -> Reply:
-    """Of those that the caller may read. `online` is null where nobody has heard of it, or it never says so."""
+    """Returns the values that the caller may read. `online` is null if the presence of the device is not known."""
     known, values = await present(events, device_id, asker)
     shown = known or {"online": None, "since": None, "last_seen": None}
     return BytesResponse(
@@ -164,9 +164,9 @@ async def read_device_state(device_id: DeviceId, events: Events, asker: WhoAsks)
 
 @router.post(
     "/transactions",
-    summary="Change several last values, all or none",
+    summary="Change several last values atomically",
     response_model=event_schemas.Stated,
-    response_description="All of it is durable; the position is that of the last one.",
+    response_description="All changes are durable; `position` is that of the last one.",
     responses=problems_of(
         *GONE,
         BY_ERROR[errors.DeviceNotFoundError],
@@ -186,7 +186,7 @@ async def commit_transaction(
     asker: WhoAsks,
     database: DatabaseName = None,
 ) -> Reply:
-    """If all conditions hold when it is written. All topics are of one shard, as those of one device are."""
+    """Writes all values or none. All conditions must hold. All topics must be of one shard, as a device's are."""
     check_names(request, ("database",))
     readable = unreadable_of(request) is None
     topics = [*(one.topic for one in body.when), *(one.topic for one in body.write), *body.delete]

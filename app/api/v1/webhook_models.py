@@ -18,12 +18,22 @@ _EVENTS: Final = ", ".join(f"`{one}`" for one in SUBSCRIBABLE)
 _Url = Annotated[
     str,
     Field(
-        description="https, to a public address; no user, password or fragment.", examples=["https://a.example/hook"]
+        description="An https URL of a public address, without user, password or fragment.",
+        examples=["https://a.example/hook"],
     ),
 ]
-_Events = Annotated[list[str], Field(description=f"Of what it is told: {_EVENTS}.", examples=[["command.succeeded"]])]
-_Devices = Annotated[str, Field(description="Of which devices: a pattern, `*` is any text.", examples=["dock-*"])]
-_Methods = Annotated[str, Field(description="Of which `profile:method`: a pattern.", examples=["dji:*"])]
+_Events = Annotated[
+    list[str], Field(description=f"The events to deliver: {_EVENTS}.", examples=[["command.succeeded"]])
+]
+_Devices = Annotated[
+    str,
+    Field(
+        description="A pattern of the devices whose commands are delivered; `*` matches any text.", examples=["dock-*"]
+    ),
+]
+_Methods = Annotated[
+    str, Field(description="A pattern of the methods to deliver, as `profile:method`.", examples=["dji:*"])
+]
 
 
 class _WebhookModel(BaseModel):
@@ -31,7 +41,7 @@ class _WebhookModel(BaseModel):
 
 
 class NewWebhook(_WebhookModel):
-    """A URL, and what it is to be told of."""
+    """A URL, and the events that are delivered to it."""
 
     url: _Url
     events: _Events
@@ -39,81 +49,92 @@ class NewWebhook(_WebhookModel):
     methods: _Methods = "*:*"
     tenant: Annotated[
         str | None,
-        Field(description="Whose it is, where the caller operates Homing itself."),
+        Field(description="The tenant that owns the webhook. Only operators of Homing itself may set it."),
     ] = None
 
 
 class WebhookChange(_WebhookModel):
-    """What is left out stays as it is."""
+    """Changes to a webhook. Fields that are left out stay as they are."""
 
     url: _Url | None = None
     events: _Events | None = None
     devices: _Devices | None = None
     methods: _Methods | None = None
-    enabled: Annotated[StrictBool | None, Field(description="What waits for a disabled one is kept for a day.")] = None
+    enabled: Annotated[StrictBool | None, Field(description="Deliveries to a disabled webhook are kept for a day.")] = (
+        None
+    )
 
 
 class Webhook(_WebhookModel):
-    """Who is told of what."""
+    """A webhook: a URL and the events that are delivered to it."""
 
     id: Annotated[str, Field(examples=[WEBHOOK_ID])]
-    tenant: Annotated[str, Field(description="Whose it is; empty on a node that asks nobody for a key.")]
+    tenant: Annotated[
+        str, Field(description="The tenant that owns the webhook; empty on a node without authentication.")
+    ]
     url: _Url
     events: _Events
     devices: _Devices
     methods: _Methods
     created_at: Instant
-    rotated_at: Annotated[Instant | None, Field(description="When its secret was changed last.")]
+    rotated_at: Annotated[Instant | None, Field(description="The instant of the last change of its secret.")]
     enabled: bool
     disabled_at: Instant | None
     disabled_reason: str | None
 
 
 class WebhookWithSecret(Webhook):
-    """The same with its secret, which is shown once."""
+    """A webhook with its secret, which is shown only once."""
 
     secret: Annotated[
         str,
-        Field(description="Standard Webhooks 1.0, symmetric, for a library that verifies.", examples=["whsec_…"]),
+        Field(
+            description="A symmetric secret of Standard Webhooks 1.0, as libraries that verify signatures take it.",
+            examples=["whsec_…"],
+        ),
     ]
 
 
 class Webhooks(_WebhookModel):
-    """All that the caller may know of."""
+    """A page of the webhooks that the caller may see."""
 
     webhooks: list[Webhook]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class WebhookDelivery(_WebhookModel):
-    """One event for one webhook."""
+    """The delivery of one event to one webhook."""
 
-    event_id: Annotated[str, Field(description="The `webhook-id` of each attempt.", examples=[EVENT_ID])]
+    event_id: Annotated[
+        str, Field(description="The id of the event, which each attempt sends as `webhook-id`.", examples=[EVENT_ID])
+    ]
     type: Annotated[str, Field(examples=["command.succeeded"])]
-    progress: Annotated[Progress, Field(description="`waiting`, also between attempts.")]
+    progress: Annotated[
+        Progress, Field(description="The state of the delivery; it is `waiting` between attempts, too.")
+    ]
     attempts: int
-    status: Annotated[int | None, Field(description="What the receiver answered last; null when it did not.")]
-    reason: Annotated[str | None, Field(description="Why the last attempt failed.")]
+    status: Annotated[int | None, Field(description="The receiver's last HTTP status; null if it did not answer.")]
+    reason: Annotated[str | None, Field(description="The reason why the last attempt failed.")]
     created_at: Instant
     attempted_at: Instant | None
-    next_at: Annotated[Instant | None, Field(description="About when it is tried again.")]
-    body: Annotated[JsonValue, Field(description="What is sent.")]
+    next_at: Annotated[Instant | None, Field(description="The approximate time of the next attempt.")]
+    body: Annotated[JsonValue, Field(description="The body that is sent.")]
 
 
 class WebhookDeliveries(_WebhookModel):
-    """Those that wait, the next one first, then those that ended, the last one first."""
+    """Waiting deliveries, next one first, followed by finished ones, latest first."""
 
-    waiting: Annotated[int, Field(description="How many wait in all.")]
+    waiting: Annotated[int, Field(description="The total number of waiting deliveries.")]
     deliveries: list[WebhookDelivery]
-    cursor: Annotated[str | None, Field(description="Give it to get the next page; null on the last one.")]
+    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class WebhookTest(_WebhookModel):
-    """What became of an event that was sent as a test."""
+    """The result of a test event."""
 
     delivered: bool
-    status: Annotated[int | None, Field(description="What the receiver answered; null when it did not.")]
-    reason: Annotated[str | None, Field(description="Why it failed.")]
+    status: Annotated[int | None, Field(description="The receiver's HTTP status; null if it did not answer.")]
+    reason: Annotated[str | None, Field(description="The reason why the test failed.")]
 
 
 def webhook_json(one: Endpoint) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.Webhooks
 _OF_ONE: Final = (problems.NOT_FOUND, problems.INVALID, *_AWAY)
 _CHANGED: Final = BY_ERROR[errors.WebhookChangedError]
 _TAG: Final[dict[int | str, dict[str, object]]] = {
-    200: {"headers": {"ETag": header("Names this state, for `If-Match`.")}}
+    200: {"headers": {"ETag": header("The version of this record, for `If-Match`.")}}
 }
 _MAY: Final = acts(Action.WEBHOOKS)
 
@@ -43,10 +43,21 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 
 _Id = Annotated[
     str,
-    Path(description="The webhook.", json_schema_extra=said(ENDPOINT_ID), examples=[WEBHOOK_ID], alias="webhook_id"),
+    Path(
+        description="The id of the webhook.",
+        json_schema_extra=said(ENDPOINT_ID),
+        examples=[WEBHOOK_ID],
+        alias="webhook_id",
+    ),
 ]
 _EventId = Annotated[
-    str, Path(description="The delivery.", json_schema_extra=said(EVENT), examples=[EVENT_ID], alias="event_id")
+    str,
+    Path(
+        description="The id of the delivery's event.",
+        json_schema_extra=said(EVENT),
+        examples=[EVENT_ID],
+        alias="event_id",
+    ),
 ]
 
 
@@ -79,14 +90,14 @@ _AtDesk = Annotated[_Desk, Depends(_desk)]
 @router.post(
     "",
     status_code=201,
-    summary="Let a URL be told of outcomes",
+    summary="Create a webhook",
     response_model=models.WebhookWithSecret,
-    response_description="The webhook and its secret, which is shown this once.",
+    response_description="The webhook and its secret, which is shown only once.",
     responses=problems_of(problems.INVALID, BY_ERROR[errors.CapacityError], *_AWAY),
     openapi_extra=_MAY,
 )
 async def create_webhook(body: models.NewWebhook, desk: _AtDesk) -> Reply:
-    """Of commands that are sent from now on; all nodes know of it after a second."""
+    """Homing posts events of commands that are sent from now on. All nodes know the webhook within a second."""
     tenant = desk.tenant
     if tenant is None:
         tenant = DEFAULT_TENANT.id if body.tenant is None else body.tenant
@@ -102,14 +113,14 @@ async def create_webhook(body: models.NewWebhook, desk: _AtDesk) -> Reply:
     "",
     summary="List webhooks",
     response_model=models.Webhooks,
-    response_description="The oldest first.",
+    response_description="The webhooks, oldest first.",
     responses=problems_of(problems.INVALID, *_AWAY),
     openapi_extra=_MAY,
 )
 async def list_webhooks(
     request: Request, desk: _AtDesk, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
 ) -> Reply:
-    """Those of the caller's tenant."""
+    """Lists the webhooks of the caller's tenant."""
     check_names(request, ("limit", "cursor"))
     known = await desk.webhooks.all(desk.tenant)
     found, behind = Listing("webhooks", limit, cursor).part(asker.cursors, known, lambda one: one.id)
@@ -120,7 +131,7 @@ async def list_webhooks(
     "/{webhook_id}",
     summary="Read a webhook",
     response_model=models.Webhook,
-    response_description="The webhook.",
+    response_description="The id of the webhook.",
     responses=_TAG | problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
@@ -132,12 +143,12 @@ async def read_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:  # noqa: D103 -
     "/{webhook_id}",
     summary="Change, disable or enable a webhook",
     response_model=models.Webhook,
-    response_description="The webhook as it stands then.",
+    response_description="The changed webhook.",
     responses=_TAG | problems_of(_CHANGED, BY_ERROR[errors.PreconditionFailedError], *_OF_ONE),
     openapi_extra=_MAY,
 )
 async def change_webhook(webhook_id: _Id, body: models.WebhookChange, condition: Conditional, desk: _AtDesk) -> Reply:
-    """What waits for a disabled one is kept for a day."""
+    """Deliveries to a disabled webhook are kept for a day."""
 
     def check(before: Endpoint) -> None:
         condition.check(f"webhook {webhook_id}", _tag(before))
@@ -153,8 +164,8 @@ async def change_webhook(webhook_id: _Id, body: models.WebhookChange, condition:
 @router.delete(
     "/{webhook_id}",
     status_code=204,
-    summary="Remove a webhook",
-    response_description="It is gone, with all that waited for it.",
+    summary="Delete a webhook",
+    response_description="The webhook was deleted, with all deliveries that were waiting.",
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
@@ -165,14 +176,14 @@ async def remove_webhook(webhook_id: _Id, desk: _AtDesk) -> None:  # noqa: D103 
 
 @router.post(
     "/{webhook_id}/rotate",
-    summary="Give a webhook its next secret",
+    summary="Replace the secret of a webhook",
     response_model=models.WebhookWithSecret,
-    response_description="The webhook and its secret, which is shown this once.",
+    response_description="The webhook and its secret, which is shown only once.",
     responses=problems_of(_CHANGED, *_OF_ONE),
     openapi_extra=_MAY,
 )
 async def rotate_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:
-    """For a day both secrets sign: a receiver that knows either one takes the delivery."""
+    """Deliveries are signed with both secrets for a day, so that a receiver that knows either one accepts them."""
     endpoint, secret = await desk.webhooks.rotate(desk.tenant, webhook_id)
     desk.note(webhook_id, "rotate")
     return _json({**webhook_json(endpoint), "secret": secret})
@@ -180,14 +191,14 @@ async def rotate_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:
 
 @router.post(
     "/{webhook_id}/test",
-    summary="Send a webhook a test event, now and once",
+    summary="Send a test event to a webhook",
     response_model=models.WebhookTest,
-    response_description="What became of it.",
+    response_description="The result of the test.",
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
 async def test_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:
-    """It waits for the receiver, 15 s at most, and counts for nothing else."""
+    """Sends the event once and waits up to 15 s for the receiver. The result has no effect on the webhook."""
     reply = await desk.webhooks.test(desk.tenant, webhook_id)
     desk.note(webhook_id, "test")
     return _json({"delivered": reply.delivered, "status": reply.status, "reason": reply.reason or None})
@@ -195,9 +206,9 @@ async def test_webhook(webhook_id: _Id, desk: _AtDesk) -> Reply:
 
 @router.get(
     "/{webhook_id}/deliveries",
-    summary="See how deliveries went",
+    summary="List the deliveries of a webhook",
     response_model=models.WebhookDeliveries,
-    response_description="Those that wait, the next one first, then those that ended, the last one first.",
+    response_description="Waiting deliveries, next one first, followed by finished ones, latest first.",
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
@@ -209,9 +220,9 @@ async def list_deliveries(
     limit: Limit = DEFAULT_LIMIT,
     cursor: ListCursor = None,
 ) -> Reply:
-    """Ended ones are kept for three days, and a thousand of them at most.
+    """Finished deliveries are kept for three days, and at most a thousand of them.
 
-    One that is tried while somebody reads on may be on two pages.
+    A delivery that is attempted between two requests may appear on both pages.
     """
     check_names(request, ("limit", "cursor"))
     kind = f"deliveries for {asker.principal()}"
@@ -225,13 +236,13 @@ async def list_deliveries(
 @router.post(
     "/{webhook_id}/deliveries/{event_id}/retry",
     status_code=204,
-    summary="Deliver once more",
-    response_description="It is tried now.",
+    summary="Retry a finished delivery",
+    response_description="The delivery is attempted now.",
     responses=problems_of(*_OF_ONE),
     openapi_extra=_MAY,
 )
 async def retry_delivery(webhook_id: _Id, event_id: _EventId, desk: _AtDesk) -> None:
-    """Only what has ended: what waits is tried by itself."""
+    """Only a finished delivery can be retried. A waiting one is attempted again automatically."""
     await desk.webhooks.again(desk.tenant, webhook_id, event_id)
     desk.note(webhook_id, "retry", [event_id])
 

@@ -45,9 +45,9 @@ class CommandExplanation:
     command: Command
     timeline: Sequence[TimelineStep]
     near: Sequence[Near]
-    """The nearest first."""
+    """Messages that may have been meant as the answer, nearest first."""
     heard: Sequence[DeviceSighting]
-    """The latest first."""
+    """The latest messages of the device, newest first."""
     judgement: CommandDiagnosis
     gaps: Sequence[str]
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Of a principal."""
+    """The kind of a principal."""
 
     USER = "user"
     SERVICE = "service"
@@ -70,7 +70,7 @@ class Credential:
     """None: never."""
     revoked_us: int | None = None
     last_used_us: int | None = None
-    """To the minute."""
+    """The last use of the credential, to the minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

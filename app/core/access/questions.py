@@ -44,9 +44,9 @@ class AccessDecision:
     allowed: bool
     reason: Reason | Refusal
     rule: AccessRule | None = None
-    """The one that allows or denies it."""
+    """The rule that allows or denies the action."""
     requires: int = 1
-    """How many people must want it."""
+    """The number of people who must approve."""
     limits: tuple[AccessRule, ...] = ()
     """All rules whose limit the caller must keep."""
     counted: tuple[tuple[str, AccessRule], ...] = ()

@@ -26,7 +26,7 @@ from app.core.errors import InvalidInputError
 
 
 class Action(StrEnum):
-    """What may be asked. Each operation of the API names one."""
+    """An action that rules allow or deny. Each operation of the API needs one."""
 
     __hash__ = str.__hash__  # an enumeration's own is a call in Python, several times for each command
 

@@ -49,7 +49,7 @@ class ChainHead(NamedTuple):
 
 
 class ChainFault(NamedTuple):
-    """What is wrong with a chain, and from which line on."""
+    """A fault in a chain, and the line where it begins."""
 
     writer: str
     seq: int

@@ -12,7 +12,7 @@ from app.core.profiles.correlation import Correlation
 
 
 class CommandState(StrEnum):
-    """Where a command is in its life."""
+    """The state of a command."""
 
     PENDING = "pending"
     SENT = "sent"
@@ -44,7 +44,7 @@ class CommandEvent(StrEnum):
 
 
 class IfOffline(StrEnum):
-    """What becomes of a command to a topic that nobody is subscribed to, where the broker tells (PUBACK 0x10)."""
+    """What a command does if the broker reports that nobody is subscribed to its topic (PUBACK 0x10)."""
 
     FAIL = "fail"
     """It is unsent, at once."""
@@ -127,5 +127,5 @@ class Command:
 
     @property
     def forwarded(self) -> bool:
-        """Whether the response came in on another node than the home node."""
+        """True if the response arrived on a node other than the home node."""
         return self.received_by is not None and self.received_by != self.home_node

@@ -17,7 +17,7 @@ RECENT_US: Final = 600_000_000
 
 
 class Verdict(StrEnum):
-    """What it was, in a word."""
+    """The probable reason as a code."""
 
     ANSWERED = "answered"
     DEVICE_REFUSED = "device_refused"

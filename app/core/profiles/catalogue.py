@@ -27,7 +27,7 @@ _LISTED: Final = 24
 
 
 class Openness(StrEnum):
-    """What becomes of a method that the catalogue does not have."""
+    """How a method that the catalogue lacks is treated."""
 
     CLOSED = "closed"
     """It is refused."""
@@ -38,7 +38,7 @@ class Openness(StrEnum):
 
 
 class Danger(StrEnum):
-    """What a mistaken call may cost; rules and people may look at it, Homing itself does not."""
+    """The harm that a mistaken call may do. It informs people and their rules; Homing itself does not act on it."""
 
     LOW = "low"
     HIGH = "high"

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Correlation(StrEnum):
-    """How a response names its command, from the surest to the least sure; on record it is `matched_by`."""
+    """The ways to match a response to its command, from the most to the least certain; recorded as `matched_by`."""
 
     ID = "id"
     """It carries our command id, from which every key can be derived."""

@@ -19,7 +19,7 @@ KEPT_US: Final = 3 * 24 * 3_600_000_000
 
 
 class Progress(StrEnum):
-    """Where a delivery is in its life."""
+    """The state of a delivery."""
 
     WAITING = "waiting"
     DELIVERED = "delivered"

@@ -32,7 +32,7 @@ class AsyncEvents:
         database: str | None = None,
         distinct: bool = False,
     ) -> AsyncIterator[Event]:
-        """Events of topics that fit a filter, the oldest first. `since`, `until`: `-10m`, or an instant."""
+        """Read events of topics that match a filter, oldest first. `since`, `until`: `-10m`, or an instant."""
         repeats = Repeats()
         asked = {"topic": topic, "from": since or "1970-01-01T00:00:00Z", "to": until, "database": database}
         while True:
@@ -68,12 +68,12 @@ class AsyncEvents:
                     yield event
 
     async def publish(self, events: Sequence[Mapping[str, Any]], *, database: str | None = None) -> list[str]:
-        """Put events into the log: each has a `topic` and `data`. Tells their positions when they are durable."""
+        """Append events to the log, each with a `topic` and `data`. Returns their positions once they are durable."""
         asked = Request("POST", "/v1/events", query={"database": database}, body=list(events), repeatable=False)
         return [str(one) for one in body_of(await self._session.exchange(asked))["positions"]]
 
     async def topics(self, topic: str | None = None, *, database: str | None = None) -> AsyncIterator[JsonObject]:
-        """The topics that have events, of those that fit a filter."""
+        """List the topics that have events and match a filter."""
         after: str | None = None
         while True:
             query = {"topic": topic, "database": database, "after": after}
@@ -85,16 +85,16 @@ class AsyncEvents:
                 return
 
     async def streams(self, *, database: str | None = None) -> list[JsonObject]:
-        """The structures that topics have in common."""
+        """List the structures that topics have in common."""
         asked = Request("GET", "/v1/streams", query={"database": database})
         return listed(await self._session.exchange(asked), "streams")
 
     async def databases(self) -> list[JsonObject]:
-        """The databases of events."""
+        """List the databases of events."""
         return listed(await self._session.exchange(Request("GET", "/v1/databases")), "databases")
 
     async def last(self, topic: str, *, database: str | None = None) -> Entry:
-        """The last event of a topic. Raises NotFoundError."""
+        """Read the last value of a topic. Raises NotFoundError."""
         asked = Request("GET", "/v1/state/{topic}", path={"topic": topic}, query={"database": database})
         return entry_of(await self._session.exchange(asked))
 
@@ -106,17 +106,17 @@ class AsyncEvents:
         database: str | None = None,
         if_match: str | None = None,
     ) -> Entry:
-        """Write the last value of a topic. Raises ConflictError when it is in another state than `if_match`."""
+        """Write the last value of a topic. Raises ConflictError if its tag is not `if_match`."""
         asked = changed("PUT", "/v1/state/{topic}", {"topic": topic}, data, if_match, {"database": database})
         return entry_of(await self._session.exchange(asked))
 
     async def of_device(self, device_id: str) -> JsonObject:
-        """The last values of a device."""
+        """Read the last values of a device."""
         path = {"device_id": device_id}
         return body_of(await self._session.exchange(Request("GET", "/v1/devices/{device_id}/state", path=path)))
 
     async def transact(self, transaction: Mapping[str, Any], *, database: str | None = None) -> JsonObject:
-        """Write and delete last values together, if they are as `if` says. Raises ConflictError."""
+        """Write and delete last values atomically, if the conditions in `if` hold. Raises ConflictError."""
         query = {"database": database}
         asked = Request("POST", "/v1/transactions", query=query, body=dict(transaction), repeatable=False)
         return body_of(await self._session.exchange(asked))

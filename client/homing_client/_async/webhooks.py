@@ -20,7 +20,7 @@ class AsyncWebhooks:
         self._session = session
 
     async def all(self) -> list[JsonObject]:
-        """All of them, without their secrets."""
+        """List all webhooks, without their secrets."""
         return await self._session.every("/v1/webhooks", "webhooks")
 
     async def make(
@@ -32,16 +32,16 @@ class AsyncWebhooks:
         methods: str | None = None,
         tenant: str | None = None,
     ) -> JsonObject:
-        """Have a URL told of these `events`: `command.failed` … `secret` is in the answer, this once.
+        """Create a webhook that receives these `events`, such as `command.failed`. `secret` is shown only this once.
 
-        `devices`: only of ids that fit, such as `dock-*`; `methods`: only of `PROFILE:METHOD` that fit, such as
-        `dji:*`; `tenant`: whose it is, where the caller operates Homing itself.
+        `devices` and `methods` are patterns that narrow it, such as `dock-*`, and `dji:*` for `PROFILE:METHOD`.
+        `tenant` owns it; only operators of Homing itself may set it.
         """
         body = given(url=url, events=list(events), devices=devices, methods=methods, tenant=tenant)
         return await self._object(Request("POST", "/v1/webhooks", body=body, repeatable=False))
 
     async def get(self, webhook_id: str) -> Tagged:
-        """One of them."""
+        """Show a webhook."""
         return tagged_of(await self._session.exchange(Request("GET", _ONE, path={"webhook_id": webhook_id})))
 
     async def change(
@@ -55,9 +55,9 @@ class AsyncWebhooks:
         enabled: bool | None = None,
         if_match: str | None = None,
     ) -> Tagged:
-        """Change what is given; what waits for one that is not `enabled` is kept for a day. Raises ConflictError.
+        """Change the given fields. Deliveries to a disabled webhook are kept for a day. Raises ConflictError.
 
-        Nodes of 0.2 take no notice of `if_match`.
+        Nodes of version 0.2 ignore `if_match`.
         """
         told = None if events is None else list(events)
         body = given(url=url, events=told, devices=devices, methods=methods, enabled=enabled)
@@ -66,26 +66,26 @@ class AsyncWebhooks:
         )
 
     async def remove(self, webhook_id: str) -> None:
-        """Tell it nothing more."""
+        """Delete a webhook."""
         nothing_of(
             await self._session.exchange(Request("DELETE", _ONE, path={"webhook_id": webhook_id}, repeatable=False))
         )
 
     async def rotate(self, webhook_id: str) -> JsonObject:
-        """Give it a new secret; for a while it is told with signatures of both."""
+        """Replace the secret of a webhook. For a while, deliveries are signed with both secrets."""
         path = {"webhook_id": webhook_id}
         return await self._object(Request("POST", _ONE + "/rotate", path=path, repeatable=False))
 
     async def test(self, webhook_id: str) -> JsonObject:
-        """Tell it something now, and say what it answered."""
+        """Send a test event to a webhook now, and return the receiver's answer."""
         path = {"webhook_id": webhook_id}
         return await self._object(Request("POST", _ONE + "/test", path=path, repeatable=False))
 
     async def deliveries(self, webhook_id: str, *, limit: int | None = None) -> list[JsonObject]:
-        """What it was told lately, and what it answered.
+        """List the latest deliveries of a webhook and the receiver's answers.
 
-        Those that wait come first. `limit`: how many at most, in so many pages as it takes; nodes of 0.2 give one, of
-        200 at most. Without it, one page.
+        Waiting deliveries come first. `limit` is the maximum number, read in as many pages as it takes; nodes of
+        version 0.2 give one page of at most 200. Without `limit`, one page is read.
         """
         found: list[JsonObject] = []
         cursor: str | None = None
@@ -100,7 +100,7 @@ class AsyncWebhooks:
                 return found
 
     async def retry(self, webhook_id: str, event_id: str) -> None:
-        """Tell it once more."""
+        """Retry a finished delivery."""
         path = {"webhook_id": webhook_id, "event_id": event_id}
         asked = Request("POST", _ONE + "/deliveries/{event_id}/retry", path=path, repeatable=False)
         nothing_of(await self._session.exchange(asked))

@@ -24,7 +24,7 @@ class Access:
         self._session = session
 
     def keys(self) -> list[JsonObject]:
-        """The API keys that the caller may see; never the secret in them."""
+        """List the API keys that the caller may see, without their secrets."""
         return self._session.every("/v1/keys", "keys")
 
     def make_key(
@@ -36,102 +36,102 @@ class Access:
         days: int | None = None,
         never: bool = False,
     ) -> JsonObject:
-        """Make a key, one's own unless `principal` says whose. `key` is shown once."""
+        """Create a key, for the caller unless `principal` names somebody else. `key` is shown only once."""
         body = given(principal=principal, label=label, narrow=narrow, days=days, never=never or None)
         return body_of(self._session.exchange(Request("POST", "/v1/keys", body=body, repeatable=False)))
 
     def rotate_key(
         self, key_id: str, *, grace: timedelta | str | None = None, days: int | None = None, never: bool = False
     ) -> JsonObject:
-        """Make a key that may do the same; the old one counts for as long as `grace` says."""
+        """Create a key with the same rights. The old key stays valid for `grace`."""
         body = given(grace=None if grace is None else duration(grace), days=days, never=never or None)
         path = {"key_id": key_id}
         asked = Request("POST", "/v1/keys/{key_id}/rotate", path=path, body=body, repeatable=False)
         return body_of(self._session.exchange(asked))
 
     def revoke_key(self, key_id: str) -> None:
-        """End a key for ever."""
+        """Revoke a key for good."""
         asked = Request("DELETE", "/v1/keys/{key_id}", path={"key_id": key_id}, repeatable=False)
         nothing_of(self._session.exchange(asked))
 
     def tenants(self) -> list[JsonObject]:
-        """All tenants."""
+        """List all tenants."""
         return self._session.every("/v1/tenants", "tenants")
 
     def tenant(self, tenant_id: str) -> Entry:
-        """One of them. Raises NotFoundError. Nodes of 0.2 have only all of them together."""
+        """Show a tenant. Raises NotFoundError. Nodes of version 0.2 can only list all tenants."""
         asked = Request("GET", "/v1/tenants/{tenant_id}", path={"tenant_id": tenant_id})
         return entry_of(self._session.exchange(asked))
 
     def put_tenant(self, tenant_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Entry:
-        """Put a tenant on record."""
+        """Create or replace a tenant."""
         asked = changed("PUT", "/v1/tenants/{tenant_id}", {"tenant_id": tenant_id}, body, if_match)
         return entry_of(self._session.exchange(asked))
 
     def remove_tenant(self, tenant_id: str, *, if_match: str | None = None) -> None:
-        """Take a tenant from the record."""
+        """Delete a tenant."""
         asked = changed("DELETE", "/v1/tenants/{tenant_id}", {"tenant_id": tenant_id}, None, if_match)
         nothing_of(self._session.exchange(asked))
 
     def principals(self) -> list[JsonObject]:
-        """All people and services."""
+        """List all people and services."""
         return self._session.every("/v1/principals", "principals")
 
     def principal(self, principal_id: str) -> Entry:
-        """One of them."""
+        """Show a person or service."""
         path = {"principal_id": principal_id}
         return entry_of(self._session.exchange(Request("GET", "/v1/principals/{principal_id}", path=path)))
 
     def put_principal(self, principal_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Entry:
-        """Put somebody on record."""
+        """Create or replace a person or service."""
         asked = changed("PUT", "/v1/principals/{principal_id}", {"principal_id": principal_id}, body, if_match)
         return entry_of(self._session.exchange(asked))
 
     def remove_principal(self, principal_id: str, *, if_match: str | None = None) -> None:
-        """Take somebody, and all their keys, from the record."""
+        """Delete a person or service, with all their keys."""
         asked = changed("DELETE", "/v1/principals/{principal_id}", {"principal_id": principal_id}, None, if_match)
         nothing_of(self._session.exchange(asked))
 
     def bindings(self, subject: str) -> Entry:
-        """Which roles somebody has, and on which devices."""
+        """List the roles of a person or service, and on which devices they have them."""
         path = {"subject": subject}
         return entry_of(self._session.exchange(Request("GET", "/v1/principals/{subject}/bindings", path=path)))
 
     def put_bindings(
         self, subject: str, bindings: Sequence[Mapping[str, Any]], *, if_match: str | None = None
     ) -> Entry:
-        """Give somebody these roles, and no others."""
+        """Replace the roles of a person or service."""
         body = {"bindings": list(bindings)}
         asked = changed("PUT", "/v1/principals/{subject}/bindings", {"subject": subject}, body, if_match)
         return entry_of(self._session.exchange(asked))
 
     def roles(self) -> list[JsonObject]:
-        """All roles."""
+        """List all roles."""
         return self._session.every("/v1/roles", "roles")
 
     def role(self, name: str, *, tenant: str | None = None) -> Entry:
-        """One of them."""
+        """Show a role."""
         asked = Request("GET", "/v1/roles/{name}", path={"name": name}, query={"tenant": tenant})
         return entry_of(self._session.exchange(asked))
 
     def put_role(
         self, name: str, rules: Sequence[str], *, tenant: str | None = None, if_match: str | None = None
     ) -> Entry:
-        """Put a role on record: its rules are lines such as `allow send dji:cover_* on dock-*`."""
+        """Create or replace a role. Its rules are lines such as `allow send dji:cover_* on dock-*`."""
         body = given(rules=list(rules), tenant=tenant)
         return entry_of(self._session.exchange(changed("PUT", "/v1/roles/{name}", {"name": name}, body, if_match)))
 
     def remove_role(self, name: str, *, tenant: str | None = None, if_match: str | None = None) -> None:
-        """Take a role from the record."""
+        """Delete a role."""
         asked = changed("DELETE", "/v1/roles/{name}", {"name": name}, None, if_match, {"tenant": tenant})
         nothing_of(self._session.exchange(asked))
 
     def export(self) -> Entry:
-        """All of the directory as one document, without keys and passwords."""
+        """Export the whole directory as one document, without keys and passwords."""
         return entry_of(self._session.exchange(Request("GET", "/v1/access")))
 
     def apply(self, document: Mapping[str, Any], *, dry_run: bool = False, if_match: str | None = None) -> JsonObject:
-        """Make the directory what the document says, in one change; tells what comes, goes and changes."""
+        """Apply a document to the directory in one change, and return what is added, removed and changed."""
         query = {"dry_run": "true" if dry_run else None}
         return body_of(self._session.exchange(changed("PUT", "/v1/access", {}, document, if_match, query)))
 
@@ -145,7 +145,7 @@ class Access:
         method: str | None = None,
         tenant: str | None = None,
     ) -> JsonObject:
-        """Whether somebody may do something (`send`, say), by which rule, and which were nearest."""
+        """Check whether a principal may do something (`send`, say), by which rule, and which rules nearly allow it."""
         body = given(principal=principal, action=action, device=device, profile=profile, method=method, tenant=tenant)
         return body_of(self._session.exchange(Request("POST", "/v1/access/check", body=body)))
 
@@ -157,7 +157,7 @@ class Access:
         who: str | None = None,
         device: str | None = None,
     ) -> Iterator[JsonObject]:
-        """Who asked what of which device, and how it ended; the newest first."""
+        """List who asked for what, and how it ended, newest first."""
         cursor: str | None = None
         while True:
             query = {"since": since, "until": until, "who": who, "device": device, "cursor": cursor}
@@ -169,5 +169,5 @@ class Access:
                 return
 
     def verify_audit(self) -> JsonObject:
-        """Whether anybody has changed the audit."""
+        """Check the audit log for tampering."""
         return body_of(self._session.exchange(Request("GET", "/v1/audit/verify", patience=300.0)))

@@ -176,7 +176,7 @@ class Homing:
         return command
 
     def get(self, command_id: str) -> Command:
-        """A command as it stands. Raises NotFoundError."""
+        """Read the current state of a command. Raises NotFoundError."""
         return operations.command_of(self._session.exchange(operations.get(command_id)))
 
     def explain(self, command_id: str) -> JsonObject:
@@ -296,7 +296,7 @@ class Homing:
             yield DeviceRecord.of(one)
 
     def device_record(self, device_id: str) -> DeviceRecord:
-        """What is on record about a device. Raises NotFoundError."""
+        """Read the record of a device. Raises NotFoundError."""
         return operations.device_of(self._session.exchange(operations.device("GET", device_id)))
 
     def put_device(
@@ -309,33 +309,33 @@ class Homing:
         tenant: str | None = None,
         if_match: str | None = None,
     ) -> DeviceRecord:
-        """Put a device on record, in place of what was there. With `if_match`, only in place of that state of it.
+        """Create or replace the record of a device. With `if_match`, do so only if its tag is still this one.
 
-        Raises ConflictError when it is in another state.
+        Raises ConflictError if the tag is another one.
         """
         body = {"profile": profile, "labels": dict(labels), "note": note, "tenant": tenant}
         asked = operations.device("PUT", device_id, {k: v for k, v in body.items() if v is not None}, if_match)
         return operations.device_of(self._session.exchange(asked))
 
     def remove_device(self, device_id: str, *, if_match: str | None = None) -> None:
-        """Take a device from the record. Raises NotFoundError, ConflictError."""
+        """Delete the record of a device. Raises NotFoundError, ConflictError."""
         asked = operations.device("DELETE", device_id, None, if_match)
         operations.nothing_of(self._session.exchange(asked))
 
     def nodes(self) -> Cluster:
-        """The live nodes of the cluster."""
+        """List the live nodes of the cluster."""
         return operations.cluster_of(self._session.exchange(operations.NODES))
 
     def me(self) -> Me:
-        """Who the node takes the caller for."""
+        """Read who the caller is to the node."""
         return operations.me_of(self._session.exchange(operations.ME))
 
     def profiles(self) -> JsonObject:
-        """The device profiles that the node speaks, and which is its default."""
+        """List the device profiles of the node, and its default."""
         return self._object(operations.PROFILES)
 
     def methods(self, profile: str) -> JsonObject:
-        """What devices of a profile can be asked to do. Raises NotFoundError."""
+        """List the methods of a profile. Raises NotFoundError."""
         return self._object(operations.methods(profile))
 
     def login(self, name: str, password: str, *, tenant: str | None = None) -> JsonObject:

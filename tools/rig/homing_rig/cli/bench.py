@@ -14,32 +14,47 @@ from app.runtime.exits import Exit
 
 def bench(  # noqa: PLR0913 - one per option
     *,
-    profile: Annotated[str, typer.Option(help="The device profile to speak.")] = "dji",
-    devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="Simulated devices.")] = 200,
-    in_flight: Annotated[int, typer.Option(min=1, help="Commands open at the same time.")] = 128,
-    rounds: Annotated[int, typer.Option(min=1, help="Repetitions; the references are measured in each.")] = 3,
+    profile: Annotated[str, typer.Option(help="The device profile to use.")] = "dji",
+    devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="The number of simulated devices.")] = 200,
+    in_flight: Annotated[int, typer.Option(min=1, help="The number of commands open at the same time.")] = 128,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="The number of repetitions. Each measures the references, too.")
+    ] = 3,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long each measurement takes.")] = 5.0,
-    commands: Annotated[int | None, typer.Option(min=1, help="Commands per measurement, instead of seconds.")] = None,
+    commands: Annotated[
+        int | None, typer.Option(min=1, help="The number of commands per measurement, in place of --seconds.")
+    ] = None,
     pending: Annotated[
-        str | None, typer.Option(metavar="N,N", help="Also measure while so many other commands wait: 10,10000.")
+        str | None,
+        typer.Option(metavar="N,N", help="Also measure while these numbers of other commands wait, such as 10,10000."),
     ] = None,
-    nodes_url: Annotated[str | None, typer.Option(metavar="URL", help="Running nodes, instead of own ones.")] = None,
-    mqtt_url: Annotated[str | None, typer.Option(metavar="URL", help="Their broker.")] = None,
+    nodes_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The URLs of running nodes to measure, in place of new ones.")
+    ] = None,
+    mqtt_url: Annotated[str | None, typer.Option(metavar="URL", help="The broker of the running nodes.")] = None,
     latency_log: Annotated[
-        Path | None, typer.Option("--latency-log", metavar="DIR", help="Also measure what that log costs; left there.")
+        Path | None,
+        typer.Option(
+            "--latency-log",
+            metavar="DIR",
+            help="Also measure the cost of the latency log, which is left in this folder.",
+        ),
     ] = None,
-    access: Annotated[bool, typer.Option("--access", help="Also measure what keys, rules and audit cost.")] = False,
+    access: Annotated[bool, typer.Option("--access", help="Also measure the cost of keys, rules and audit.")] = False,
     events: Annotated[
-        bool, typer.Option("--events", help="Measure events instead: beside commands, and read.")
+        bool, typer.Option("--events", help="Measure events instead: written beside commands, and read.")
     ] = False,
     events_count: Annotated[
-        int, typer.Option("--events-count", min=1000, help="Events that are written and read.")
+        int, typer.Option("--events-count", min=1000, help="The number of events to write and read.")
     ] = 1_000_000,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all figures there.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="The file to write all figures to.")
+    ] = None,
 ) -> None:
-    """Measure commands per second, latencies and CPU under closed-loop load, beside two references.
+    """Measure commands per second, latencies and CPU under closed-loop load, next to two references.
 
-    Starts two nodes, a Redis, a Mosquitto and a fleet of its own; needs redis-server and mosquitto on this machine.
+    It starts two nodes, a Redis, a Mosquitto and a fleet of its own. It needs redis-server and mosquitto on this
+    machine.
     """
     from app.runtime.telemetry import configure_logging
     from homing_rig.bench import BenchOptions, render, run_bench

@@ -20,26 +20,30 @@ if TYPE_CHECKING:
 
 
 def chaos(  # noqa: PLR0913, PLR0917 - one per option
-    scenario: Annotated[str | None, typer.Option("--scenario", "-s", metavar="NAME", help="See --list.")] = None,
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", "-s", metavar="NAME", help="The name of the scenario: see --list.")
+    ] = None,
     seconds: Annotated[float | None, typer.Option(help="How long load and faults last.")] = None,
-    commands: Annotated[int | None, typer.Option(help="Ends the load after so many commands.")] = None,
-    seed: Annotated[int, typer.Option(help="Decides the schedule of faults and all choices.")] = 1,
-    nodes: Annotated[int | None, typer.Option(help="How many nodes.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Commands per second.")] = None,
+    commands: Annotated[int | None, typer.Option(help="End the load after this number of commands.")] = None,
+    seed: Annotated[
+        int, typer.Option(help="The random seed, which decides the schedule of faults and all choices.")
+    ] = 1,
+    nodes: Annotated[int | None, typer.Option(help="The number of nodes.")] = None,
+    rate: Annotated[float | None, typer.Option(help="The number of commands per second.")] = None,
     schedule: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Faults as printed, in place of those from the seed.")
+        Path | None, typer.Option(metavar="FILE", help="Faults in the printed form, in place of those from the seed.")
     ] = None,
     out_folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep history, logs and report there.")
+        Path | None, typer.Option("--out", metavar="DIR", help="The folder to keep history, logs and report in.")
     ] = None,
     latency_log: Annotated[
-        Path | None, typer.Option("--latency-log", metavar="DIR", help="Have the nodes leave their latency log there.")
+        Path | None, typer.Option("--latency-log", metavar="DIR", help="The folder for the nodes' latency log.")
     ] = None,
     access: Annotated[  # noqa: FBT002 - how typer takes a flag
-        bool, typer.Option("--access", help="The nodes ask for keys, and keep an audit.")
+        bool, typer.Option("--access", help="Make the nodes require keys and keep an audit log.")
     ] = False,
     short: Annotated[  # noqa: FBT002 - how typer takes a flag
-        bool, typer.Option("--short", help="The form of the test suite: seconds, not minutes.")
+        bool, typer.Option("--short", help="Run the short form of the test suite: seconds, not minutes.")
     ] = False,
     list_all: Annotated[  # noqa: FBT002 - how typer takes a flag
         bool, typer.Option("--list", help="Show all scenarios, and what they must reach.")
@@ -47,8 +51,8 @@ def chaos(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Break nodes, broker and connections under load, and judge what became of every command.
 
-    Starts Redis, Mosquitto, nodes, devices and callers of its own; needs redis-server and mosquitto on this machine.
-    Exit code: 0 all figures reached, 1 not, 2 it cannot be run as asked.
+    It starts Redis, Mosquitto, nodes, devices and callers of its own. It needs redis-server and mosquitto on this
+    machine. Exit code: 0 all figures reached, 1 not, 2 it cannot be run as asked.
     """
     from app.runtime.telemetry import configure_logging
 

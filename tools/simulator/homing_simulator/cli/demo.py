@@ -64,13 +64,20 @@ class Row:
 def demo(
     *,
     once: Annotated[bool, typer.Option("--once", help="End after the first round of commands.")] = False,
-    devices: Annotated[int, typer.Option("--devices", "-n", min=1, max=200, help="Simulated DJI docks.")] = 5,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the API; another one if it is taken.")] = 8080,
+    devices: Annotated[
+        int, typer.Option("--devices", "-n", min=1, max=200, help="The number of simulated DJI docks.")
+    ] = 5,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port of the API. If it is taken, another one is used.")
+    ] = 8080,
     latency_log: Annotated[
-        Path | None, typer.Option("--latency-log", metavar="DIR", help="For its latency log; else a temporary one.")
+        Path | None,
+        typer.Option(
+            "--latency-log", metavar="DIR", help="The folder for the latency log. By default, a temporary one."
+        ),
     ] = None,
 ) -> None:
-    """Show it working: needs no broker, no Redis and no settings. Keeps serving until Ctrl-C.
+    """Run a demonstration, which needs no broker, Redis or settings. It keeps serving until Ctrl-C.
 
     Exit code: 0 all commands of the first round succeeded (and later Ctrl-C), 1 one did not.
     """

@@ -24,23 +24,34 @@ REFRESH_SECONDS: Final = 0.2
 def simulate(  # noqa: PLR0913 - the options that people type
     *,
     profile: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="The profile to speak: one that Homing has, or a TOML file.")
+        str, typer.Option(metavar="NAME|FILE", help="The profile to use: the name of a shipped one, or a TOML file.")
     ] = "homing",
-    devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="How many devices.")] = 10,
-    first: Annotated[str, typer.Option(metavar="ID", help="The first device's id; the others count on.")] = "SN0001",
-    delay: Annotated[str, typer.Option(metavar="RANGE", help="From command to answer.")] = "50ms..500ms",
-    drop: Annotated[str, typer.Option(metavar="SHARE", help="Commands without an answer.")] = "0%",
-    duplicate: Annotated[str, typer.Option(metavar="SHARE", help="Commands answered twice.")] = "0%",
-    late: Annotated[str, typer.Option(metavar="SHARE", help="Answers after the deadline.")] = "0%",
-    garbage: Annotated[str, typer.Option(metavar="SHARE", help="Answers that nobody can decode.")] = "0%",
-    refuse: Annotated[str, typer.Option(metavar="SHARE", help="Commands that the device refuses.")] = "0%",
-    mqtt_url: Annotated[str | None, typer.Option(metavar="URL", help="Instead of HOMING_MQTT_URL.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes delays and faults the same in every run.")] = None,
+    devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="The number of devices.")] = 10,
+    first: Annotated[
+        str, typer.Option(metavar="ID", help="The id of the first device; the others count up from it.")
+    ] = "SN0001",
+    delay: Annotated[str, typer.Option(metavar="RANGE", help="The time from command to answer.")] = "50ms..500ms",
+    drop: Annotated[str, typer.Option(metavar="SHARE", help="The share of commands without an answer.")] = "0%",
+    duplicate: Annotated[
+        str, typer.Option(metavar="SHARE", help="The share of commands that are answered twice.")
+    ] = "0%",
+    late: Annotated[
+        str, typer.Option(metavar="SHARE", help="The share of answers that come after the deadline.")
+    ] = "0%",
+    garbage: Annotated[str, typer.Option(metavar="SHARE", help="The share of answers that cannot be decoded.")] = "0%",
+    refuse: Annotated[str, typer.Option(metavar="SHARE", help="The share of commands that the device refuses.")] = "0%",
+    mqtt_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The URL of the broker, in place of HOMING_MQTT_URL.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The random seed. The same seed gives the same delays and faults.")
+    ] = None,
 ) -> None:
     """Run a simulated fleet against a broker until Ctrl-C. Every device is a real MQTT client.
 
-    RANGE is like 50ms..2s or 1s, SHARE like 1% or 0.5%. Devices of any profile answer as it reads answers: with what
-    its rules take for progress, success or refusal, and the id or value that it knows a command by.
+    RANGE is like 50ms..2s or 1s, SHARE like 1% or 0.5%. The devices send answers in the form that the profile reads:
+    with the values of its rules for progress, success and refusal, and with the id or value by which it recognises a
+    command.
     """
     from app.runtime.telemetry import configure_logging
     from app.settings import load_settings
