@@ -42,7 +42,7 @@ async def _lived_on(redis: Redis, cluster: Cluster) -> None:
         for node in cluster.nodes:
             key = f"mqtt:lease:{{{node.node_id}}}"
             ends = await redis.pexpiretime(key)
-            await eventually(partial(_another_end, redis, key, ends), 60)
+            await eventually(partial(_another_end, redis, key, ends))
     assert [asked(node, "/healthz")[0] for node in cluster.nodes] == [200] * len(cluster.nodes)
 
 
@@ -94,7 +94,7 @@ async def test_no_answer_is_lost_to_dead_nodes_that_the_store_has_forgotten(
         await redis.delete("mqtt:nodes")
         await _start(running)
         await running.works()
-        await eventually(lambda: all_ready(running.cluster), 60)
+        await eventually(lambda: all_ready(running.cluster))
 
 
 async def test_a_dead_node_that_the_store_forgets_under_a_living_one_takes_no_answers(
@@ -107,8 +107,8 @@ async def test_a_dead_node_that_the_store_forgets_under_a_living_one_takes_no_an
         group = broker.group()
         running.cluster.nodes.pop().kill()
         await redis.delete("mqtt:sessions:{n3}", "mqtt:nodes")
-        await eventually(lambda: broker.group() != group, 60)
-        await eventually(lambda: all_ready(running.cluster), 60)
+        await eventually(lambda: broker.group() != group)
+        await eventually(lambda: all_ready(running.cluster))
         await running.works()
 
 
