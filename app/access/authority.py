@@ -170,7 +170,7 @@ class Authority:
         if decision.allowed:
             if decision.requires > 1:
                 raise NeedsSecondPersonError(
-                    f"{decision.requires} people must want {action} on {device!a}, and this version lets nobody approve"
+                    f"{decision.requires} people must approve {action} on {device!a}, but approvals are not supported"
                 )
             return decision
         if isinstance(decision.reason, Refusal):

@@ -231,7 +231,7 @@ def explain(
     rule = "" if decision.rule is None else f" by {decision.rule.name}: {decision.rule.text}"
     tell(out, f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}{rule}")
     if decision.requires > 1:
-        tell(out, f"  {decision.requires} people must want it")
+        tell(out, f"  {decision.requires} people must approve it")
     for limit in decision.limits:
         tell(out, f"  limited by {limit.name}: {limit.text}")
     for miss in decision.nearest:

@@ -325,7 +325,7 @@ async def _budget() -> AsyncIterator[None]:
 def needed(plane: EventPlane | None) -> EventPlane:
     """The event plane; EventsOffError where there is none."""
     if plane is None:
-        raise EventsOffError("this node keeps no events: HOMING_EVENTS_URL is empty")
+        raise EventsOffError("this node has no event log: HOMING_EVENTS_URL is empty")
     return plane
 
 

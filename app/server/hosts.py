@@ -34,21 +34,21 @@ PASSED_ON: Final = frozenset(
 _PASSED_ON_PREFIX: Final = b"x-forwarded-"
 _CROSS_SITE: Final = b"cross-site"
 _PASSED_ON_DETAIL: Final = (
-    "a proxy has passed this request on, and this node asks nobody who they are: it is open to its own machine alone; "
-    "HOMING_ACCESS_OPEN=true opens it to everybody who reaches the proxy"
+    "a proxy has passed this request on, and this node does not authenticate its callers: it serves its own machine "
+    "alone; HOMING_ACCESS_OPEN=true opens it to everybody who reaches the proxy"
 )
 _OLD_DETAIL: Final = (
-    "this request is HTTP/1.0, which proxies speak that add no word of their own, and this node asks nobody who they "
-    "are: it is open to its own machine alone; send HTTP/1.1, or set HOMING_ACCESS_OPEN=true, which opens it to "
+    "this request is HTTP/1.0, as sent by proxies that do not identify themselves, and this node does not authenticate "
+    "its callers: it serves its own machine alone; send HTTP/1.1, or set HOMING_ACCESS_OPEN=true, which opens it to "
     "everybody who reaches it"
 )
 _CROSS_SITE_DETAIL: Final = (
-    "a page of another site has sent this request, and this node asks nobody who they are: it is open to its own "
+    "a page of another site has sent this request, and this node does not authenticate its callers: it serves its own "
     "machine alone"
 )
 _FAR_DETAIL: Final = (
-    "this connection comes from another machine, and this node asks nobody who they are: it is open to its own machine "
-    "alone; HOMING_ACCESS_OPEN=true opens it to everybody who reaches it"
+    "this connection comes from another machine, and this node does not authenticate its callers: it serves its own "
+    "machine alone; HOMING_ACCESS_OPEN=true opens it to everybody who reaches it"
 )
 
 _ALLOWED_BY: Final = "allowed: this node's own addresses, and the names in HOMING_API_HOSTS"

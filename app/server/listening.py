@@ -40,8 +40,8 @@ def refuse_strangers(settings: Settings, *listeners: socket.socket) -> None:
         if not (settings.access.open or settings.access.url) and not is_loopback(address):
             listener.close()
             raise ConfigurationError(
-                f"{address} can be reached from outside, and this node asks nobody who they are. Run homing access "
-                "init and set HOMING_ACCESS_URL, or set HOMING_ACCESS_OPEN=true to let everybody in who reaches it"
+                f"{address} can be reached from outside, and this node does not authenticate its callers. Run homing "
+                "access init and set HOMING_ACCESS_URL, or set HOMING_ACCESS_OPEN=true to let everybody in"
             )
 
 

@@ -240,6 +240,6 @@ class Decision(_AccessModel):
     allowed: bool
     reason: Annotated[str, Field(examples=["no_rule"])]
     rule: Annotated[str | None, Field(description="The rule that allows or denies the action.")]
-    requires: Annotated[int, Field(description="The number of people who must approve.")]
+    requires: Annotated[int, Field(description="The number of people who must approve, the caller included.")]
     limits: list[str]
     nearest: Annotated[list[str], Field(description="Rules that nearly allow the action.")]

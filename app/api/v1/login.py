@@ -26,7 +26,7 @@ from app.core.peers import network_of
 MAX_NAME: Final = 256
 _AWAY: Final = BY_ERROR[errors.DirectoryUnavailableError]
 _NO_STORE: Final = (b"cache-control", b"no-store")
-_OPEN: Final = "this node asks nobody who they are: there is nothing to log in to"
+_OPEN: Final = "this node does not authenticate its callers: there is nothing to log in to"
 
 router = APIRouter(prefix="/v1", tags=["access"])
 """To log in, nobody has to be known yet."""

@@ -46,7 +46,7 @@ class AccessDecision:
     rule: AccessRule | None = None
     """The rule that allows or denies the action."""
     requires: int = 1
-    """The number of people who must approve."""
+    """The number of people who must approve, the caller included."""
     limits: tuple[AccessRule, ...] = ()
     """All rules whose limit the caller must keep."""
     counted: tuple[tuple[str, AccessRule], ...] = ()

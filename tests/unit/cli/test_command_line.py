@@ -62,7 +62,7 @@ def test_an_address_that_others_reach_is_refused_before_a_node_is_made_of_anythi
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOMING_")}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=env)
     assert ended.stdout == "2\n"
-    assert "this node asks nobody who they are" in ended.stderr
+    assert "this node does not authenticate its callers" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_wrong_setting_is_named(
     [
         (["serve", "--workers", "2", "--port", "0"], "HOMING_STORE_URL: memory:// is the memory of one process"),
         (["serve", "--host", "192.0.2.1"], "HOMING_API_HOST, HOMING_API_PORT: cannot listen on 192.0.2.1 port 8080"),
-        (["serve", "--host", EVERYWHERE, "--port", "0"], "0.0.0.0 can be reached from outside, and this node asks"),
+        (["serve", "--host", EVERYWHERE, "--port", "0"], "0.0.0.0 can be reached from outside, and this node does"),
         (["serve", "--node-id", "x/y"], "HOMING_NODE_ID: "),
         (["simulate", "--delay", "fast"], "--delay: 'fast' is not a range"),
         (["simulate", "--drop", "half"], "--drop: 'half' is not a share"),
