@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.events.event import END, Entry, Event, Shard
@@ -50,6 +50,7 @@ def entry(position: int) -> Entry:
 
 
 @given(shards=st.lists(POSITIONS, min_size=1, max_size=4), scanned=st.integers(1, 9), limit=st.integers(1, 7))
+@settings(deadline=None)
 async def test_all_shards_read_in_pages_give_every_event_once(shards: list[set[int]], scanned: int, limit: int) -> None:
     log = Log(shards, scanned)
     everything = sorted((one, number) for number, of in enumerate(shards) for one in of)
@@ -66,6 +67,7 @@ async def test_all_shards_read_in_pages_give_every_event_once(shards: list[set[i
 
 
 @given(mine=st.lists(POSITIONS, min_size=1, max_size=4), limit=st.integers(1, 7))
+@settings(deadline=None)
 async def test_what_others_have_shows_in_no_page(mine: list[set[int]], limit: int) -> None:
     own = [{one * 3 for one in of} for of in mine]
     both = [{one * 3 for one in of} | {one * 3 + 1 for one in range(150)} for of in mine]
