@@ -65,7 +65,7 @@ class Canary:
         self._cluster = cluster
         self._node_id = node_id
         self._topics = tuple(topics)
-        self._strained = strained
+        self._strains = [strained]
         self._new_secret = new_secret
         self._clock = clock
         self._counters = counters
@@ -79,6 +79,10 @@ class Canary:
         self._resting = False
         self._carried: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
+
+    def strained_by(self, strained: Callable[[], bool]) -> None:
+        """Ask this, too, whether there are troubles that others mend."""
+        self._strains.append(strained)
 
     @property
     def topics(self) -> Sequence[str]:
@@ -225,7 +229,7 @@ class Canary:
         return list(self._lost.values())
 
     def _excused(self, now: float) -> bool:
-        if not self._strained():
+        if not any(strained() for strained in self._strains):
             self._strained_since = None
             return False
         if self._strained_since is None:

@@ -23,12 +23,12 @@ from app.core.commands.routing import Outcome
 from app.core.errors import StoreUnavailableError
 from app.core.identifiers import CANARY
 from app.core.messages import Publication, ReceivedMessage
+from app.kernel import Adapters
 from app.main import Homing
 from app.mqtt.base import InboundDelivery as MqttDelivery
 from app.mqtt.base import Puback, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node
-from app.parts import Adapters
 from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid
 from app.runtime.telemetry import Counters
 from app.settings import Settings, load_settings

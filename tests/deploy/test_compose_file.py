@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.main import bootstrap_key
+from app.access.plane import bootstrap_key
 from app.runtime.services import STOP_SECONDS
 from app.server.run import GRACE_SECONDS
 from app.settings import load_settings, variables

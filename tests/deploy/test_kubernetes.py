@@ -14,8 +14,9 @@ import yaml
 from dotenv import dotenv_values
 
 from app import __version__, metrics
+from app.access.plane import bootstrap_key
 from app.core.addresses import EventsKind, events_kind, split_address
-from app.main import Homing, bootstrap_key, open_adapters
+from app.main import Homing, open_adapters
 from app.profiles.loader import load_profiles
 from app.runtime.services import STOP_SECONDS
 from app.server.run import GRACE_SECONDS

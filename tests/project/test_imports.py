@@ -18,8 +18,10 @@ LAYERS = (
     {"settings"},
     {"runtime"},
     {"store", "mqtt", "profiles", "latency"},
-    {"cluster", "access", "outbound"},
+    {"cluster", "outbound"},
     {"callbacks"},
+    {"kernel"},
+    {"access"},
     {"audit", "commands", "events", "observers", "replies", "webhooks"},
     {"node"},
     {"metrics", "parts"},
@@ -44,7 +46,7 @@ RIGS = {"bench", "chaos"}
 """Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
 
 SYSTEM = "app.runtime.system"
-SYSTEM_READERS = {"runtime", "node", "parts", "main", "server", "cli", *TOOLS, *DISTRIBUTIONS}
+SYSTEM_READERS = {"runtime", "kernel", "main", "server", "cli", *TOOLS, *DISTRIBUTIONS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {

@@ -22,10 +22,11 @@ from app.core.commands.routing import Outcome
 from app.core.messages import Publication
 from app.core.profiles.reading import ResponseReader
 from app.core.topics import share
+from app.kernel import Adapters, open_kernel
 from app.mqtt import base as mqtt
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
-from app.parts import Adapters, Parts, compose
+from app.parts import Parts, compose
 from app.profiles.loader import load_profiles
 from app.runtime.system import new_charter
 from app.runtime.telemetry import Counters
@@ -177,7 +178,7 @@ def _member(
         open_mqtt=lambda _client_id, _still_ours: LoopbackMqttClient(broker, node_id, counters),
         open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
     )
-    return Member(node_id, compose(settings, adapters, tenant_of=lambda _device: "", render=command_json))
+    return Member(node_id, compose(open_kernel(settings, adapters), tenant_of=lambda _device: "", render=command_json))
 
 
 def request(method: str = "blink", **changes: Any) -> CommandRequest:

@@ -15,10 +15,11 @@ from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.core.errors import NodeDrainingError, NodeIdTakenError, StoreUnavailableError, UnavailableError
 from app.core.messages import Publication
+from app.kernel import Adapters, open_kernel
 from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node, NodeState
-from app.parts import Adapters, compose
+from app.parts import compose
 from app.runtime.services import Services
 from app.runtime.system import SystemClock, new_charter, new_ulid
 from app.settings import load_settings
@@ -98,7 +99,8 @@ class Rig:
             open_mqtt=lambda _client_id, _still_ours: self.link,
             open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
         )
-        parts = compose(load_settings(_env_file=None), adapters, tenant_of=lambda _device: "", render=command_json)
+        kernel = open_kernel(load_settings(_env_file=None), adapters)
+        parts = compose(kernel, tenant_of=lambda _device: "", render=command_json)
         self.node = Node(parts.membership, Services(parts.services, self.failures.append))
 
     def ready(self) -> bool:

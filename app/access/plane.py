@@ -1,0 +1,136 @@
+"""Access on one node as one life: who may do what, and who they are; put together from the settings, or absent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from app.access.administration import AccessAdministrator
+from app.access.authority import Authority
+from app.access.bootstrap import prepare
+from app.access.copying import RulesCopier
+from app.access.following import DirectoryFollower
+from app.access.login.logins import Logins
+from app.access.sharing import LimitSharer
+from app.core.access.keys import Key, KeyFault, parse_key
+from app.core.addresses import split_address
+from app.core.clock import Clock
+from app.core.errors import ConfigurationError
+from app.kernel import Kernel
+from app.runtime.listeners import Listeners
+from app.runtime.services import Service
+from app.settings import AccessSettings, Settings
+from app.store.copies import Copies
+from app.store.directory import AccessDirectory
+
+if TYPE_CHECKING:
+    from app.access.login.passwords import Passwords
+    from app.access.login.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessPlane:
+    """What a node with an access directory has besides."""
+
+    authority: Authority
+    administration: AccessAdministrator
+    logins: Logins
+    changed: Listeners[[]]
+    """Called whenever another version of the directory counts."""
+    services: Sequence[Service]
+
+
+def open_access(kernel: Kernel, directory: AccessDirectory) -> AccessPlane:
+    """Nothing is read yet. ConfigurationError when settings do not fit, or what they ask for is not installed."""
+    settings, clock, cluster = kernel.settings, kernel.clock, kernel.cluster
+    tokens, issuing = _issuer(kernel)
+    changed: Listeners[[]] = Listeners()
+    following = DirectoryFollower(
+        directory,
+        clock,
+        prepare=_preparation(settings, directory, clock),
+        interval=settings.access.refresh.total_seconds(),
+        changed=changed,
+        agreed=cluster.directory,
+        copying=_copying(settings, clock, cluster),
+    )
+    authority = Authority(
+        following,
+        clock,
+        stale=settings.access.stale.total_seconds(),
+        nodes=lambda: len(cluster.leased or ()),
+        counters=kernel.counters,
+        tokens=tokens,
+    )
+    administration = AccessAdministrator(directory, authority, clock, audited=settings.audit != "off")
+    logins = Logins(
+        authority,
+        administration,
+        _passwords(),
+        clock,
+        kernel.adapters.random_bytes,
+        kernel.counters,
+        per_address=settings.access.logins,
+    )
+    sharing = LimitSharer(authority.limiting.shares, cluster.exchange, authority.counts_open)
+    return AccessPlane(
+        authority=authority,
+        administration=administration,
+        logins=logins,
+        changed=changed,
+        services=[
+            *issuing,
+            Service("limits", sharing.run),
+            Service("logins", close=logins.close),
+            Service("access", following.run, close=following.close, check=lambda: authority.health),
+        ],
+    )
+
+
+def _issuer(kernel: Kernel) -> tuple[Tokens | None, Sequence[Service]]:
+    if not kernel.settings.oidc.issuer:
+        return None, ()
+    from app.access.login.oidc import open_issuer  # noqa: PLC0415 - its libraries are an extra
+
+    tokens, keys = open_issuer(kernel.settings.oidc, kernel.clock, kernel.counters)
+    return tokens, [Service("issuer", keys.run, close=keys.close)]
+
+
+def _copying(settings: Settings, clock: Clock, copies: Copies) -> RulesCopier | None:
+    """What signs copies of the rules; None where nothing is secret in the URL of the database."""
+    found = split_address(settings.access.url or "")
+    return (
+        RulesCopier(lambda: copies, unquote(found.password), clock, settings.access.stale) if found.password else None
+    )
+
+
+def _passwords() -> Passwords:
+    from app.access.login.passwords import Passwords  # noqa: PLC0415 - its library is an extra
+
+    return Passwords()
+
+
+def _preparation(settings: Settings, directory: AccessDirectory, clock: Clock) -> Callable[[], Awaitable[None]]:
+    access = settings.access
+    key = bootstrap_key(access)
+    migrate = access.migrate or access.url.startswith("sqlite:")
+    return lambda: prepare(directory, migrate=migrate, key=key, now_us=int(clock.wall() * 1_000_000))
+
+
+def bootstrap_key(access: AccessSettings) -> Key | None:
+    """The key of the settings; ConfigurationError when it is none, without repeating it."""
+    text, variable = access.bootstrap_key.get_secret_value(), "HOMING_ACCESS_BOOTSTRAP_KEY"
+    if access.bootstrap_key_file is not None:
+        variable += "_FILE"
+        try:
+            text = access.bootstrap_key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(f"{variable}: {error}") from None
+    if not text:
+        return None
+    key = parse_key(text)
+    if isinstance(key, KeyFault):
+        raise ConfigurationError(f"{variable}: the key is {key}; homing keys new makes one")
+    return key

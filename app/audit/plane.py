@@ -1,0 +1,57 @@
+"""The audit of one node as one life: put together from the settings, or absent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.access.plane import AccessPlane
+from app.audit.reader import AuditReader
+from app.audit.recorder import Audit
+from app.audit.retention import Retention
+from app.audit.writer import AuditWriter
+from app.kernel import Kernel
+from app.runtime.services import Service
+from app.store.directory import AccessDirectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPlane:
+    """What a node with an access directory keeps of who asked what."""
+
+    recorder: Audit | None
+    """None where nothing is recorded; what is there can be read all the same."""
+    reader: AuditReader
+    first: Sequence[Service]
+    """They begin before all others, and so end after them."""
+    services: Sequence[Service]
+
+
+def open_audit(kernel: Kernel, access: AccessPlane, directory: AccessDirectory) -> AuditPlane:
+    """Nothing is written yet."""
+    keep, recorder = kernel.settings.audit_keep, _recorder(kernel, access, directory)
+    # What is not written is no reason to take no commands, unless that is asked for.
+    writing = [] if recorder is None else [Service("audit", recorder.run, close=recorder.close, queues=recorder.queues)]
+    removing = None if keep is None else Retention(directory.audit, kernel.clock, keep)
+    return AuditPlane(
+        recorder=recorder,
+        reader=AuditReader(directory.audit, access.authority, access.administration),
+        first=[Service("directory", close=directory.close), *writing],
+        services=[] if removing is None else [Service("audit retention", removing.run)],
+    )
+
+
+def _recorder(kernel: Kernel, access: AccessPlane, directory: AccessDirectory) -> Audit | None:
+    settings = kernel.settings
+    if settings.audit == "off":
+        return None
+    recorder = Audit(
+        AuditWriter(directory.audit, kernel.counters, settings.audit_dir),
+        kernel.clock,
+        kernel.counters,
+        commands=settings.audit == "commands",
+        required=settings.audit_required,
+    )
+    writer = f"{kernel.info.node_id}/{kernel.info.incarnation}"
+    recorder.begin(writer, access.authority.who, access.authority.tenant_of)
+    return recorder

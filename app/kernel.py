@@ -1,0 +1,212 @@
+"""The kernel of a node: what every subject stands on, made before all of them; nothing is connected yet."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from app.callbacks.observer import Observer
+from app.cluster.cluster import Cluster
+from app.cluster.directory import NodeInfo
+from app.cluster.sessions import OwnTopics, Sessions
+from app.cluster.wakeups import ChannelHandlers
+from app.core.clock import Clock, IdFactory
+from app.core.cluster.notices import SessionNotice
+from app.core.cluster.wakekey import WakeKey
+from app.core.commands.routing import Outcome
+from app.core.errors import BrokerUnavailableError, ConfigurationError
+from app.core.messages import Publication
+from app.core.profiles.listening import ReplyReader
+from app.core.profiles.profile import DeviceProfile
+from app.core.profiles.reading import ResponseReader
+from app.mqtt.base import MqttClient, RollCall, SessionDrain
+from app.profiles.loader import Refused, load_what_can_be
+from app.runtime.histograms import StoreMeasures
+from app.runtime.listeners import Listeners
+from app.runtime.system import new_secret, new_wake_key, random_bytes
+from app.runtime.telemetry import Counters
+from app.settings import Settings
+from app.store.directory import AccessDirectory
+from app.store.engine import EventEngine, kind_of
+from app.store.state import StateStore
+
+if TYPE_CHECKING:
+    from app.runtime.tracing import Tracing  # whose library is an extra
+
+
+OpenSession = Callable[[str, Callable[[str], Awaitable[None]]], MqttClient]
+"""Makes the client of an MQTT client id, with what to await before each of its connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """What a node stands on. Tests put other ones in place and leave the rest as it is."""
+
+    clock: Clock
+    new_ulid: IdFactory
+    counters: Counters
+    store: StateStore
+    open_cluster: Callable[[ChannelHandlers], Cluster]
+    open_mqtt: OpenSession
+    open_drain: Callable[[str], SessionDrain]
+    """Makes what empties and ends the session of an MQTT client id."""
+    open_roll_call: Callable[[str], RollCall] | None = None
+    """Makes what asks who is there, under an MQTT client id; None where nobody else can be."""
+    store_measures: StoreMeasures = field(default_factory=StoreMeasures)
+    new_secret: Callable[[], str] = new_secret
+    random_bytes: Callable[[int], bytes] = random_bytes
+    wake_key: WakeKey = field(default_factory=new_wake_key)
+    """The same as the store's, or no wake-up is believed."""
+    directory: AccessDirectory | None = None
+    """Who may do what; None: everybody may do everything."""
+    events: EventEngine | None = None
+    """What keeps events; None: nothing does."""
+    open_intake: OpenSession | None = None
+    """The same as `open_mqtt` for sessions that bring events in."""
+    observers: Sequence[Observer] = ()
+    """Who wants to know what happens to commands, besides metrics, log and traces."""
+
+
+class Channel:
+    """What comes over the channel of this node; each subject adds itself to what is meant for it."""
+
+    def __init__(self) -> None:
+        self.wake: Listeners[str, Outcome | None] = Listeners()
+        self.resubscribed: Listeners[[]] = Listeners()
+        self.carried: Listeners[str] = Listeners()
+        self.watched: Listeners[str] = Listeners()
+        self.noted: Listeners[bytes] = Listeners()
+
+    def handlers(self) -> ChannelHandlers:
+        """As the cluster calls them."""
+        return ChannelHandlers(self.wake, self.resubscribed, self.carried, self.watched, self.noted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Languages:
+    """The profiles that this node speaks, and who reads what devices say."""
+
+    profiles: Mapping[str, DeviceProfile]
+    refused: Sequence[Refused]
+    """Files that are no profiles."""
+    responses: ResponseReader
+    replies: ReplyReader
+    filters: Sequence[str]
+    """Topic filters that bring both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """What every subject of a node stands on."""
+
+    settings: Settings
+    adapters: Adapters
+    info: NodeInfo
+    """The first incarnation."""
+    sessions: Sessions
+    own_topics: OwnTopics
+    """Whom messages on topics of this node itself are for."""
+    notices: Listeners[SessionNotice]
+    """What the broker says of the sessions of other nodes."""
+    channel: Channel
+    cluster: Cluster
+    mqtt: MqttClient
+    languages: Languages
+    tracing: Tracing | None
+
+    @property
+    def clock(self) -> Clock:
+        """This machine's clock."""
+        return self.adapters.clock
+
+    @property
+    def counters(self) -> Counters:
+        """Counts of everything that happens, by name."""
+        return self.adapters.counters
+
+    @property
+    def store(self) -> StateStore:
+        """Commands on record."""
+        return self.adapters.store
+
+    @property
+    def interval(self) -> float:
+        """How many seconds lie between two rounds of what goes on by itself."""
+        return self.settings.cluster.sweep_interval.total_seconds()
+
+
+def open_kernel(settings: Settings, adapters: Adapters) -> Kernel:
+    """Nothing is connected yet. ConfigurationError when settings do not fit."""
+    languages = _languages(settings)
+    own_topics: OwnTopics = {}
+    notices: Listeners[SessionNotice] = Listeners()
+    channel = Channel()
+    sessions = Sessions(
+        group=settings.mqtt.share_group if kind_of(settings.store.url).shared else None,
+        prefix=settings.mqtt.share_group,
+        filters=languages.filters,
+        own_topics=own_topics,
+        heard=notices,
+        answer=lambda topic, payload: _answer(mqtt, topic, payload),
+        new_ulid=adapters.new_ulid,
+        new_secret=adapters.new_secret,
+        clock=adapters.clock,
+        counters=adapters.counters,
+    )
+    info = sessions.incarnation(settings.node.id or f"node-{adapters.new_ulid()[-10:].lower()}")
+    cluster = adapters.open_cluster(channel.handlers())
+    mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
+    return Kernel(
+        settings=settings,
+        adapters=adapters,
+        info=info,
+        sessions=sessions,
+        own_topics=own_topics,
+        notices=notices,
+        channel=channel,
+        cluster=cluster,
+        mqtt=mqtt,
+        languages=languages,
+        tracing=open_tracing(settings, info, adapters.counters),
+    )
+
+
+def _answer(mqtt: MqttClient, topic: str, payload: bytes) -> None:
+    with suppress(BrokerUnavailableError):
+        _written = mqtt.publish(Publication(topic, payload, qos=0))
+
+
+def _languages(settings: Settings) -> Languages:
+    """ConfigurationError when the default profile is not spoken."""
+    given = settings.profiles
+    profiles, refused = load_what_can_be(given.dir, given.shipped_names, given.values)
+    if settings.profile not in profiles:
+        unknown = f"HOMING_PROFILE: {settings.profile!r} is unknown; allowed: {', '.join(sorted(profiles))}"
+        raise ConfigurationError("\n".join([*(one.faults for one in refused), unknown]))
+    for one in refused:
+        structlog.get_logger().error("profile_refused", file=str(one.file), profile=one.name, reason=one.faults)
+    responses, replies = ResponseReader(profiles.values()), ReplyReader(profiles.values())
+    return Languages(
+        profiles=profiles,
+        refused=refused,
+        responses=responses,
+        replies=replies,
+        filters=tuple(dict.fromkeys((*responses.filters(), *replies.filters()))),
+    )
+
+
+def open_tracing(settings: Settings, info: NodeInfo, counters: Counters) -> Tracing | None:
+    """The tracer of the settings; ConfigurationError when OpenTelemetry is asked for and not installed."""
+    if not settings.tracing.endpoint:
+        return None
+    try:
+        from app.runtime.tracing import Tracing  # noqa: PLC0415 - its library is an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"HOMING_TRACING_ENDPOINT: {error.name} is not installed; traces need the extra homing[tracing]"
+        ) from None
+    return Tracing(settings.tracing, info.node_id, info.incarnation, counters)
