@@ -34,7 +34,8 @@ from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
 from app.mqtt.paho_roll_call import PahoRollCall
 from app.node import Node
-from app.parts import Parts, compose, event_spans
+from app.observed import event_spans
+from app.parts import Parts, compose
 from app.runtime.histograms import StoreMeasures
 from app.runtime.services import Service, Services
 from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key, random_bytes

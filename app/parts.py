@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from app.callbacks.answers import Answers
 from app.callbacks.dispatcher import Dispatcher
 from app.callbacks.echoes import Echoes
-from app.callbacks.observer import Observer, Observers
+from app.callbacks.observer import Observer
 from app.callbacks.open_commands import OpenCommands
 from app.callbacks.waiters import Waiters
 from app.callbacks.waker import Waker
@@ -34,11 +34,9 @@ from app.core.commands.callback import Answer
 from app.core.profiles.profile import DeviceProfile
 from app.core.topics import canary_topics
 from app.kernel import Kernel
-from app.latency.factory import open_log
-from app.latency.log import LatencyLog
 from app.mqtt.inbox import Inbox
 from app.node import MemberParts
-from app.observers.drops import Drops
+from app.observed import Observed, open_observers
 from app.observers.journal import Journal
 from app.observers.measures import CommandMeasures
 from app.observers.notes import Notes
@@ -47,14 +45,12 @@ from app.replies.finding import LastEntry, no_events
 from app.replies.handlers import open_handlers
 from app.replies.replier import Replier
 from app.runtime.services import Service
-from app.runtime.telemetry import BurstLog, Counters
+from app.runtime.telemetry import Counters
 from app.webhooks.book import TenantOf
 from app.webhooks.events import Render
 from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
 if TYPE_CHECKING:
-    from app.observers.event_spans import LogSpans
-    from app.observers.spans import Spans
     from app.runtime.tracing import Tracing  # whose library is an extra
 
 
@@ -82,20 +78,6 @@ class Parts:
     counters: Counters
     measures: CommandMeasures
     tracing: Tracing | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """Who is told what happens to commands."""
-
-    observers: Observers
-    measures: CommandMeasures
-    notes: Notes
-    watches: Watches
-    command_stream: CommandStream
-    log: LatencyLog | None
-    journal: Journal | None
-    spans: Spans | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +125,43 @@ def compose(
     happens to commands, `offline_since` tells what is known of a device that is away, `last_entry` what was said last
     on a topic, and `on_death` takes over what else a dead node had.
     """
-    told = _told(kernel, observers)
-    home = _home(kernel, told)
+    observed = open_observers(kernel, observers)
+    home = _home(kernel, observed)
     canary = _canary(kernel)
-    sending = _sending(kernel, told, home, canary, tenant_of, render, offline_since)
-    answering = _answering(kernel, told, home, last_entry)
+    sending = _sending(kernel, observed, home, canary, tenant_of, render, offline_since)
+    answering = _answering(kernel, observed, home, last_entry)
     adopter = _adopter(kernel, answering.inbox, sending.repeater, on_death)
     canary.strained_by(lambda: adopter.busy)
     kernel.notices.add(adopter.heard)
-    explainer = _explainer(kernel, told.notes, home.open_commands)
-    membership = MemberParts(
+    explainer = _explainer(kernel, observed.notes, home.open_commands)
+    membership = _member(kernel, home, sending, answering, adopter, canary)
+    return Parts(
+        membership=membership,
+        services=_services(kernel, observed, home, sending, answering, membership),
+        open_commands=home.open_commands,
+        waiters=home.waiters,
+        waker=home.waker,
+        watches=observed.watches,
+        command_stream=observed.command_stream,
+        explainer=explainer,
+        invoker=sending.invoker,
+        profiles=kernel.languages.profiles,
+        default_profile=kernel.settings.profile,
+        absence=sending.absence,
+        webhooks=sending.webhooks,
+        expirer=sending.expirer,
+        repeater=sending.repeater,
+        journal=observed.journal,
+        counters=kernel.counters,
+        measures=observed.measures,
+        tracing=kernel.tracing,
+    )
+
+
+def _member(
+    kernel: Kernel, home: _Home, sending: _Sending, answering: _Answering, adopter: Adopter, canary: Canary
+) -> MemberParts:
+    return MemberParts(
         info=kernel.info,
         sessions=kernel.sessions,
         founding=_founding(kernel),
@@ -171,34 +180,13 @@ def compose(
             node_id=kernel.info.node_id,
         ),
     )
-    return Parts(
-        membership=membership,
-        services=_services(kernel, told, home, sending, answering, membership),
-        open_commands=home.open_commands,
-        waiters=home.waiters,
-        waker=home.waker,
-        watches=told.watches,
-        command_stream=told.command_stream,
-        explainer=explainer,
-        invoker=sending.invoker,
-        profiles=kernel.languages.profiles,
-        default_profile=kernel.settings.profile,
-        absence=sending.absence,
-        webhooks=sending.webhooks,
-        expirer=sending.expirer,
-        repeater=sending.repeater,
-        journal=told.journal,
-        counters=kernel.counters,
-        measures=told.measures,
-        tracing=kernel.tracing,
-    )
 
 
 def _services(
-    kernel: Kernel, told: _Told, home: _Home, sending: _Sending, answering: _Answering, member: MemberParts
+    kernel: Kernel, observed: Observed, home: _Home, sending: _Sending, answering: _Answering, member: MemberParts
 ) -> Sequence[Service]:
     """Started in this order and stopped in the opposite one: what the last wake-ups bring is in the journal."""
-    tracing, journal, store, refused = kernel.tracing, told.journal, kernel.store, kernel.languages.refused
+    tracing, journal, store, refused = kernel.tracing, observed.journal, kernel.store, kernel.languages.refused
     open_here, waiting = home.open_commands, home.waiters
     return [
         Service("traces", close=None if tracing is None else tracing.close),
@@ -209,8 +197,8 @@ def _services(
         *answering.services,
         Service("expirer", sending.expirer.run),
         Service("waker", home.waker.run),
-        Service("watches", told.watches.run, queues=told.watches.queues),
-        Service("feed", told.command_stream.run),
+        Service("watches", observed.watches.run, queues=observed.watches.queues),
+        Service("feed", observed.command_stream.run),
         Service("sweeper", sending.sweeper.run),
         Service("adopter", member.adopter.run),
         Service("canary", member.canary.run),
@@ -220,35 +208,10 @@ def _services(
     ]
 
 
-def _told(kernel: Kernel, observers: Sequence[Observer]) -> _Told:
-    node_id, clock, counters = kernel.info.node_id, kernel.clock, kernel.counters
-    measures = CommandMeasures(kernel.languages.profiles, node_id, counters, kernel.adapters.store_measures)
-    log = _latency_log(kernel)
-    journal = None if log is None else _journal(kernel, log)
-    spans = None if kernel.tracing is None else _spans(kernel.tracing, kernel)
-    watches = Watches(kernel.store, node_id, interval=kernel.interval)
-    kernel.channel.wake.add(lambda command_id, _outcome: watches.hear(command_id))
-    kernel.channel.watched.add(watches.hear)
-    notes = Notes(node_id, clock)
-    listening = (*kernel.adapters.observers, *observers, notes, measures, watches, Drops(BurstLog(counters, clock)))
-    return _Told(
-        observers=Observers(counters, [one for one in (*listening, spans, journal) if one is not None]),
-        measures=measures,
-        notes=notes,
-        watches=watches,
-        command_stream=CommandStream(
-            kernel.store.changes, kernel.store, counters, always=kernel.settings.command.events == "always"
-        ),
-        log=log,
-        journal=journal,
-        spans=spans,
-    )
-
-
-def _home(kernel: Kernel, told: _Told) -> _Home:
+def _home(kernel: Kernel, observed: Observed) -> _Home:
     limits = kernel.settings.command
-    waiters = Waiters(kernel.clock, told.observers, most=limits.max_waiters)
-    open_commands = OpenCommands(kernel.clock, waiters, told.observers, most=limits.max_pending)
+    waiters = Waiters(kernel.clock, observed.observers, most=limits.max_waiters)
+    open_commands = OpenCommands(kernel.clock, waiters, observed.observers, most=limits.max_pending)
     waker = Waker(
         store=kernel.store,
         open_commands=open_commands,
@@ -256,7 +219,7 @@ def _home(kernel: Kernel, told: _Told) -> _Home:
         clock=kernel.clock,
         interval=kernel.interval,
         wake_key=kernel.adapters.wake_key,
-        observers=told.observers,
+        observers=observed.observers,
     )
     kernel.channel.wake.add(waker.wake)
     kernel.channel.resubscribed.add(waker.resync)
@@ -282,7 +245,7 @@ def _canary(kernel: Kernel) -> Canary:
 
 def _sending(
     kernel: Kernel,
-    told: _Told,
+    observed: Observed,
     home: _Home,
     canary: Canary,
     tenant_of: TenantOf,
@@ -312,13 +275,13 @@ def _sending(
         store=store, open_commands=home.open_commands, clock=kernel.clock, node_id=node_id, tells=absence.tells
     )
     publisher = Publisher(
-        mqtt=kernel.mqtt, profiles=profiles, observers=told.observers, absence=absence, carrier=told.spans
+        mqtt=kernel.mqtt, profiles=profiles, observers=observed.observers, absence=absence, carrier=observed.spans
     )
     return _Sending(
         absence=absence,
         webhooks=webhooks,
         expirer=expirer,
-        invoker=_invoker(kernel, told, home, publisher, expirer, webhooks),
+        invoker=_invoker(kernel, observed, home, publisher, expirer, webhooks),
         sweeper=Sweeper(
             store=store,
             cluster=kernel.cluster,
@@ -335,13 +298,18 @@ def _sending(
             clock=kernel.clock,
             node_id=node_id,
             counters=kernel.counters,
-            observers=told.observers,
+            observers=observed.observers,
         ),
     )
 
 
 def _invoker(
-    kernel: Kernel, told: _Told, home: _Home, publisher: Publisher, expirer: Expirer, webhooks: WebhookPlane | None
+    kernel: Kernel,
+    observed: Observed,
+    home: _Home,
+    publisher: Publisher,
+    expirer: Expirer,
+    webhooks: WebhookPlane | None,
 ) -> Invoker:
     registrar = Registrar(
         publisher=publisher,
@@ -360,19 +328,19 @@ def _invoker(
         registrar=registrar,
         node_id=kernel.info.node_id,
         expirer=expirer,
-        observers=told.observers,
+        observers=observed.observers,
     )
 
 
-def _answering(kernel: Kernel, told: _Told, home: _Home, last_entry: LastEntry) -> _Answering:
+def _answering(kernel: Kernel, observed: Observed, home: _Home, last_entry: LastEntry) -> _Answering:
     answers = Answers(
         store=kernel.store,
         echoes=Echoes(kernel.store.states, kernel.languages.profiles),
         open_commands=home.open_commands,
         node_id=kernel.info.node_id,
         clock=kernel.clock,
-        observers=told.observers,
-        store_clock=None if told.log is None else told.log.store_clock,
+        observers=observed.observers,
+        store_clock=None if observed.log is None else observed.log.store_clock,
     )
     handlers = open_handlers(
         kernel.settings.reply,
@@ -388,14 +356,14 @@ def _answering(kernel: Kernel, told: _Told, home: _Home, last_entry: LastEntry) 
         store=kernel.store,
         clock=kernel.clock,
         counters=kernel.counters,
-        observers=told.observers,
+        observers=observed.observers,
         last_entry=last_entry,
         handlers=None if handlers is None else handlers.handlers,
     )
     dispatcher = Dispatcher(
         reader=kernel.languages.responses,
         takers={Answer: answers.take},
-        observers=told.observers,
+        observers=observed.observers,
         own=kernel.own_topics,
         replies_to=replier.replies_to if replies.filters() else None,
     )
@@ -453,46 +421,3 @@ def _explainer(kernel: Kernel, notes: Notes, open_commands: OpenCommands) -> Exp
 def _said_of(refused: Sequence[Refused]) -> str:
     more = f" (and {len(refused) - 1} more files)" if len(refused) > 1 else ""
     return f"ok, but not spoken: {refused[0].name}, as {refused[0].first}{more}"
-
-
-def _spans(tracing: Tracing, kernel: Kernel) -> Spans:
-    from app.observers.spans import Spans
-
-    return Spans(tracing, kernel.clock)
-
-
-def event_spans(tracing: Tracing) -> LogSpans:
-    """What traces appends to the event log."""
-    from app.observers.event_spans import LogSpans
-
-    return LogSpans(tracing)
-
-
-def _latency_log(kernel: Kernel) -> LatencyLog | None:
-    return open_log(
-        kernel.settings.latency,
-        node_id=kernel.info.node_id,
-        incarnation=kernel.info.incarnation,
-        clock=kernel.clock,
-        store_now=kernel.store.now,
-        counters=kernel.counters,
-    )
-
-
-def _journal(kernel: Kernel, log: LatencyLog) -> Journal:
-    cluster = kernel.cluster
-
-    def gone(node_id: str) -> bool:
-        return cluster.leased is not None and node_id not in cluster.leased
-
-    news = kernel.interval + 1  # the members are read with each sweep
-    return Journal(
-        log=log,
-        store=kernel.store,
-        clock=kernel.clock,
-        node_id=kernel.info.node_id,
-        gone=gone,
-        patience=kernel.settings.cluster.lease.total_seconds() + news,
-        news=news,
-        counters=kernel.counters,
-    )

@@ -23,7 +23,7 @@ LAYERS = (
     {"kernel"},
     {"access"},
     {"audit", "commands", "events", "observers", "replies", "webhooks"},
-    {"node"},
+    {"node", "observed"},
     {"metrics", "parts"},
     {"api"},
     {"main"},
