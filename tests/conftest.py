@@ -10,7 +10,7 @@ import pytest
 
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
 
-ORDER = ("containers", "analysis", "chaos", "cluster", "deploy", "contract", "api", "unit")
+ORDER = ("containers", "analysis", "rig", "cluster", "deploy", "contract", "api", "unit")
 """Folders whose tests take long come first, so that no worker has to wait for another one at the end."""
 
 
