@@ -1,4 +1,4 @@
-"""The kernel of a node: what every subject stands on, made before all of them; nothing is connected yet."""
+"""The kernel of a node: the parts that every subject uses, made before all of them and not connected yet."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Adapters:
 
 
 class Channel:
-    """What comes over the channel of this node; each subject adds itself to what is meant for it."""
+    """The messages on the channel of this node; each subject adds a listener to those that it takes."""
 
     def __init__(self) -> None:
         self.wake: Listeners[str, Outcome | None] = Listeners()
@@ -88,7 +88,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Languages:
-    """The profiles that this node speaks, and who reads what devices say."""
+    """The profiles that this node speaks, and the readers of device messages."""
 
     profiles: Mapping[str, DeviceProfile]
     refused: Sequence[Refused]
@@ -101,7 +101,7 @@ class Languages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """What every subject of a node stands on."""
+    """The parts that every subject of a node uses."""
 
     settings: Settings
     adapters: Adapters
@@ -109,9 +109,9 @@ class Kernel:
     """The first incarnation."""
     sessions: Sessions
     own_topics: OwnTopics
-    """Whom messages on topics of this node itself are for."""
+    """The receivers of messages on topics of this node itself."""
     notices: Listeners[SessionNotice]
-    """What the broker says of the sessions of other nodes."""
+    """Called with what the broker says of the sessions of other nodes."""
     channel: Channel
     cluster: Cluster
     mqtt: MqttClient

@@ -1,4 +1,4 @@
-"""Who is told what happens to commands: metrics, the latency log, traces, notes for explanations, and watchers."""
+"""The observers of commands: metrics, the latency log, traces, notes for explanations, and watchers."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Home:
-    """What is open on this node, and who waits for it."""
+    """The commands that are open on this node, and the callers that wait for them."""
 
     waiters: Waiters
     open_commands: OpenCommands
@@ -91,7 +91,7 @@ class _Home:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sending:
-    """What sends commands, and ends those that nobody answers."""
+    """The parts that send commands and end those that get no answer."""
 
     absence: Absence
     webhooks: WebhookPlane | None
@@ -103,7 +103,7 @@ class _Sending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answering:
-    """What takes messages of devices, and what replies to them."""
+    """The parts that take messages of devices and reply to them."""
 
     inbox: Inbox
     services: Sequence[Service]

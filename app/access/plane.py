@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPlane:
-    """What a node with an access directory has besides."""
+    """The parts that a node with an access directory has for access, and their services."""
 
     authority: Authority
     administration: AccessAdministrator
@@ -99,7 +99,7 @@ def _issuer(kernel: Kernel) -> tuple[Tokens | None, Sequence[Service]]:
 
 
 def _copying(settings: Settings, clock: Clock, copies: Copies) -> RulesCopier | None:
-    """What signs copies of the rules; None where nothing is secret in the URL of the database."""
+    """The copier that signs copies of the rules; None if the URL of the database has no password to sign with."""
     found = split_address(settings.access.url or "")
     return (
         RulesCopier(lambda: copies, unquote(found.password), clock, settings.access.stale) if found.password else None

@@ -17,10 +17,10 @@ from app.store.directory import AccessDirectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlane:
-    """What a node with an access directory keeps of who asked what."""
+    """The recorder and the reader of the audit on a node with an access directory, and their services."""
 
     recorder: Audit | None
-    """None where nothing is recorded; what is there can be read all the same."""
+    """None if nothing is recorded; the lines that are there can still be read."""
     reader: AuditReader
     first: Sequence[Service]
     """They begin before all others, and so end after them."""

@@ -112,7 +112,7 @@ class _InOrder(TyperGroup):
     """Typer would name groups before all other verbs."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override] # Typer's own context
-        """Those of `PANELS`, then those of other distributions, then the version."""
+        """The verbs of `PANELS`, then those of other distributions, then the version."""
         del ctx
         of_others = sorted(self.commands.keys() - ALL.keys() - {"version"})
         return [*(name for name in ALL if name in self.commands), *of_others, "version"]

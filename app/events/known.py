@@ -1,4 +1,4 @@
-"""What the events tell those who send commands and reply to devices; nothing, on a node that keeps none."""
+"""Facts from the event log for the parts that send commands and reply to devices."""
 
 from __future__ import annotations
 
