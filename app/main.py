@@ -38,7 +38,7 @@ from app.observed import event_spans
 from app.parts import Parts, compose
 from app.runtime.histograms import StoreMeasures
 from app.runtime.services import Service, Services
-from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key, random_bytes
+from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid, new_wake_key
 from app.runtime.telemetry import Counters, Fill
 from app.settings import Settings
 from app.store.directory import AccessDirectory
@@ -171,8 +171,8 @@ class Homing:
             logins=None if access is None else access.logins,
             nodes=kernel.cluster.nodes,
             invoker=parts.invoker,
-            profiles=parts.profiles,
-            default_profile=parts.default_profile,
+            profiles=kernel.languages.profiles,
+            default_profile=kernel.settings.profile,
             store=kernel.store,
             open_commands=parts.open_commands,
             waiters=parts.waiters,
@@ -216,7 +216,7 @@ def _on_record(kernel: Kernel, access: AccessPlane, audit: AuditPlane) -> Direct
     administration = access.administration
     return DirectoryRecords(
         devices=Devices(access.authority, administration, kernel.clock, kernel.settings.profile),
-        keys=KeyAdministrator(administration, lambda: make_key(random_bytes)),
+        keys=KeyAdministrator(administration, lambda: make_key(kernel.adapters.random_bytes)),
         people=People(administration),
         audit=audit.reader,
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from app.callbacks.answers import Answers
 from app.callbacks.dispatcher import Dispatcher
@@ -31,7 +30,6 @@ from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import Registrar
 from app.commands.send.repeater import Repeater
 from app.core.commands.callback import Answer
-from app.core.profiles.profile import DeviceProfile
 from app.core.topics import canary_topics
 from app.kernel import Kernel
 from app.mqtt.inbox import Inbox
@@ -50,9 +48,6 @@ from app.webhooks.book import TenantOf
 from app.webhooks.events import Render
 from app.webhooks.plane import WebhookPlane, nobody, open_webhooks
 
-if TYPE_CHECKING:
-    from app.runtime.tracing import Tracing  # whose library is an extra
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -68,8 +63,6 @@ class Parts:
     command_stream: CommandStream
     explainer: Explainer
     invoker: Invoker
-    profiles: Mapping[str, DeviceProfile]
-    default_profile: str
     absence: Absence
     webhooks: WebhookPlane | None
     expirer: Expirer
@@ -77,7 +70,6 @@ class Parts:
     journal: Journal | None
     counters: Counters
     measures: CommandMeasures
-    tracing: Tracing | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +137,6 @@ def compose(
         command_stream=observed.command_stream,
         explainer=explainer,
         invoker=sending.invoker,
-        profiles=kernel.languages.profiles,
-        default_profile=kernel.settings.profile,
         absence=sending.absence,
         webhooks=sending.webhooks,
         expirer=sending.expirer,
@@ -154,7 +144,6 @@ def compose(
         journal=observed.journal,
         counters=kernel.counters,
         measures=observed.measures,
-        tracing=kernel.tracing,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
@@ -41,7 +41,7 @@ class RulesCopy(NamedTuple):
 class RulesCopier:
     """Keeps copies and finds them again; `life` is how long one is good for."""
 
-    def __init__(self, copies: Callable[[], Copies], password: str, clock: Clock, life: timedelta) -> None:
+    def __init__(self, copies: Copies, password: str, clock: Clock, life: timedelta) -> None:
         self._copies = copies
         self._password = password
         self._clock = clock
@@ -51,15 +51,15 @@ class RulesCopier:
     async def keep(self, document: Document, age: float) -> None:
         """Keep the directory as the database had it `age` seconds ago, if nobody has; StoreUnavailableError."""
         at_us = self._now_us() - round(age * 1_000_000)
-        kept = await self._copies().copy_kept()
+        kept = await self._copies.copy_kept()
         if kept is not None and kept[0] >= document.version and at_us - kept[1] < AGAIN_SECONDS * 1_000_000:
             return
         signed = signed_copy(await self._made_key(), await asyncio.to_thread(written, RulesCopy(document, at_us)))
-        await self._copies().keep_copy(document.version, at_us, signed, self._life)
+        await self._copies.keep_copy(document.version, at_us, signed, self._life)
 
     async def find(self) -> RulesCopy | None:
         """The copy that is kept, if it is good for anything; StoreUnavailableError."""
-        signed = await self._copies().kept_copy()
+        signed = await self._copies.kept_copy()
         if signed is None:
             return None
         body = body_of(await self._made_key(), signed)

@@ -101,9 +101,7 @@ def _issuer(kernel: Kernel) -> tuple[Tokens | None, Sequence[Service]]:
 def _copying(settings: Settings, clock: Clock, copies: Copies) -> RulesCopier | None:
     """The copier that signs copies of the rules; None if the URL of the database has no password to sign with."""
     found = split_address(settings.access.url or "")
-    return (
-        RulesCopier(lambda: copies, unquote(found.password), clock, settings.access.stale) if found.password else None
-    )
+    return RulesCopier(copies, unquote(found.password), clock, settings.access.stale) if found.password else None
 
 
 def _passwords() -> Passwords:

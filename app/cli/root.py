@@ -147,7 +147,7 @@ def _add_those_of_others(application: typer.Typer, typed: str) -> None:
     found = {point.name: point for point in entry_points(group=VERBS_OF_OTHERS) if point.name not in ALL}
     if typed in ELSEWHERE and typed not in found:
         name = ELSEWHERE[typed]
-        raise Stop(f"`homing {typed}` comes with {name}, which is not installed: pip install {name}", Exit.USAGE)
+        raise Stop(f"`homing {typed}` comes with {name}, which is not installed (docs/install.md)", Exit.USAGE)
     for name, point in found.items():
         if typed == name or typed not in found:
             application.command(name, rich_help_panel="Tools")(point.load())

@@ -73,7 +73,7 @@ def clock() -> Clock:
 
 
 def copying(store: Store, clock: Clock, password: str = PASSWORD) -> RulesCopier:
-    return RulesCopier(lambda: store, password, clock, LIFE)
+    return RulesCopier(store, password, clock, LIFE)
 
 
 @given(DOCUMENTS)

@@ -89,7 +89,7 @@ class Place:
             interval=0.001,
             changed=self.changed,
             agreed=agreed,
-            copying=RulesCopier(lambda: self.store, "secret", self.clock, LIFE) if copies else None,
+            copying=RulesCopier(self.store, "secret", self.clock, LIFE) if copies else None,
         )
         task = asyncio.ensure_future(one.run())
         try:

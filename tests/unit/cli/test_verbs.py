@@ -363,7 +363,7 @@ def test_a_verb_of_a_distribution_that_is_not_installed_names_it(
     monkeypatch.setattr(root, "entry_points", lambda **_: ())
     assert homing("chaos") == (
         *(2, ""),
-        "homing: `homing chaos` comes with homing-rig, which is not installed: pip install homing-rig\n",
+        "homing: `homing chaos` comes with homing-rig, which is not installed (docs/install.md)\n",
     )
     assert "chaos" not in homing("--help")[1]
 
