@@ -159,9 +159,9 @@ class Homing:
     ) -> Ports:
         parts = self.parts
 
-        def queues() -> dict[str, Fill]:
+        def fills() -> dict[str, Fill]:
             own = {"streams": self.application.streams.fill()}
-            return {**self._services.queues(), **own, **{name: fill() for name, fill in outside.items()}}
+            return {**self._services.fills(), **own, **{name: fill() for name, fill in outside.items()}}
 
         return Ports(
             member=self.node,
@@ -179,7 +179,7 @@ class Homing:
             watches=parts.watches,
             command_stream=parts.command_stream,
             explainer=parts.explainer,
-            queues=queues,
+            fills=fills,
             if_offline=parts.absence.defaults,
             webhooks=None if parts.webhooks is None else parts.webhooks.administration,
             counters=kernel.counters,
@@ -189,7 +189,7 @@ class Homing:
                     measures=parts.measures,
                     open_commands=parts.open_commands,
                     waiters=parts.waiters,
-                    queues=queues,
+                    fills=fills,
                     counters=kernel.counters,
                 )
             ),

@@ -389,7 +389,7 @@ class NodeMetrics(Collector):
         measures: CommandMeasures,
         open_commands: Sized,
         waiters: Sized,
-        queues: Callable[[], Mapping[str, Fill]],
+        fills: Callable[[], Mapping[str, Fill]],
         counters: Counters,
     ) -> None:
         self.health: Health | None = None
@@ -397,7 +397,7 @@ class NodeMetrics(Collector):
         self._measures = measures
         self._open_commands = open_commands
         self._waiters = waiters
-        self._queues = queues
+        self._fills = fills
         self._counts = counters
 
     def collect(self) -> Iterator[Metric]:
@@ -429,9 +429,9 @@ class NodeMetrics(Collector):
         build = InfoMetricFamily(_BUILD.name, _BUILD.about)
         build.add_metric((), {"version": __version__, "python": platform.python_version(), "node_id": self._node_id})
         yield build
-        queues = self._queues()
-        yield _gauge(_QUEUE, {(name,): fill.size for name, fill in queues.items()})
-        yield _gauge(_BOUND, {(name,): fill.bound for name, fill in queues.items()})
+        fills = self._fills()
+        yield _gauge(_QUEUE, {(name,): fill.size for name, fill in fills.items()})
+        yield _gauge(_BOUND, {(name,): fill.bound for name, fill in fills.items()})
 
     def _store(self) -> Iterator[Metric]:
         store = self._measures.store

@@ -179,14 +179,14 @@ def _services(
     open_here, waiting = home.open_commands, home.waiters
     return [
         Service("traces", close=None if tracing is None else tracing.close),
-        Service("store", close=store.close, queues=store.queues),
-        Service("mqtt", queues=kernel.mqtt.queues),
-        *([] if journal is None else [Service("journal", journal.run, close=journal.close, queues=journal.queues)]),
-        Service("commands", drain=sending.invoker.drained, queues=lambda: open_here.queues() | waiting.queues()),
+        Service("store", close=store.close, fills=store.fills),
+        Service("mqtt", fills=kernel.mqtt.fills),
+        *([] if journal is None else [Service("journal", journal.run, close=journal.close, fills=journal.fills)]),
+        Service("commands", drain=sending.invoker.drained, fills=lambda: open_here.fills() | waiting.fills()),
         *answering.services,
         Service("expirer", sending.expirer.run),
         Service("waker", home.waker.run),
-        Service("watches", observed.watches.run, queues=observed.watches.queues),
+        Service("watches", observed.watches.run, fills=observed.watches.fills),
         Service("feed", observed.command_stream.run),
         Service("sweeper", sending.sweeper.run),
         Service("adopter", member.adopter.run),
@@ -357,7 +357,7 @@ def _answering(kernel: Kernel, observed: Observed, home: _Home, last_entry: Last
         replies_to=replier.replies_to if replies.filters() else None,
     )
     asked = [] if handlers is None else [handlers.service]
-    services = [*asked, Service("replier", drain=replier.drained, queues=replier.queues)]
+    services = [*asked, Service("replier", drain=replier.drained, fills=replier.fills)]
     return _Answering(inbox=Inbox(dispatcher.take, kernel.clock), services=services)
 
 

@@ -94,7 +94,7 @@ class Ports:
     """All commands, for streams that follow them together."""
     explainer: Explainer
     """Says what became of a command."""
-    queues: Callable[[], Mapping[str, Fill]]
+    fills: Callable[[], Mapping[str, Fill]]
     """How full every bounded queue of this process is."""
     if_offline: Callable[[], Mapping[str, IfOffline]]
     """For each profile, what a command does by default if nobody is subscribed."""

@@ -31,7 +31,7 @@ def open_audit(kernel: Kernel, access: AccessPlane, directory: AccessDirectory) 
     """Nothing is written yet."""
     keep, recorder = kernel.settings.audit_keep, _recorder(kernel, access, directory)
     # What is not written is no reason to take no commands, unless that is asked for.
-    writing = [] if recorder is None else [Service("audit", recorder.run, close=recorder.close, queues=recorder.queues)]
+    writing = [] if recorder is None else [Service("audit", recorder.run, close=recorder.close, fills=recorder.fills)]
     removing = None if keep is None else Retention(directory.audit, kernel.clock, keep)
     return AuditPlane(
         recorder=recorder,

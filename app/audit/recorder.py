@@ -85,7 +85,7 @@ class Audit(Observer):
         self._who, self._tenant_of = who, tenant_of
         self._writer.begin(writer)
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How much waits for the database."""
         told = len(self._blocks) * MANY_IN_LINE + len(self._block.told)
         return {"audit": Fill(told + self._writer.waiting, MOST_LINES)}

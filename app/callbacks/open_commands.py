@@ -37,7 +37,7 @@ class OpenCommands:
     def __contains__(self, command_id: str) -> bool:
         return command_id in self._pending
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full it is."""
         return {"pending": Fill(len(self._pending), self._most)}
 

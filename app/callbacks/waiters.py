@@ -46,7 +46,7 @@ class Waiters:
     def __contains__(self, command_id: str) -> bool:
         return command_id in self._waiters
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full the places are."""
         return {"waiters": Fill(self._parked, self._most)}
 

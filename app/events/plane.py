@@ -85,7 +85,7 @@ class EventPlane:
     def services(self) -> Sequence[Service]:
         """What lives as long as the node, in the order in which it starts."""
         return [
-            Service("events", self._run, drain=self._drain, close=self._close, check=self._health, queues=self._queues),
+            Service("events", self._run, drain=self._drain, close=self._close, check=self._health, fills=self._fills),
         ]
 
     async def page(
@@ -296,11 +296,11 @@ class EventPlane:
             return "ok"
         return "nobody has subscribed to events yet" if self._open else "the event log is not open yet"
 
-    def _queues(self) -> dict[str, Fill]:
+    def _fills(self) -> dict[str, Fill]:
         return {
             "followers": self._tails.fill(),
             "events": self._writer.fill(),
-            **(self._store.queues() if self._open else {}),
+            **(self._store.fills() if self._open else {}),
         }
 
     def _admit(self, database: str, entries: Sequence[Entry]) -> None:

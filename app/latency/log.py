@@ -82,7 +82,7 @@ class LatencyLog:
         self._failures = 0
         self._log = structlog.get_logger()
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How many records wait in memory."""
         return {"latency_records": Fill(len(self._closed) + len(self._rows) + self._away, self._buffer)}
 

@@ -80,7 +80,7 @@ class MqttClient(Protocol):
     def connections(self) -> int:
         """How many connections there have been: a new number tells that the broker may be another one."""
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How many publishes wait for PUBACK, and how many deliveries for their acknowledgement."""
 
     async def start(

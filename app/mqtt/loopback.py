@@ -210,7 +210,7 @@ class LoopbackMqttClient:
         """How many messages it was given so far."""
         return self._deliveries
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         return {"deliveries": Fill(self._broker.holds_for(self.client_id), MAX_QUEUED)}
 
     async def start(

@@ -87,8 +87,8 @@ class PahoMqttClient:
     def connections(self) -> int:
         return self._connections
 
-    def queues(self) -> dict[str, Fill]:
-        return {} if self._link is None else self._link.queues()
+    def fills(self) -> dict[str, Fill]:
+        return {} if self._link is None else self._link.fills()
 
     async def start(
         self, subscriptions: Sequence[Subscription], handler: MessageHandler, will: Will | None = None

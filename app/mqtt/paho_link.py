@@ -166,8 +166,8 @@ class PahoLink:
             self._send(publication, future)
         return future
 
-    def queues(self) -> dict[str, Fill]:
-        """See `MqttClient.queues`."""
+    def fills(self) -> dict[str, Fill]:
+        """See `MqttClient.fills`."""
         return {
             "publishes": Fill(len(self._unconfirmed) + len(self._unsent), self._options.send_window),
             "deliveries": Fill(self._unacknowledged, self._options.receive_maximum + SLACK),

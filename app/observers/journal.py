@@ -68,9 +68,9 @@ class Journal(Observer):
         self._numbers = count()
         self._logger = structlog.get_logger()
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full everything is on its way into the log."""
-        return self._log.queues() | {"latency_foreign": Fill(len(self._foreign), MOST_WAITING)}
+        return self._log.fills() | {"latency_foreign": Fill(len(self._foreign), MOST_WAITING)}
 
     def closed(self, pending: Pending) -> None:
         self._log.closed(pending)

@@ -62,7 +62,7 @@ class HttpHandlers:
         """How many questions are under way."""
         return self._flying.total()
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full the handler is that is asked most."""
         return {"reply_handlers": Fill(max(self._flying.values(), default=0), self._most)}
 
@@ -133,7 +133,7 @@ def open_handlers(
         seconds=settings.budget.total_seconds(),
     )
     asking = HttpHandlers(handlers, sender, most=settings.in_flight, clock=clock, new_ulid=new_ulid, counters=counters)
-    return HandlerPlane(asking, Service("reply handlers", close=sender.close, queues=asking.queues))
+    return HandlerPlane(asking, Service("reply handlers", close=sender.close, fills=asking.fills))
 
 
 def handlers_named(settings: ReplySettings, profiles: Iterable[DeviceProfile]) -> Mapping[str, Handler]:

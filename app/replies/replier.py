@@ -72,7 +72,7 @@ class Replier:
         arrival.after = partial(self._reply, candidates)
         return True
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full it is."""
         return {"replies": Fill(self._waiting, MOST_LOOKED_UP)}
 

@@ -37,8 +37,8 @@ class Service:
     """Gives back what it holds."""
     check: Callable[[], str] | None = None
     """What it says of its health: `ok` or a sentence."""
-    queues: Callable[[], Mapping[str, Fill]] | None = None
-    """How full its bounded queues are."""
+    fills: Callable[[], Mapping[str, Fill]] | None = None
+    """How full its bounded buffers are, by name; `/metrics` calls them queues."""
 
 
 class Steps:
@@ -77,9 +77,9 @@ class Services:
         self._ending = False
         self._log = structlog.get_logger()
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full every bounded queue of every part is."""
-        return {name: fill for one in self._services if one.queues is not None for name, fill in one.queues().items()}
+        return {name: fill for one in self._services if one.fills is not None for name, fill in one.fills().items()}
 
     def checks(self) -> dict[str, str]:
         """What each part says of its health."""

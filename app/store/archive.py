@@ -25,7 +25,7 @@ class Archive(Protocol):
     async def close(self) -> None:
         """Let go of everything."""
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full its own queues are."""
 
     async def put(self, shard: Shard, generation: int, events: AsyncIterator[Sequence[Event]]) -> Sequence[ColdFile]:

@@ -35,7 +35,7 @@ class EventLog(Protocol):
     async def close(self) -> None:
         """Let go of everything; waiting calls fail with StoreUnavailableError."""
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full the log's own queues are."""
 
     async def append(

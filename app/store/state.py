@@ -21,7 +21,7 @@ class Lifetime(Protocol):
     async def ping(self) -> None:
         """Return when the store answers."""
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How full the store's own queues are."""
 
     async def close(self) -> None:

@@ -45,9 +45,9 @@ class TieredEventLog:
         await self._archive.close()
         await self._hot.close()
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """See EventLog."""
-        return {**self._hot.queues(), **self._archive.queues()}
+        return {**self._hot.fills(), **self._archive.fills()}
 
     async def append(
         self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None

@@ -55,7 +55,7 @@ class Deliverer:
         self._share = share_of(node_id, ())
         self._log = structlog.get_logger()
 
-    def queues(self) -> Mapping[str, Fill]:
+    def fills(self) -> Mapping[str, Fill]:
         """How many attempts are under way, and how many events wait for the tenant for which most do."""
         flying = sum(lane.in_flight for lane, _ in self._lanes.values())
         return {

@@ -110,7 +110,7 @@ def open_webhooks(
         plain_http=settings.plain_http,
         allowed=settings.allowed_networks,
     )
-    service = Service("webhooks", deliverer.run, close=sender.close, queues=deliverer.queues)
+    service = Service("webhooks", deliverer.run, close=sender.close, fills=deliverer.fills)
     return WebhookPlane(book, administration, service)
 
 

@@ -46,7 +46,7 @@ async def ask(site: Site, who: str, path: str = "") -> httpx.Response:
 async def told(site: Site, *kinds: str) -> list[dict[str, Any]]:
     """What is on record, the oldest first, when all of it is; outcomes as if each had a line of its own."""
     audit: Any = site.rig.application.ports.audit
-    await until(lambda: audit.queues()["audit"].size == 0 and written(site) >= int(audit._writer._chain.head.seq))
+    await until(lambda: audit.fills()["audit"].size == 0 and written(site) >= int(audit._writer._chain.head.seq))
     found = (await ask(site, "boss", "?limit=200")).json()["lines"]
     lines = [part for one in reversed(found) for part in apart(one["line"])]
     return [one for one in sorted(lines, key=lambda line: line["at"]) if not kinds or one["kind"] in kinds]
@@ -236,7 +236,7 @@ async def test_lines_wait_for_the_database_and_are_all_there_afterwards(
     assert [(await site.send("operator")).status_code for _ in range(5)] == [200] * 5
     audit: Any = site.rig.application.ports.audit
     await until(lambda: bool(audit.health != "ok"))
-    assert 5 <= audit.queues()["audit"].size <= 10
+    assert 5 <= audit.fills()["audit"].size <= 10
     database.away, database.lost_replies = False, 2
     assert len(await told(site, "command", "outcome")) == 10
     assert (await ask(site, "boss", "/verify")).json()["intact"]

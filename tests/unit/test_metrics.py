@@ -33,7 +33,7 @@ def scrape(assembly: Assembly, member: int = 0, health: Health = WELL) -> Sample
         measures=parts.measures,
         open_commands=parts.open_commands,
         waiters=parts.waiters,
-        queues=Services(parts.services, _raise).queues,
+        fills=Services(parts.services, _raise).fills,
         counters=parts.counters,
     )
     text, _ = Exposition(metrics).render("", health)

@@ -35,7 +35,7 @@ async def list_nodes(ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 -
         "state": ports.member.state,
         "pending": len(ports.open_commands),
         "waiters": len(ports.waiters),
-        "queues": {name: fill._asdict() for name, fill in sorted(ports.queues().items())},
+        "queues": {name: fill._asdict() for name, fill in sorted(ports.fills().items())},
         "if_offline": dict(ports.if_offline()),
         "counters": dict(sorted(ports.counters.items())),
     }

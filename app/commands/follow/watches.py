@@ -140,7 +140,7 @@ class Watches(Observer):
     def __len__(self) -> int:
         return len(self._watches)
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """How many of them wait to be read."""
         return {"watched": Fill(len(self._heard), max(1, len(self._watches)))}
 

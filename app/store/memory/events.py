@@ -84,7 +84,7 @@ class MemoryEventLog:
         for state in self._states.values():
             state.changed.set()
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         return {}
 
     async def append(

@@ -52,7 +52,7 @@ class ParquetArchive:
         # Not waited for: a place that does not answer must not keep the node from ending.
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         return {"cold_reads": Fill(self._waiting, MOST_READING)}
 
     async def put(self, shard: Shard, generation: int, events: AsyncIterator[Sequence[Event]]) -> Sequence[ColdFile]:

@@ -79,7 +79,7 @@ class RocksEventLog:
         await asyncio.to_thread(self._readers.shutdown)
         await asyncio.to_thread(self._state.close)
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         return {"events_writes": self._group.fill()}
 
     async def append(

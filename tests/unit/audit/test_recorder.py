@@ -205,7 +205,7 @@ async def test_lines_wait_on_the_disk_and_are_written_in_their_order(
         await fail(audit, store)
         audit.check()  # what is on the disk is on record
     assert store.lines == {}
-    assert audit.queues()["audit"].size == 0
+    assert audit.fills()["audit"].size == 0
     audit.registered(registration("last"), 0.0)
     await audit.close()
     assert [one["command"] for one in store.told] == ["c0", "c1", "c2", "last"]
@@ -251,7 +251,7 @@ async def test_a_disk_that_takes_nothing_leaves_lines_in_memory(
             await fail(audit, store)
         with pytest.raises(UnavailableError, match="the audit cannot be written"):
             audit.check()
-        assert audit.queues()["audit"].size == 2
+        assert audit.fills()["audit"].size == 2
     await fail(audit, store)
     audit.check()
     audit.registered(registration("last"), 0.0)

@@ -131,7 +131,7 @@ async def test_the_buffer_is_bounded_while_the_disk_hangs(rig: Log) -> None:
     rig.take(400)
     for _ in range(400):
         rig.log.row({})
-    assert rig.log.queues() == {"latency_records": (1000, 1000)}
+    assert rig.log.fills() == {"latency_records": (1000, 1000)}
     assert rig.counters["latency.dropped_full_buffer"] == 100 + 400
     rig.recorder.gate.set()
     await handing
@@ -174,7 +174,7 @@ async def test_a_failure_stops_the_log_for_a_while_and_then_it_goes_on(rig: Log)
     assert rig.recorder.open == 2
     await rig.log.close()
     assert rig.counters["latency.records"] == 2
-    assert rig.log.queues() == {"latency_records": (0, 1000)}
+    assert rig.log.fills() == {"latency_records": (0, 1000)}
 
 
 async def test_further_failures_are_tried_again_less_and_less_often(rig: Log) -> None:

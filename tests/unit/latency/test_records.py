@@ -341,7 +341,7 @@ class TestForTheDead:
         journal = journal_of(assembly, 1)
         for number in range(MOST_WAITING + 3):
             journal.foreign(Outcome(f"042-{number:026}", CommandState.TIMED_OUT, 1))
-        assert journal.queues()["latency_foreign"] == (MOST_WAITING, MOST_WAITING)
+        assert journal.fills()["latency_foreign"] == (MOST_WAITING, MOST_WAITING)
         assert assembly.members[1].counters["latency.dropped_foreign"] == 3
         assert await written(assembly, folder) == []  # none of them is on record
 

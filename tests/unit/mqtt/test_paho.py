@@ -234,7 +234,7 @@ async def test_a_publish_that_is_cancelled_while_it_waits_is_never_sent_and_give
         for future in cancelled:
             future.cancel()
         await asyncio.sleep(0)
-        assert client.queues()["publishes"].size == 1
+        assert client.fills()["publishes"].size == 1
         last = client.publish(Publication("a", b"last"))
         await broker.wait_for_packets(0x30, 1)
         broker.send(packets.packet(0x40, broker.packets(0x30)[0][3:5]))

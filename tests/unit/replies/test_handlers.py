@@ -138,7 +138,7 @@ async def test_so_many_questions_are_under_way_and_no_more(receiver: Receiver, t
     under_way = [asyncio.create_task(asked.ask("missions", QUESTION)) for _ in range(2)]
     await receiver.wait(2)
     assert await failure(asked) == "reply_handler_busy"
-    assert asked.queues()["reply_handlers"] == (2, 2)
+    assert asked.fills()["reply_handlers"] == (2, 2)
     go_on.set()
     assert [await one for one in under_way] == [1, 1]
     assert await asked.ask("missions", QUESTION) == 1

@@ -48,7 +48,7 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
     async def close(self) -> None:
         return
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         return {"records": Fill(len(self._table.records), self._table.max_commands)}
 
     async def ping(self) -> None:

@@ -72,8 +72,8 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
     async def close(self) -> None:
         await self._lanes.close()
 
-    def queues(self) -> dict[str, Fill]:
-        return self._lanes.queues()
+    def fills(self) -> dict[str, Fill]:
+        return self._lanes.fills()
 
     async def ping(self) -> None:
         await self._lanes.ping()

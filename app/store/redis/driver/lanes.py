@@ -69,7 +69,7 @@ class Lanes:
         self._combiner = self._bulk = None
         await end(tasks)  # all at once: whoever closes may be cancelled over it, and nothing may go on then
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         """See the port."""
         waiting = 0 if self._combiner is None else self._combiner.outstanding
         lists = 0 if self._bulk is None else self._bulk.outstanding

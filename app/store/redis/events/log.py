@@ -77,7 +77,7 @@ class RedisEventLog:
     async def close(self) -> None:
         await self._calls.close()
 
-    def queues(self) -> dict[str, Fill]:
+    def fills(self) -> dict[str, Fill]:
         return {"events_calls": self._calls.fill()}
 
     async def append(
