@@ -17,7 +17,7 @@ from app.core.clock import Clock
 from app.core.errors import CapacityError, HomingError
 from app.core.events.event import BEGINNING, Event, Position, Shard, size_of
 from app.core.events.reading import EVERYTHING, Cursor, Reading
-from app.core.topics import matches
+from app.core.filtertree import FilterTree, topic_pattern
 from app.events.reader import Databases, EventsReader
 from app.runtime.tasks import end
 from app.runtime.telemetry import Bursts, Counters, Fill
@@ -192,15 +192,24 @@ class _Tail:
         self._shards = reader.database(database).all_shards()
         self._database = database
         self._positions = list(heads.positions)
-        self._followers: set[_TailFollower] = set()
+        self._followers: dict[str, set[_TailFollower]] = {}  # by their filters
+        self._filters: FilterTree[str] = FilterTree()
         self.task = asyncio.create_task(self._run(), name=f"tail of {database}")
 
     def join(self, follower: _TailFollower) -> None:
-        self._followers.add(follower)
+        wanted = follower.topic_filter
+        if wanted not in self._followers:
+            self._followers[wanted] = set()
+            self._filters.add(topic_pattern(wanted), wanted)
+        self._followers[wanted].add(follower)
 
     def leave(self, follower: _TailFollower) -> int:
-        """How many are left."""
-        self._followers.discard(follower)
+        """How many filters are left that somebody wants; one that left before changes nothing."""
+        wanted = follower.topic_filter
+        same = self._followers.get(wanted, set())
+        same.discard(follower)
+        if not same and self._followers.pop(wanted, None) is not None:
+            self._filters.remove(topic_pattern(wanted), wanted)
         return len(self._followers)
 
     async def _run(self) -> None:
@@ -222,10 +231,11 @@ class _Tail:
             self._positions[number] = part.position
         found.sort()
         positions = tuple(self._positions)
-        by_filter: dict[str, Sequence[Event]] = {}
-        for follower in tuple(self._followers):
-            wanted = follower.topic_filter
-            if wanted not in by_filter:
-                by_filter[wanted] = [event for event in found if matches(wanted, event.entry.topic)]
-            if not follower.put(self._database, by_filter[wanted], positions, tuple(lost)):
-                self._followers.discard(follower)
+        fitting: dict[str, list[Event]] = {wanted: [] for wanted in self._followers}
+        for event in found:
+            for wanted in self._filters.match(event.entry.topic.split("/")):
+                fitting[wanted].append(event)
+        for wanted, events in fitting.items():
+            for follower in tuple(self._followers[wanted]):
+                if not follower.put(self._database, events, positions, tuple(lost)):
+                    self.leave(follower)

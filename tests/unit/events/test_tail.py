@@ -204,3 +204,18 @@ async def test_what_keeps_a_tail_from_reading_is_counted_and_said_once_and_it_go
     assert stage.counters[f"events.tail_failed.{reason}"] == 3
     assert [(one["event"], one["database"], one["count"]) for one in logs] == [(said, "events", 1)]
     await batches.aclose()
+
+
+async def test_one_that_leaves_takes_nothing_from_one_with_the_same_filter() -> None:
+    stage = Stage()
+    readers = [stage.tails.follow("events", "a/+", stage.start) for _ in range(2)]
+    taking = [asyncio.create_task(stage.take(one, 1)) for one in readers]
+    await turns()
+    await stage.say(1, "a/x")
+    assert [numbers(await one) for one in taking] == [[1], [1]]
+    await readers[0].aclose()
+    await stage.say(1, "b")
+    await stage.say(1, "a/y")
+    assert numbers(await stage.take(readers[1], 1)) == [3]
+    await readers[1].aclose()
+    await stage.tails.close()
