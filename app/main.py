@@ -28,7 +28,7 @@ from app.events.plane import EventPlane, open_plane
 from app.events.sharing import IntakeSharing, NodeSession
 from app.events.spans import UNTRACED
 from app.kernel import Adapters, Kernel, OpenSession, open_kernel
-from app.metrics import Exposition, NodeMetrics
+from app.metrics import MetricsExposition, NodeMetrics
 from app.mqtt.from_settings import intake_options, mqtt_options, ordered_session
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
@@ -183,7 +183,7 @@ class Homing:
             if_offline=parts.absence.defaults,
             webhooks=None if parts.webhooks is None else parts.webhooks.administration,
             counters=kernel.counters,
-            exposition=Exposition(
+            exposition=MetricsExposition(
                 NodeMetrics(
                     node_id=self.node.info.node_id,
                     measures=parts.measures,

@@ -21,7 +21,6 @@ from app.commands.send.invoker import Invoker
 from app.core.commands.command import IfOffline
 from app.core.profiles.profile import DeviceProfile
 from app.events.plane import EventPlane
-from app.metrics import Exposition
 from app.node import Health, NodeState
 from app.runtime.telemetry import Counters, Fill
 from app.store.command_history import CommandHistory
@@ -48,6 +47,13 @@ class Member(Protocol):
 
     def admit(self) -> None:
         """UnavailableError while it takes no commands."""
+
+
+class Exposition(Protocol):
+    """The metrics of this node."""
+
+    def render(self, accept: str, health: Health) -> tuple[bytes, str]:
+        """The text in a format that `accept` names, and its content type."""
 
 
 class Records(CommandReader, CommandHistory, Protocol):

@@ -24,8 +24,9 @@ LAYERS = (
     {"access"},
     {"audit", "commands", "events", "observers", "replies", "webhooks"},
     {"node", "observed"},
-    {"metrics", "parts"},
+    {"parts"},
     {"api"},
+    {"metrics"},
     {"main"},
     {"server"},
     {"cli"},
@@ -55,6 +56,7 @@ PORTS = {
         "audit",
         "commands",
         "copies",
+        "counters",
         "directory",
         "command_history",
         "command_stream",
@@ -67,9 +69,9 @@ PORTS = {
     },
     "cluster": {
         *("cluster", "directory", "membership", "orphans", "shares", "wakeups"),
-        *("adopter", "canary", "founding", "sessions"),
+        *("adopter", "canary", "counters", "founding", "sessions"),
     },
-    "mqtt": {"base", "inbox"},
+    "mqtt": {"base", "counters", "inbox"},
 }
 """What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
 

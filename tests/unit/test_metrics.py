@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.callbacks.pending import Pending
 from app.core.commands.command import CommandState
 from app.core.errors import BrokerUnavailableError
-from app.metrics import FAMILIES, Exposition, NodeMetrics
+from app.metrics import FAMILIES, MetricsExposition, NodeMetrics
 from app.node import Health, NodeState
 from app.observers.measures import OTHER_PROFILE, CommandMeasures
 from app.runtime.histograms import SECONDS, Histogram
@@ -36,7 +36,7 @@ def scrape(assembly: Assembly, member: int = 0, health: Health = WELL) -> Sample
         fills=Services(parts.services, _raise).fills,
         counters=parts.counters,
     )
-    text, _ = Exposition(metrics).render("", health)
+    text, _ = MetricsExposition(metrics).render("", health)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text.decode())

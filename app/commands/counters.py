@@ -1,0 +1,43 @@
+"""The counters of commands: how they were sent and ended, followed and explained."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.runtime.families import CounterTable, counted
+
+COUNTERS: Final = CounterTable(
+    named=(
+        (
+            counted("homing_sweep_timed_out", "Commands of other nodes that this node ended after their deadline"),
+            {"sweep.timed_out": ""},
+        ),
+        (
+            counted("homing_commands_repeated", "Commands of dead nodes that this node sent, as they may be repeated"),
+            {"repeat.sent": ""},
+        ),
+        (
+            counted("homing_commands_joined", "Calls that joined a command by its idempotency key"),
+            {"command.joined": ""},
+        ),
+        (
+            counted("homing_publishes_failed", "Commands that the broker did not take, or perhaps took", "reason"),
+            {"publish.refused": "unsent", "publish.unconfirmed": "unconfirmed"},
+        ),
+        (
+            counted("homing_publishes_unmatched", "Commands to topics that nobody is subscribed to (0x10)"),
+            {"publish_unmatched": ""},
+        ),
+        (counted("homing_stream_gaps", "Streams of all commands that were told of a gap"), {"happening.gaps": ""}),
+        (
+            counted("homing_happenings", "What this node read of all commands, while streams follow them"),
+            {"happening.read": ""},
+        ),
+        (
+            counted("homing_explanations_incomplete", "Explanations that a node did not answer for in time"),
+            {"explain.unanswered": ""},
+        ),
+    ),
+    prefixed={"explained.": counted("homing_explanations", "Commands that were explained", "verdict")},
+    at_zero=("explained.no_idea",),
+)

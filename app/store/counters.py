@@ -1,0 +1,30 @@
+"""The counters of calls to the store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.runtime.families import CounterTable, counted
+
+COUNTERS: Final = CounterTable(
+    named=(
+        (counted("homing_store_reconnects", "Connections to the store that were made anew"), {"store.reconnected": ""}),
+        (
+            counted("homing_store_calls_failed", "Calls to the store that ended without a reply, by why", "reason"),
+            {
+                "store.rejected": "queue_full",
+                "store.timed_out": "timed_out",
+                "store.failed": "refused",
+                "store.out_of_memory": "out_of_memory",
+            },
+        ),
+        (
+            counted("homing_store_calls_repeated", "Calls that were sent again after a connection had broken"),
+            {"store.retried": ""},
+        ),
+        (
+            counted("homing_store_scripts_reloaded", "Times that Redis had forgotten the scripts"),
+            {"store.scripts_reloaded": ""},
+        ),
+    ),
+)
