@@ -222,8 +222,9 @@ def _cold_extra() -> Iterator[None]:
 def _rocks(folder: Path, clock: Clock, drops: BurstLog) -> Callable[[Sequence[Database]], EventStore]:
     try:
         from app.store.rocks.events import RocksEventLog  # noqa: PLC0415 - an extra
+        from app.store.rocks.folder import RocksFolder  # noqa: PLC0415 - likewise
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"HOMING_EVENTS_URL: {error.name} is not installed; rocks:// needs the extra homing[embedded]"
         ) from None
-    return lambda databases: RocksEventLog(folder, databases, clock, drops=drops)
+    return lambda databases: RocksEventLog(RocksFolder(folder), databases, clock, drops)

@@ -18,6 +18,7 @@ from app.store.events import EventStore
 from app.store.memory.events import MemoryEventLog
 from app.store.redis.events.log import RedisEventLog
 from app.store.rocks.events import RocksEventLog
+from app.store.rocks.folder import RocksFolder
 
 DATABASES = (Database("events", 4, ("thing/product/+/osd",)), Database("telemetry", 1))
 
@@ -105,7 +106,7 @@ class RocksEvents:
             await log.close()
 
     async def _open(self, folder: Path, databases: Sequence[Database]) -> EventStore:
-        log = RocksEventLog(folder, databases, SystemClock())
+        log = RocksEventLog(RocksFolder(folder), databases, SystemClock())
         await log.start()
         self._opened.append(log)
         return log

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 
-from rocksdict import Rdict
+from rocksdict import Rdict, WriteBatch
 
 from app.core.clock import Clock
 from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
@@ -27,8 +25,7 @@ from app.core.events.transaction import Transaction
 from app.runtime.telemetry import BurstLog, Fill
 from app.store.events import ArchivedError
 from app.store.rocks import keys
-from app.store.rocks.groups import GroupCommit
-from app.store.rocks.mending import Reopener
+from app.store.rocks.folder import RocksFolder
 from app.store.rocks.scanning import DamagedGenerationError, GenerationSource, last_values, scan, value_of
 from app.store.rocks.state import RocksDatabase, RocksState
 from app.store.rocks.writing import Addition, RocksWriter
@@ -39,48 +36,59 @@ T = TypeVar("T")
 
 
 class RocksEventLog:
-    """`flush` makes a batch durable; there is one for tests of what happens when the disk fails."""
+    """A drawer of a folder, which it may share with others."""
 
     def __init__(
-        self,
-        folder: Path,
-        databases: Sequence[Database],
-        clock: Clock,
-        flush: Callable[[Rdict], None] | None = None,
-        drops: BurstLog | None = None,
+        self, folder: RocksFolder, databases: Sequence[Database], clock: Clock, drops: BurstLog | None = None
     ) -> None:
         self.databases: Final = tuple(databases)
         self._folder = folder
         self._clock = clock
-        self._flush = flush
         self._drops = drops or BurstLog(Counter(), clock)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="event log reader")
         self._changed = asyncio.Event()
         self._closed = False
 
+    @property
+    def stale(self) -> bool:
+        """Never: what the disk may not have is read again at once."""
+        return False
+
+    def open(self, database: Rdict, families: Sequence[str]) -> None:
+        """As `Drawer`."""
+        self._state = RocksState(database, families, self.databases)
+        self._writer = RocksWriter(self._state, self._clock, self._drops, self._folder.commit)
+
+    def shut(self) -> None:
+        """As `Drawer`."""
+        if hasattr(self, "_state"):
+            self._state.close()
+
+    def pack(self, rows: WriteBatch, jobs: Sequence[Addition]) -> Sequence[Position | Exception]:
+        """As `Drawer`."""
+        return self._writer.pack(rows, jobs)
+
+    def kept(self) -> None:
+        """As `Drawer`."""
+        self._writer.kept()
+
+    def lost(self) -> None:
+        """As `Drawer`."""
+        self._writer.lost()
+
     async def start(self) -> None:
-        self._state = await asyncio.to_thread(RocksState, self._folder, self.databases)
-        self._writer = RocksWriter(self._state, self._clock, self._drops, self._flush)
-        self._group: GroupCommit[Addition, Position] = GroupCommit(self._write)
-        self._reopener = Reopener(
-            self._folder,
-            broken=lambda: self._writer.broken,
-            close=lambda: self._group.alone(self._state.close),
-            reopen=lambda: self._group.alone(self._open_again),
-        )
+        await self._folder.start(self)
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._changed.set()
-        await self._reopener.close()
-        await self._group.close()
         await asyncio.to_thread(self._readers.shutdown)
-        await asyncio.to_thread(self._state.close)
+        await self._folder.close(self)
 
     def fills(self) -> dict[str, Fill]:
-        return {"events_writes": self._group.fill()}
+        return {"events_writes": self._folder.fill()}
 
     async def append(
         self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
@@ -139,78 +147,47 @@ class RocksEventLog:
         return sorted(self._state.book(database).structures())
 
     async def generations(self, database: str) -> Sequence[Generation]:
-        with self._reopener.using():
+        with self._folder.using():
             return [cut.about for cut in self._state.book(database).all_cuts()]
 
     async def rotate(self, database: str, expected: int) -> None:
         self._state.book(database)
-        await self._alone(lambda: self._writer.rotate(database, expected))
+        await self._folder.alone(lambda: self._writer.rotate(database, expected))
 
     async def cool(self, database: str, number: int, files: Sequence[ColdFile]) -> None:
         self._state.book(database)
-        await self._alone(lambda: self._writer.cool(database, number, files))
+        await self._folder.alone(lambda: self._writer.cool(database, number, files))
 
     async def allow(self, database: str, room: int | None) -> None:
         self._state.book(database)
-        await self._alone(lambda: self._writer.allow(database, room))
+        await self._folder.alone(lambda: self._writer.allow(database, room))
 
     async def drop(self, database: str, number: int) -> None:
         self._state.book(database)
-        await self._alone(lambda: self._writer.drop(database, number))
-
-    def _open_again(self) -> None:
-        self._state = RocksState(self._folder, self.databases)
-        self._writer = RocksWriter(self._state, self._clock, self._drops, self._flush)
-
-    def _write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
-        if self._state.closed:
-            raise StoreUnavailableError("the event log is being opened again")
-        with self._writer.trying():
-            return self._writer.write(additions)
+        await self._folder.alone(lambda: self._writer.drop(database, number))
 
     async def _put(self, addition: Addition) -> Position:
         self._state.book(addition.shard.database)
-        with self._mending():
-            position = await self._group.put(addition)
+        with self._folder.using():
+            position: Position = await self._folder.submit(self, addition)
         self._changed.set()
         self._changed = asyncio.Event()
         return position
 
-    async def _alone(self, work: Callable[[], None]) -> None:
-        """Do it in the thread of the pen, between two batches; StoreUnavailableError where the disk fails."""
-
-        def tried() -> None:
-            with self._writer.trying():
-                work()
-
-        with self._mending():
-            await self._group.alone(tried)
-
-    @contextmanager
-    def _mending(self) -> Iterator[None]:
-        """It stays open meanwhile, and is looked after when it cannot be written to."""
-        with self._reopener.using():
-            try:
-                yield
-            except StoreUnavailableError:
-                if self._writer.broken:
-                    self._reopener.failed()
-                raise
-
     async def _synced(self, shard: Shard, found: Sequence[Event]) -> Sequence[Event]:
         """The same, once they are durable: what is being written can be read a moment before it is synced."""
         if any(event.position > self._writer.durable[shard] for event in found):
-            await self._group.alone(lambda: None)  # its turn comes behind that write
+            await self._folder.alone(lambda: None)  # its turn comes behind that write
         return found
 
     async def _quarantine(self, database: str, error: DamagedGenerationError) -> None:
-        await self._alone(lambda: self._writer.quarantine(database, error.number, error.reason))
+        await self._folder.alone(lambda: self._writer.quarantine(database, error.number, error.reason))
 
     async def _ask(self, question: Callable[[], T]) -> T:
         if self._closed:
             raise StoreUnavailableError("the event log is closed")
         try:
-            with self._reopener.using():
+            with self._folder.using():
                 return await asyncio.get_running_loop().run_in_executor(self._readers, question)
         except HomingError:
             raise

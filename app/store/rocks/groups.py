@@ -25,9 +25,12 @@ MOST_TOGETHER: Final = 256
 class GroupCommit(Generic[Job, Result]):
     """`write` takes the jobs of a batch, in the thread, and returns for each one its result or what it failed with."""
 
-    def __init__(self, write: Callable[[Sequence[Job]], Sequence[Result | Exception]]) -> None:
+    def __init__(
+        self, write: Callable[[Sequence[Job]], Sequence[Result | Exception]], what: str = "the event log"
+    ) -> None:
         self._write = write
-        self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix="event log")
+        self._what: Final = what
+        self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix="rocks writer")
         self._waiting: deque[tuple[Job, asyncio.Future[Result]]] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._closed = False
@@ -36,22 +39,22 @@ class GroupCommit(Generic[Job, Result]):
         """How many jobs wait."""
         return Fill(len(self._waiting), MOST_WAITING)
 
-    async def put(self, job: Job) -> Result:
-        """The result of a job; StoreUnavailableError when too many wait, or it is closed."""
+    def submit(self, job: Job) -> asyncio.Future[Result]:
+        """The result of a job; StoreUnavailableError at once when too many wait, or it is closed."""
         if self._closed:
-            raise StoreUnavailableError("the event log is closed")
+            raise StoreUnavailableError(f"{self._what} is closed")
         if len(self._waiting) >= MOST_WAITING:
-            raise StoreUnavailableError(f"{MOST_WAITING} writes wait for the event log already")
+            raise StoreUnavailableError(f"{MOST_WAITING} writes wait for {self._what} already")
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, future))
         if self._writing is None:
-            self._writing = asyncio.create_task(self._serve(), name="event log")
-        return await future
+            self._writing = asyncio.create_task(self._serve(), name=self._what)
+        return future
 
     async def alone(self, work: Callable[[], None]) -> None:
         """Do something else in the thread, between two batches."""
         if self._closed:
-            raise StoreUnavailableError("the event log is closed")
+            raise StoreUnavailableError(f"{self._what} is closed")
         await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def close(self) -> None:
@@ -60,7 +63,7 @@ class GroupCommit(Generic[Job, Result]):
         while self._waiting:
             _, future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(StoreUnavailableError("the event log is closed"))
+                future.set_exception(StoreUnavailableError(f"{self._what} is closed"))
         if self._writing is not None:
             await asyncio.wait([self._writing])
         await asyncio.to_thread(self._thread.shutdown)

@@ -33,12 +33,14 @@ class Reopener:
     def __init__(
         self,
         folder: Path,
+        what: str,
         *,
         broken: Callable[[], bool],
         close: Callable[[], Awaitable[None]],
         reopen: Callable[[], Awaitable[None]],
     ) -> None:
         self._folder = folder
+        self._what = what
         self._broken = broken
         self._close = close
         self._reopen = reopen
@@ -52,7 +54,7 @@ class Reopener:
     def using(self) -> Iterator[None]:
         """It stays open meanwhile; StoreUnavailableError while it is being opened again."""
         if self._is_shut:
-            raise StoreUnavailableError("the event log is being opened again, as its disk had failed")
+            raise StoreUnavailableError(f"{self._what} is being opened again, as its disk had failed")
         self._users += 1
         self._unused.clear()
         try:
@@ -65,7 +67,7 @@ class Reopener:
     def failed(self) -> None:
         """Something could not be written: look after it."""
         if self._mending is None:
-            self._mending = asyncio.create_task(self._mend(), name="event log mender")
+            self._mending = asyncio.create_task(self._mend(), name="rocks mender")
 
     async def close(self) -> None:
         """Leave it as it is."""
@@ -75,8 +77,11 @@ class Reopener:
     async def _mend(self) -> None:
         try:
             await asyncio.sleep(AGAIN_SECONDS)
-            if self._broken() and await asyncio.to_thread(takes_something, self._folder):
-                await self._open_again()
+            while self._broken():
+                if await asyncio.to_thread(takes_something, self._folder):
+                    await self._open_again()
+                else:
+                    await asyncio.sleep(AGAIN_SECONDS)
         finally:
             self._mending = None
 

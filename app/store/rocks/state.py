@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import structlog
-from rocksdict import ColumnFamily, DBCompressionType, Options, Rdict
+from rocksdict import ColumnFamily, Rdict
 
 from app.core.errors import ConfigurationError, DamagedEventsError, DatabaseNotFoundError
 from app.core.events.batches import BatchId, LastBatches
@@ -19,16 +18,8 @@ from app.core.events.record import unpack_entry
 from app.core.events.structures import Structures
 from app.core.events.values import Size, ValueUsage
 from app.store.rocks import keys
+from app.store.rocks.folder import close_table, table_of
 from app.store.rocks.rows import keys_from, rows_from
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-MEMTABLE_BYTES: Final = 16 * 1024 * 1024
-WAL_BYTES: Final = 128 * 1024 * 1024
-"""When the log in front of the tables is larger, the oldest tables in memory are written out."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,37 +88,22 @@ class RocksDatabase:
             self.cold[file.shard] = max(self.cold.get(file.shard, BEGINNING), file.last)
 
 
-def options() -> Options:
-    """How tables are written."""
-    made = Options(raw_mode=True)
-    made.create_if_missing(True)
-    made.create_missing_column_families(True)
-    made.set_compression_type(DBCompressionType.zstd())
-    made.set_write_buffer_size(MEMTABLE_BYTES)
-    made.set_max_total_wal_size(WAL_BYTES)
-    made.set_keep_log_file_num(2)
-    return made
-
-
 class RocksState:
-    """The open RocksDB with the state of all databases. ConfigurationError when it cannot be opened."""
+    """The state of all databases in an open RocksDB that has these column families; ConfigurationError."""
 
-    def __init__(self, folder: Path, databases: Sequence[Database]) -> None:
+    def __init__(self, database: Rdict, families: Sequence[str], databases: Sequence[Database]) -> None:
         self.closed = False
         self.books: Final[dict[str, RocksDatabase]] = {}
-        self.database = _open(folder)
-        self.values = self.database.get_column_family(keys.VALUES)
-        self.values_handle = self.database.get_column_family_handle(keys.VALUES)
+        self.database = database
+        self.values = table_of(database, keys.VALUES)
+        self.values_handle = database.get_column_family_handle(keys.VALUES)
         try:
             for one in databases:
                 self._book(one)
-            self._sweep(Rdict.list_cf(str(folder), options()))
-        except ConfigurationError:
+            self._sweep(families)
+        except BaseException:
             self.close()
             raise
-        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
-            self.close()
-            raise ConfigurationError(f"HOMING_EVENTS_URL: the event log cannot be opened: {error}") from None
 
     def book(self, name: str) -> RocksDatabase:
         """The book of a database; DatabaseNotFoundError."""
@@ -154,10 +130,7 @@ class RocksState:
             book.cuts[number] = OpenGeneration(about, None, None, Structures())
             book.cooled(about.files)
             return book.cuts[number]
-        try:
-            table = self.database.get_column_family(name)
-        except Exception:  # noqa: BLE001 - rocksdict has no error of its own
-            table = self.database.create_column_family(name, options())
+        table = table_of(self.database, name)
         cut = OpenGeneration(about, table, self.database.get_column_family_handle(name), Structures())
         book.cuts[number] = cut
         if about.state is not GenerationState.DAMAGED:
@@ -165,18 +138,17 @@ class RocksState:
         return cut
 
     def close(self) -> None:
-        """Let go of the files; nothing may use it any more."""
+        """Let go of all tables; nothing may use it any more."""
         if self.closed:
             return
         self.closed = True
-        tables = []
         for book in self.books.values():
             for cut in book.all_cuts():
-                tables += [] if cut.table is None else [cut.table]
+                if cut.table is not None:
+                    close_table(cut.table)
                 cut.table = cut.handle = None  # whoever has failed may know of it for a while
             book.cuts.clear()
-        _close([*tables, self.values, self.database])
-        del tables
+        close_table(self.values)
         # RocksDB lets go of its lock when nobody has a handle any more.
         del self.values_handle, self.values, self.database
 
@@ -290,24 +262,3 @@ def _beginning(table: Rdict, prefix: bytes) -> Iterator[bytes]:
 def written(about: Generation) -> bytes:
     """The catalogue's entry of a generation."""
     return json.dumps(asdict(about)).encode()
-
-
-def _close(tables: Sequence[Rdict]) -> None:
-    reasons = set()
-    for table in tables:
-        try:
-            table.close()
-        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
-            reasons.add(str(error))
-    # What it still wanted to write is in no log either, and so nobody was told that it is there.
-    for reason in sorted(reasons):
-        _log.warning("events_not_closed", reason=reason)
-
-
-def _open(folder: Path) -> Rdict:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        families = Rdict.list_cf(str(folder), options()) if (folder / "CURRENT").exists() else []
-        return Rdict(str(folder), options(), dict.fromkeys({keys.VALUES, *families} - {"default"}, options()))
-    except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
-        raise ConfigurationError(f"HOMING_EVENTS_URL: the event log cannot be opened: {error}") from None

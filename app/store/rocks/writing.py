@@ -1,14 +1,13 @@
-"""What is written in the thread of the RocksDB: jobs become one batch, which is synced once."""
+"""What the event log writes in the thread of its folder: additions become rows of the batch that is synced once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
-from rocksdict import Rdict, WriteBatch
+from rocksdict import WriteBatch
 
 from app.core.clock import Clock
 from app.core.errors import FencedError, HomingError, StoreUnavailableError, ValueChangedError
@@ -43,8 +42,8 @@ class Addition:
 class _PendingWrites:
     """What one batch changes, so that its later jobs see what the earlier ones do."""
 
-    def __init__(self) -> None:
-        self.rows: Final = WriteBatch(raw_mode=True)
+    def __init__(self, rows: WriteBatch | None = None) -> None:
+        self.rows: Final = WriteBatch(raw_mode=True) if rows is None else rows
         self.values: Final[dict[bytes, Position | None]] = {}
         self.books: Final[dict[str, RocksDatabase]] = {}
         self.shards: Final[set[Shard]] = set()
@@ -53,45 +52,43 @@ class _PendingWrites:
 class RocksWriter:
     """Used by one thread only, but for `durable`, which is replaced as a whole."""
 
-    def __init__(
-        self, state: RocksState, clock: Clock, drops: BurstLog, flush: Callable[[Rdict], None] | None = None
-    ) -> None:
+    def __init__(self, state: RocksState, clock: Clock, drops: BurstLog, commit: Callable[[WriteBatch], None]) -> None:
         self._state = state
         self._clock = clock
         self._drops = drops
-        self._flush = flush or _sync
+        self._make_durable = commit
+        self._packed = _PendingWrites()
         self.durable: dict[Shard, Position] = {
             shard: head.position
             for book in state.books.values()
             for shard, head in zip(book.database.all_shards(), book.heads, strict=True)
         }
         """What readers may see of each shard."""
-        self.broken = False
-        """Whether something could not be written: RocksDB may take nothing more until it is opened again."""
 
-    @contextmanager
-    def trying(self) -> Iterator[None]:
-        """What RocksDB cannot do meanwhile is a StoreUnavailableError, and `broken`."""
-        try:
-            yield
-        except HomingError:
-            raise
-        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
-            self.broken = True
-            raise StoreUnavailableError(f"the event log cannot be written to: {error}") from None
-
-    def write(self, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
+    def pack(self, rows: WriteBatch, additions: Sequence[Addition]) -> Sequence[Position | Exception]:
         """All of them in one batch; for each one its last position, or why it is not written."""
-        batch = _PendingWrites()
+        batch = self._packed = _PendingWrites(rows)
         results: list[Position | Exception] = []
         for one in additions:
             try:
                 results.append(self._add(batch, one))
             except HomingError as error:
                 results.append(error)
-        if batch.shards:
-            self._save(batch)
+        self._finish(batch)
         return results
+
+    def kept(self) -> None:
+        """What was packed last is durable, and may be read."""
+        batch, self._packed = self._packed, _PendingWrites()
+        for book in batch.books.values():
+            book.current.unsaved.clear()
+        self.durable = self.durable | {
+            shard: self._state.book(shard.database).heads[shard.number].position for shard in batch.shards
+        }
+
+    def lost(self) -> None:
+        """What was packed last may not be on the disk."""
+        self._state.reload()
 
     def rotate(self, database: str, expected: int) -> None:
         """Begin a new generation, if this one is current."""
@@ -281,7 +278,7 @@ class RocksWriter:
         position: Position | None = None if found is None else keys.PLACE.unpack_from(found)[0]
         return position
 
-    def _save(self, batch: _PendingWrites) -> None:
+    def _finish(self, batch: _PendingWrites) -> None:
         for name, book in batch.books.items():
             cut = book.current
             batch.rows.put(keys.of_generation(name, cut.about.number), written(cut.about))
@@ -292,24 +289,11 @@ class RocksWriter:
         for shard in batch.shards:
             head = self._state.book(shard.database).heads[shard.number]
             batch.rows.put(keys.of_head(shard), keys.HEAD.pack(head.position, head.epoch))
-        self._commit(batch)
-        for book in batch.books.values():
-            book.current.unsaved.clear()
-        self.durable = self.durable | {
-            shard: self._state.book(shard.database).heads[shard.number].position for shard in batch.shards
-        }
 
     def _commit(self, batch: _PendingWrites) -> None:
-        """Durable when it returns. `write` with sync would hold the GIL while the disk works; `flush_wal` does not."""
+        """Durable when it returns; StoreUnavailableError."""
         try:
-            self._state.database.write(batch.rows)
-            self._flush(self._state.database)
-            self.broken = False
-        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
-            self.broken = True
+            self._make_durable(batch.rows)
+        except StoreUnavailableError:
             self._state.reload()
-            raise StoreUnavailableError(f"the event log cannot be written to: {error}") from None
-
-
-def _sync(database: Rdict) -> None:
-    database.flush_wal(True)
+            raise

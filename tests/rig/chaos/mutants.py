@@ -331,14 +331,14 @@ def events_out_of_line() -> None:
 
 def events_before_they_are_durable() -> None:
     """An append is acknowledged when it is in the memory of the process: without log in front, and without sync."""
-    writer, options = _class("app.store.rocks.writing.RocksWriter"), _class("rocksdict.WriteOptions")
+    folder, options = _class("app.store.rocks.folder.RocksFolder"), _class("rocksdict.WriteOptions")
 
-    def commit(self: Any, batch: Any) -> None:
+    def commit(self: Any, rows: Any) -> None:
         without_log = options()
         without_log.disable_wal = True
-        self._state.database.write(batch.rows, without_log)
+        self._database.write(rows, without_log)
 
-    writer._commit = commit
+    folder.commit = commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from app.core.errors import StoreUnavailableError
 from app.core.events.event import Database, Entry, Shard
 from app.runtime.system import SystemClock
 from app.store.rocks.events import RocksEventLog
+from app.store.rocks.folder import RocksFolder
 
 MOST_BYTES = 2 * 1024 * 1024
 """Of a file: then the kernel refuses to write, as on a full disk."""
@@ -20,7 +21,7 @@ AFTERWARDS = 3
 
 
 async def _main(folder: str) -> None:
-    log = RocksEventLog(Path(folder), [Database("events", 1)], SystemClock())
+    log = RocksEventLog(RocksFolder(Path(folder)), [Database("events", 1)], SystemClock())
     await log.start()
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, hard))

@@ -19,6 +19,7 @@ from app.core.events.reading import EVERYTHING, Reading
 from app.events.keeper import Keeper
 from app.runtime.system import SystemClock
 from app.store.rocks.events import RocksEventLog
+from app.store.rocks.folder import RocksFolder
 
 SHARD = Shard("events", 0)
 BALLAST_BYTES = 8 * 1024 * 1024
@@ -70,7 +71,7 @@ async def _main(folder: Path) -> None:
     ballast = folder / "ballast"
     ballast.write_bytes(bytes(BALLAST_BYTES))
     clock = SystemClock()
-    log = RocksEventLog(folder / "log", [Database("events", 1)], clock)
+    log = RocksEventLog(RocksFolder(folder / "log"), [Database("events", 1)], clock)
     await log.start()
     keeper = Keeper(
         log,

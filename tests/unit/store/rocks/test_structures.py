@@ -14,6 +14,7 @@ from app.core.topics import matches
 from app.runtime.system import SystemClock
 from app.store.rocks import keys, scanning
 from app.store.rocks.events import RocksEventLog
+from app.store.rocks.folder import RocksFolder
 from app.store.rocks.rows import keys_from
 
 DATABASE = Database("events", 1, ("taught/+/x",))
@@ -38,7 +39,7 @@ def said(number: int) -> Entry:
 
 
 async def open_log(folder: Path) -> RocksEventLog:
-    log = RocksEventLog(folder, [DATABASE], SystemClock())
+    log = RocksEventLog(RocksFolder(folder), [DATABASE], SystemClock())
     await log.start()
     return log
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from app.core.events.event import Database, Entry, Shard
 from app.runtime.system import SystemClock
 from app.store.rocks.events import RocksEventLog
+from app.store.rocks.folder import RocksFolder
 
 
 async def _write(log: RocksEventLog, shard: int, begin: int, batch: int) -> None:
@@ -21,7 +22,7 @@ async def _write(log: RocksEventLog, shard: int, begin: int, batch: int) -> None
 
 
 async def _main(folder: str, *begins: str) -> None:
-    log = RocksEventLog(Path(folder), [Database("events", len(begins))], SystemClock())
+    log = RocksEventLog(RocksFolder(Path(folder)), [Database("events", len(begins))], SystemClock())
     await log.start()
     async with asyncio.TaskGroup() as group:
         for shard, begin in enumerate(begins):

@@ -1,0 +1,104 @@
+"""What lies beside a RocksDB in its folder: a lock that says who uses it, and a file that says how it is laid out.
+
+| file | content |
+|---|---|
+| `homing.lock` | locked while the folder is in use; the process id, written when it began |
+| `layout.json` | JSON: layout, the version of Homing that wrote it first, the id of the node |
+
+A folder of 0.2.0 has neither; it is laid out as layout 1 is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from app import __version__
+from app.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYOUT: Final = 1
+"""How this version lays a folder out."""
+LOCK_FILE: Final = "homing.lock"
+LAYOUT_FILE: Final = "layout.json"
+
+
+class FolderLock:
+    """Held by one process at a time, and let go by the kernel when that ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file: Final = folder / LOCK_FILE
+        self._held: int | None = None
+
+    def acquire(self) -> None:
+        """Hold it from now on; ConfigurationError says who does."""
+        if self._held is not None:
+            return
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            who = _owner(descriptor)
+            os.close(descriptor)
+            raise ConfigurationError(f"{self._file.parent} is in use{who}; one process at a time can have it") from None
+        with suppress(OSError):  # a full disk must not keep it from being opened for reading and dropping
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d" % os.getpid(), 0)
+        self._held = descriptor
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+
+def begin_layout(folder: Path, node_id: str = "") -> None:
+    """Say how the folder is laid out, if nothing does; ConfigurationError if this version does not read it so."""
+    if read_layout(folder):
+        return
+    written = json.dumps({"layout": LAYOUT, "written_by": __version__, "node": node_id}).encode()
+    fresh = folder / f"{LAYOUT_FILE}.new"
+    with fresh.open("wb") as file:
+        file.write(written)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(folder / LAYOUT_FILE)
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read_layout(folder: Path) -> dict[str, Any]:
+    """What the folder says of itself, nothing if it is not laid out yet; ConfigurationError if it is not readable."""
+    try:
+        found: Any = json.loads((folder / LAYOUT_FILE).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{folder / LAYOUT_FILE} cannot be read: {error}") from None
+    number = found.get("layout") if isinstance(found, dict) else None
+    if not isinstance(number, int):
+        raise ConfigurationError(f"{folder / LAYOUT_FILE} is damaged: it names no layout")
+    if number > LAYOUT:
+        raise ConfigurationError(
+            f"{folder} was written by {found.get('written_by', 'a later version')} (layout {number}); "
+            f"this is {__version__}, which reads up to layout {LAYOUT}"
+        )
+    return dict(found)
+
+
+def _owner(descriptor: int) -> str:
+    try:
+        pid, since = int(os.pread(descriptor, 32, 0)), os.fstat(descriptor).st_mtime
+        return f" by process {pid} since {datetime.fromtimestamp(since, UTC).isoformat(timespec='seconds')}"
+    except (OSError, ValueError):
+        return ""
