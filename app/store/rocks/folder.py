@@ -143,7 +143,7 @@ class RocksFolder:
             yield
 
     def submit(self, drawer: Drawer, job: object) -> asyncio.Future[Any]:
-        """The result of a job once it is durable; await it `using` the folder. StoreUnavailableError if too many wait."""
+        """The result of a job once it is durable, awaited `using` it. StoreUnavailableError if too many wait."""
         future = self._group.submit((drawer, job))
         future.add_done_callback(self._look_after)
         return future
