@@ -22,12 +22,16 @@ from app.core.events.event import Database, Entry, Shard
 from app.core.events.reading import Reading
 from app.core.events.transaction import Transaction, ValueCondition
 from app.core.identifiers import partition_of
+from app.core.queues.loans import LendingRules, LoanWish, QueueSource, Reference, SettleHow, Settlement, grouped
 from app.core.webhooks.schedule import Reply
 from app.runtime.system import SystemClock, new_charter, new_secret
 from app.store.commands import Query
+from app.store.declared import DocumentChange
 from app.store.engine import open_events
+from app.store.queues import TakeCall
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.doctor import RedisFacts, inspect
+from app.store.redis.queues import RedisQueues
 from app.store.redis.rights import CHANNELS, COMMANDS, KEYS
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.contract.test_webhooks import FAILED, delivery, endpoint, tried
@@ -123,6 +127,38 @@ async def everything(url: str) -> None:
         await store.close()
     await of_nodes(url)
     await of_events(url)
+    await of_queues(url)
+
+
+async def of_queues(url: str) -> None:
+    queues = RedisQueues(url, clock=SystemClock(), counters=Counter(), new_life=lambda: "00000001")
+    source, rules = QueueSource("01QUEUE", Shard("events", 0)), LendingRules(ordered=True, max_deliveries=2)
+    wishes, heard = [LoanWish(10, "one")], asyncio.Event()
+    queues.hear(lambda _queue_id: heard.set())
+    try:
+        await queues.start()
+        version = await queues.version()
+        await queues.apply([DocumentChange("q -/alarms", b"{}"), DocumentChange("q -/gone", None)], version)
+        await queues.read()
+        await queues.forget([source])
+        await queues.feed(source, 0, 0, 9, grouped([Reference(1, 1), Reference(2, 1), Reference(3, 2)]), 100)
+        (loan,) = await queues.take(source, rules, wishes, TakeCall("n1", "1"))
+        assert loan is not None
+        told = (Settlement(loan.number, SettleHow.RETRY, (0,), 0), Settlement(loan.number, SettleHow.RELEASE))
+        await queues.settle(source, rules, loan.life, told, 1000)
+        (loan,) = await queues.take(source, rules, wishes, TakeCall("n1", "2"))
+        assert loan is not None
+        told = (Settlement(loan.number, SettleHow.EXTEND, (), 1), Settlement(loan.number, SettleHow.DEAD))
+        await queues.settle(source, rules, loan.life, told, 1000)
+        await queues.buried(source.shard, (await queues.dying(source.shard, 10))[-1].number)
+        await queues.states([source])
+        await queues.redrive(source, 5)
+        await queues.seek(source, 0)
+        await eventually(lambda: queues.hears)
+        await queues.hint([source.queue_id])
+        await asyncio.wait_for(heard.wait(), PATIENCE)
+    finally:
+        await queues.close()
 
 
 async def of_events(url: str) -> None:

@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "xread": "XREAD COUNT 1 STREAMS {key} $",
         "zadd": "ZADD {key} no-number m",
         "zcard": "ZCARD {key}",
+        "zcount": "ZCOUNT {key} 0 0",
         "zrange": "ZRANGE {key} 0 0",
         "zrangebylex": "ZRANGEBYLEX {key} - + LIMIT 0 1",
         "zrangebyscore": "ZRANGEBYSCORE {key} 0 0",
@@ -60,13 +61,14 @@ KEYS: Final = (
     *(f"mqtt:{kind}:*" for kind in ("state", "outbox", "webhook", "happened")),
     *(f"mqtt:{kind}:*" for kind in ("lease", "sessions", "draining", "adoption", "limits")),
     *(f"mqtt:{kind}:*" for kind in ("slab", "shard", "cuts", "cold", "latest", "topics", "done")),
-    *(f"mqtt:{kind}:*" for kind in ("structures", "database", "role", "epoch")),
+    *(f"mqtt:{kind}:*" for kind in ("structures", "database", "role", "epoch", "queue", "dying")),
     "mqtt:access",
     "mqtt:cluster",
     "mqtt:nodes",
+    "mqtt:queues",
     "mqtt:webhooks",
 )
-CHANNELS: Final = ("mqtt:node:*",)
+CHANNELS: Final = ("mqtt:node:*", "mqtt:queue-hints")
 
 
 def missing(connection: Connection, run_id: str) -> list[str]:
@@ -86,8 +88,11 @@ def missing(connection: Connection, run_id: str) -> list[str]:
         # Neither finds anything, as no sorted set has this member; the second needs the right to write.
         if "key" in (refused("EXISTS {key}"), refused(f"ZREM {{key}} doctor-{run_id}")):
             lacking.append(f"~{pattern}")
-    if refused("PUBLISH {channel} doctor") == "channel":
-        lacking += [f"&{pattern}" for pattern in CHANNELS]
+    for pattern in CHANNELS:
+        places["channel"] = pattern.replace("*", f"doctor-{run_id}")
+        if refused("PUBLISH {channel} doctor") == "channel":
+            lacking.append(f"&{pattern}")
+    places["channel"] = channel
     places["key"] = f"mqtt:callback:{{doctor-{run_id}}}"
     in_order = sorted(COMMANDS.items(), key=lambda one: one[0] == "subscribe")
     return [*(f"+{name}" for name, form in in_order if refused(form) == "command"), *lacking]

@@ -29,4 +29,11 @@ SCRIPTS = _OF_COMMANDS + _OF_WEBHOOKS
 APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS = EVENT_SCRIPTS = tuple(
     Script.of(_read(f"events/{name}")) for name in ("append", "rotate", "drop", "cool", "disown")
 )
+QUEUE_FEED, QUEUE_SEEK, QUEUE_DYING, QUEUE_DECLARE = _OF_QUEUES = tuple(
+    Script.of(_read(f"queues/{name}")) for name in ("feed", "seek", "dying", "declare")
+)
+QUEUE_TAKE, QUEUE_SETTLE = _OF_WINDOWS = tuple(
+    Script.of(_read("queues/common") + _read(f"queues/{name}")) for name in ("take", "settle")
+)
+QUEUE_SCRIPTS = _OF_QUEUES + _OF_WINDOWS
 ROLE: Script = Script.of(_read("role"))

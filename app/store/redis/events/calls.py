@@ -23,10 +23,12 @@ from app.store.redis.driver.server import check_server, connector, parse_info
 class EventCalls:
     """Every call has this budget, in seconds, and raises StoreUnavailableError. ConfigurationError for a wrong URL."""
 
-    def __init__(self, url: str, counters: Counter[str], budget: float) -> None:
+    def __init__(
+        self, url: str, counters: Counter[str], budget: float, scripts: Sequence[Script] = EVENT_SCRIPTS
+    ) -> None:
         self._budget = budget
         self._options: Final = CombinerOptions()
-        self._redis = Combiner(connector(url), EVENT_SCRIPTS, counters=counters, options=self._options)
+        self._redis = Combiner(connector(url), scripts, counters=counters, options=self._options)
         self._closed = False
 
     async def start(self) -> None:

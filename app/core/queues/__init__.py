@@ -1,0 +1,1 @@
+"""Queues over the log: what is decided about them, without I/O."""

@@ -1,0 +1,316 @@
+"""The window of a queue over one shard: what was fed and is not settled. A state machine without I/O.
+
+The scripts in `store/redis/lua/queues` are its twin; the same histories are run on both. Every call is given the
+instant of the store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+from app.core.events.event import Position
+from app.core.queues.loans import (
+    CONSUMER_US,
+    LATELY_US,
+    LONGEST_LOAN_US,
+    MOST_CONSUMERS,
+    MOST_DUE,
+    MOST_IN_GROUP,
+    MOST_LOOKED_AT,
+    SUSPECTS,
+    Fed,
+    LendingRules,
+    Loan,
+    LoanWish,
+    Reference,
+    ReferenceGroup,
+    Settled,
+    SettleHow,
+    Settlement,
+    SourceState,
+)
+
+Bury = Callable[[int, str, str, Reference], bool]
+"""Takes a reference that is to be a dead letter: deliveries, reason, consumer, reference. False: there is no room."""
+
+
+@dataclass(slots=True)
+class _Lent:
+    consumer: str
+    deliveries: int
+    deadline: Position
+    references: tuple[Reference, ...]
+    outstanding: set[int]
+
+
+@dataclass(slots=True)
+class _Order:
+    """Of one device: the event that is lent or to be lent next, and those that wait behind it."""
+
+    holder: Position
+    parked: deque[Reference] = field(default_factory=deque)
+
+
+class QueueWindow:
+    """`life` is given anew whenever the window begins anew."""
+
+    def __init__(self, life: str, fed: Position, until: Position = 0) -> None:
+        self.life = life
+        self.fed = fed
+        self.until = until
+        self._serial = 0
+        self._size = self._lent = self._parked = 0
+        self._ready: deque[ReferenceGroup] = deque()
+        self._loans: dict[int, _Lent] = {}
+        self._later: dict[int, tuple[Position, ReferenceGroup]] = {}
+        self._orders: dict[int, _Order] = {}
+        self._consumers: dict[str, Position] = {}
+        self._holder = ""
+        self._held_at: Position = 0
+        self._asked: Position = 0
+        self._done = self._retried = self._dead = self._expired = self._delivered = self._again = 0
+
+    def feed(self, expected: Position, fed: Position, groups: Sequence[ReferenceGroup], most: int) -> Fed:
+        """Append groups behind all others if the source was fed up to what is expected, and has room for them."""
+        count = sum(len(one.references) for one in groups)
+        if self.fed == expected and self._size + count <= most:
+            self.fed = fed
+            self._ready.extend(groups)
+            self._size += count
+        return Fed(self.fed, self._size, self._asked)
+
+    def seek(self, life: str, fed: Position) -> None:
+        """Begin anew elsewhere: what is lent is not known any more."""
+        self.life, self.fed = life, fed
+        self._size = self._lent = self._parked = 0
+        self._ready.clear()
+        self._loans.clear()
+        self._later.clear()
+        self._orders.clear()
+        self._holder, self._held_at = "", 0
+
+    def take(self, now: Position, rules: LendingRules, wishes: Sequence[LoanWish], bury: Bury) -> list[Loan | None]:
+        """Bring back what is due, then lend: a loan for each wish, or None."""
+        self._return_due(now, rules, bury)
+        self._asked = now
+        loans: list[Loan | None] = []
+        looked = 0
+        for wish in wishes:
+            self._announce(now, wish)
+            if rules.single and not self._may_hold(now, wish, rules.loan):
+                loans.append(None)
+                continue
+            loan, looked = self._lend(now, rules, wish, looked)
+            loans.append(loan)
+        return loans
+
+    def settle(
+        self, now: Position, life: str, rules: LendingRules, said: Sequence[Settlement], jitter: int, bury: Bury
+    ) -> Settled:
+        """Settle loans of this life. `jitter`: times between retries take so many thousandths."""
+        if life != self.life:
+            return Settled(0, tuple((one.number, index) for one in said for index in one.indexes or (-1,)))
+        count, over = 0, list[tuple[int, int]]()
+        freed: list[Reference] = []
+        for one in said:
+            count += self._settle_one(now, rules, one, jitter, bury, over, freed)
+        if freed:
+            self._ready.append(ReferenceGroup(0, tuple(freed)))
+        return Settled(count, tuple(over))
+
+    def state(self, now: Position) -> SourceState:
+        """How it stands."""
+        later = sum(len(group.references) for _, group in self._later.values())
+        return SourceState(
+            fed=self.fed,
+            until=self.until,
+            size=self._size,
+            lent=self._lent,
+            later=later,
+            held_back=self._parked,
+            asked=self._asked,
+            done=self._done,
+            retried=self._retried,
+            dead=self._dead,
+            expired=self._expired,
+            delivered=self._delivered,
+            again=self._again,
+            oldest=self._ready[0].references[0].position if self._ready else 0,
+            consumers=tuple(sorted((name, at) for name, at in self._consumers.items() if at > now - CONSUMER_US)),
+        )
+
+    def _return_due(self, now: Position, rules: LendingRules, bury: Bury) -> None:
+        due = [(one.deadline, f"l{number}", number) for number, one in self._loans.items() if one.deadline <= now]
+        due += [(at, f"r{number}", number) for number, (at, _) in self._later.items() if at <= now]
+        front: list[ReferenceGroup] = []
+        freed: list[Reference] = []
+        for _, name, number in sorted(due)[:MOST_DUE]:
+            if name.startswith("r"):
+                front.append(self._later.pop(number)[1])
+                continue
+            lent = self._loans.pop(number)
+            self._lent -= len(lent.outstanding)
+            deliveries, kept = lent.deliveries + 1, list[Reference]()
+            for index in sorted(lent.outstanding):
+                reference = lent.references[index]
+                if 0 < rules.max_deliveries <= deliveries and bury(deliveries, "deadline", lent.consumer, reference):
+                    self._dead += 1
+                    self._leave(reference, freed)
+                else:
+                    kept.append(reference)
+            if kept:
+                front.append(ReferenceGroup(min(deliveries, 255), tuple(kept)))
+        self._ready.extendleft(reversed(front))
+        if freed:
+            self._ready.append(ReferenceGroup(0, tuple(freed)))
+
+    def _announce(self, now: Position, wish: LoanWish) -> None:
+        if not wish.announce:
+            return
+        for name in [name for name, at in self._consumers.items() if at <= now - CONSUMER_US]:
+            del self._consumers[name]
+        if wish.consumer in self._consumers or len(self._consumers) < MOST_CONSUMERS:
+            self._consumers[wish.consumer] = now
+
+    def _may_hold(self, now: Position, wish: LoanWish, loan: int) -> bool:
+        if self._held_at and self._holder != wish.consumer and now - self._held_at < loan:
+            return False
+        self._holder, self._held_at = wish.consumer, now
+        return True
+
+    def _lend(self, now: Position, rules: LendingRules, wish: LoanWish, looked: int) -> tuple[Loan | None, int]:
+        later = sum(len(group.references) for _, group in self._later.values())
+        lately = sum(at > now - LATELY_US for at in self._consumers.values())
+        share = ceil((self._size - self._lent - later - self._parked) / max(1, lately))
+        cap = limit = min(wish.most, MOST_IN_GROUP, share)
+        lent: list[Reference] = []
+        freed: list[Reference] = []
+        deliveries = 0
+        while self._ready and len(lent) < limit and looked < MOST_LOOKED_AT:
+            group = self._ready.popleft()
+            if lent and group.deliveries != deliveries:
+                self._ready.appendleft(group)
+                break
+            deliveries = group.deliveries
+            limit = cap if deliveries == 0 else min(cap, SUSPECTS) if deliveries == 1 else min(cap, 1)
+            at = 0
+            while at < len(group.references) and len(lent) < limit and looked < MOST_LOOKED_AT:
+                reference = group.references[at]
+                at += 1
+                looked += 1
+                if rules.ttl and reference.position <= now - rules.ttl:
+                    self._expired += 1
+                    self._leave(reference, freed)
+                elif not rules.ordered or self._is_next(reference):
+                    lent.append(reference)
+            if at < len(group.references):
+                self._ready.appendleft(ReferenceGroup(deliveries, group.references[at:]))
+        if freed:
+            self._ready.append(ReferenceGroup(0, tuple(freed)))
+        if not lent:
+            return None, looked
+        number = self._next_number(now)
+        self._loans[number] = _Lent(wish.consumer, deliveries, now + rules.loan, tuple(lent), set(range(len(lent))))
+        self._lent += len(lent)
+        self._delivered += len(lent)
+        self._again += len(lent) if deliveries else 0
+        return Loan(self.life, number, wish.consumer, deliveries, now + rules.loan, tuple(lent)), looked
+
+    def _is_next(self, reference: Reference) -> bool:
+        """Whether it is the first of its device; else it is parked."""
+        order = self._orders.get(reference.key)
+        if order is None:
+            self._orders[reference.key] = _Order(reference.position)
+            return True
+        if order.holder == reference.position:
+            return True
+        order.parked.append(reference)
+        self._parked += 1
+        return False
+
+    def _settle_one(
+        self,
+        now: Position,
+        rules: LendingRules,
+        one: Settlement,
+        jitter: int,
+        bury: Bury,
+        over: list[tuple[int, int]],
+        freed: list[Reference],
+    ) -> int:
+        lent = self._loans.get(one.number)
+        if lent is None:
+            over += ((one.number, index) for index in one.indexes or (-1,))
+            return 0
+        named = list(dict.fromkeys(one.indexes)) or sorted(lent.outstanding)
+        over += ((one.number, index) for index in named if index not in lent.outstanding)
+        indexes = [index for index in named if index in lent.outstanding]
+        if one.how is SettleHow.EXTEND:
+            if indexes:
+                lent.deadline = min(now + one.amount, one.number + LONGEST_LOAN_US)
+            return len(indexes)
+        back: list[Reference] = []
+        for index in indexes:
+            lent.outstanding.discard(index)
+            reference = lent.references[index]
+            if self._stays(one, rules, lent, reference, bury, freed):
+                back.append(reference)
+        self._lent -= len(indexes)
+        if not lent.outstanding:
+            del self._loans[one.number]
+        if back and one.how is SettleHow.RELEASE:
+            self._ready.appendleft(ReferenceGroup(lent.deliveries, tuple(back)))
+        elif back:
+            after = one.amount
+            if after < 0:
+                after = rules.retry[min(lent.deliveries, len(rules.retry) - 1)] * jitter // 1000
+            number = self._next_number(now)
+            self._later[number] = (now + after, ReferenceGroup(min(lent.deliveries + 1, 255), tuple(back)))
+            self._retried += len(back)
+        return len(indexes)
+
+    def _stays(
+        self,
+        one: Settlement,
+        rules: LendingRules,
+        lent: _Lent,
+        reference: Reference,
+        bury: Bury,
+        freed: list[Reference],
+    ) -> bool:
+        """Whether the reference is to be lent again."""
+        deliveries = lent.deliveries + 1
+        if one.how is SettleHow.RELEASE:
+            return True
+        if one.how is SettleHow.DONE:
+            self._done += 1
+        elif one.how is SettleHow.EXPIRED:
+            self._expired += 1
+        else:
+            ends = one.how is SettleHow.DEAD or 0 < rules.max_deliveries <= deliveries
+            if not ends or not bury(deliveries, one.reason or one.how.value, lent.consumer, reference):
+                return True
+            self._dead += 1
+        self._leave(reference, freed)
+        return False
+
+    def _leave(self, reference: Reference, freed: list[Reference]) -> None:
+        """It is in the window no more; what waited behind it is free."""
+        self._size -= 1
+        order = self._orders.get(reference.key)
+        if order is None or order.holder != reference.position:
+            return
+        if not order.parked:
+            del self._orders[reference.key]
+            return
+        following = order.parked.popleft()
+        self._parked -= 1
+        order.holder = following.position
+        freed.append(following)
+
+    def _next_number(self, now: Position) -> int:
+        self._serial = max(self._serial + 1, now)
+        return self._serial

@@ -1,0 +1,33 @@
+"""The port of what is declared over the log: one set of documents with one version, beside the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+
+class DocumentChange(NamedTuple):
+    """A document that is written under a name, or deleted (None)."""
+
+    name: str
+    document: bytes | None
+
+
+class Declarations(NamedTuple):
+    """All documents by name, and their version."""
+
+    version: int
+    documents: Mapping[str, bytes]
+
+
+class Declared(Protocol):
+    """StoreUnavailableError when the engine does not answer."""
+
+    async def version(self) -> int:
+        """Grows with each change; 0 where nothing was ever declared."""
+
+    async def read(self) -> Declarations:
+        """All that is declared."""
+
+    async def apply(self, changes: Sequence[DocumentChange], expected: int) -> int | None:
+        """Write these together, and return the new version; None where the version is not the expected one."""

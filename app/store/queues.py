@@ -1,0 +1,96 @@
+"""The port of the windows of queues: what was fed from a shard, is lent, and is not settled yet.
+
+Each call is atomic. StoreUnavailableError when the engine does not answer. The engine's clock alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from app.core.events.event import Position, Shard
+from app.core.queues.loans import (
+    Dying,
+    Fed,
+    LendingRules,
+    Loan,
+    LoanWish,
+    QueueSource,
+    ReferenceGroup,
+    Settled,
+    Settlement,
+    SourceState,
+)
+from app.runtime.telemetry import Fill
+
+
+class TakeCall(NamedTuple):
+    """By what a take is known when it comes again: the same node asks a source one call after the other."""
+
+    node_id: str
+    number: str
+
+
+class QueueStore(Protocol):
+    """The windows of all queues."""
+
+    async def start(self) -> None:
+        """Begin. StoreUnavailableError."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+    def fills(self) -> dict[str, Fill]:
+        """How full the store's own buffers are."""
+
+    async def now(self) -> Position:
+        """The engine's clock."""
+
+    async def feed(
+        self,
+        source: QueueSource,
+        start: Position,
+        expected: Position,
+        fed: Position,
+        groups: Sequence[ReferenceGroup],
+        most: int,
+    ) -> Fed:
+        """Append at most 8 groups and move the source on to `fed`.
+
+        Nothing happens where it was fed up to another place than expected, or would have more than `most` references.
+        A source that is new begins at `start`. May be repeated.
+        """
+
+    async def take(
+        self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
+    ) -> list[Loan | None]:
+        """A loan for each wish, or None. The same call again has the same loans, for a minute."""
+
+    async def settle(
+        self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int
+    ) -> Settled:
+        """Settle loans of this life; those that are not known are over. `jitter`: retries after so many thousandths."""
+
+    async def dying(self, shard: Shard, most: int) -> Sequence[Dying]:
+        """The first references on the way to become dead letters: the same ones until they are buried."""
+
+    async def buried(self, shard: Shard, number: int) -> None:
+        """Take them off up to this number."""
+
+    async def seek(self, source: QueueSource, fed: Position) -> None:
+        """Let it go on behind this position, with another life and an empty window."""
+
+    async def redrive(self, source: QueueSource, until: Position) -> None:
+        """Let a source of dead letters read them up to this position."""
+
+    async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
+        """How each stands; None for one that was never fed."""
+
+    async def forget(self, sources: Sequence[QueueSource]) -> None:
+        """Forget all about them."""
+
+    async def hint(self, queue_ids: Sequence[str]) -> None:
+        """Tell all nodes that something became ready in these. A hint may be lost."""
+
+    def hear(self, heard: Callable[[str], None]) -> None:
+        """Call this with the id of each queue of which somebody hints."""

@@ -1,0 +1,261 @@
+"""Queues in the Redis of the event log, over a connection of their own: no command or append waits behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from app.core.clock import Clock
+from app.core.errors import UnavailableError
+from app.core.events.event import Position, Shard
+from app.core.queues import keys
+from app.core.queues.loans import (
+    CONSUMER_US,
+    Dying,
+    Fed,
+    LendingRules,
+    Loan,
+    LoanWish,
+    QueueSource,
+    ReferenceGroup,
+    Settled,
+    Settlement,
+    SourceState,
+    pack_references,
+    unpack_references,
+)
+from app.runtime.tasks import end
+from app.runtime.telemetry import Fill
+from app.store.declared import Declarations, DocumentChange
+from app.store.queues import TakeCall
+from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
+from app.store.redis.driver.scripts import (
+    QUEUE_DECLARE,
+    QUEUE_DYING,
+    QUEUE_FEED,
+    QUEUE_SCRIPTS,
+    QUEUE_SEEK,
+    QUEUE_SETTLE,
+    QUEUE_TAKE,
+)
+from app.store.redis.events.calls import EventCalls
+
+_STATE: Final = (
+    *("fed", "until", "size", "lent", "later", "parked", "asked", "done", "retried", "dead", "expired", "delivered"),
+    *("again", "first"),
+)
+
+
+class RedisQueues:
+    """Both ports, `QueueStore` and `Declared`. `new_life` makes 8 hexadecimal digits; `budget` bounds each call."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        counters: Counter[str],
+        new_life: Callable[[], str],
+        budget: timedelta = timedelta(seconds=2),
+    ) -> None:
+        self._calls = EventCalls(url, counters, budget.total_seconds(), QUEUE_SCRIPTS)
+        self._listener = Listener(
+            url, clock=clock, counters=counters, heard=self._hear, resubscribed=lambda: self._hear(b"")
+        )
+        self._new_life = new_life
+        self._heard: list[Callable[[str], None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """As the port says."""
+        await self._calls.start()
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._listener.run(keys.HINTS), name="queue hints"),
+                asyncio.create_task(self._beat(), name="heartbeat of queue hints"),
+            ]
+
+    async def close(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        try:
+            await end(tasks)
+        finally:
+            await self._calls.close()
+
+    def fills(self) -> dict[str, Fill]:
+        return {"queue_calls": self._calls.fill()}
+
+    async def now(self) -> Position:
+        seconds, micros = await self._calls.call("TIME")
+        return int(seconds) * 1_000_000 + int(micros)
+
+    async def feed(
+        self,
+        source: QueueSource,
+        start: Position,
+        expected: Position,
+        fed: Position,
+        groups: Sequence[ReferenceGroup],
+        most: int,
+    ) -> Fed:
+        arguments: list[Argument] = [expected, fed, start, self._new_life(), most]
+        arguments += [bytes((one.deliveries,)) + pack_references(one.references) for one in groups]
+        found, size, asked = await self._calls.run(QUEUE_FEED, keys.window(source)[:2], arguments)
+        return Fed(int(found), int(size), int(asked))
+
+    async def take(
+        self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
+    ) -> list[Loan | None]:
+        arguments: list[Argument] = [
+            *(source.queue_id, _dead(source), rules.loan, rules.max_deliveries, _flag(on=rules.ordered), rules.ttl),
+            *(_flag(on=rules.single), f"{call.number} "),
+        ]
+        for one in wishes:
+            arguments += (one.most, one.consumer, _flag(on=one.announce))
+        names = [*self._keys(source), keys.call(source, call.node_id)]
+        life, *found = await self._calls.run(QUEUE_TAKE, names, arguments)
+        if not life:
+            return [None] * len(wishes)
+        return [_loan(life.decode(), wish.consumer, one) for wish, one in zip(wishes, found, strict=True)]
+
+    async def settle(
+        self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int
+    ) -> Settled:
+        arguments: list[Argument] = [
+            *(source.queue_id, _dead(source), life, rules.max_deliveries, _flag(on=rules.ordered), jitter),
+            *(len(rules.retry), *rules.retry),
+        ]
+        for one in said:
+            arguments += (one.number, one.how.value, bytes(one.indexes), one.amount, one.reason)
+        count, *over = await self._calls.run(QUEUE_SETTLE, self._keys(source), arguments)
+        return Settled(count, tuple((int(number), index) for number, index in zip(over[::2], over[1::2], strict=True)))
+
+    async def dying(self, shard: Shard, most: int) -> Sequence[Dying]:
+        found = await self._calls.run(QUEUE_DYING, keys.dying(shard), [most, ""])
+        return [
+            Dying(
+                int(number),
+                QueueSource(queue.decode(), shard, bool(dead)),
+                deliveries,
+                reason.decode(errors="replace"),
+                consumer.decode(errors="replace"),
+                unpack_references(reference)[0],
+            )
+            for number, queue, dead, deliveries, reason, consumer, reference in found
+        ]
+
+    async def buried(self, shard: Shard, number: int) -> None:
+        await self._calls.run(QUEUE_DYING, keys.dying(shard), [0, number])
+
+    async def seek(self, source: QueueSource, fed: Position) -> None:
+        await self._calls.run(QUEUE_SEEK, keys.window(source), [self._new_life(), fed, ""])
+
+    async def redrive(self, source: QueueSource, until: Position) -> None:
+        await self._calls.run(QUEUE_SEEK, keys.window(source), [self._new_life(), "", until])
+
+    async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
+        if not sources:
+            return []
+        since = f"({await self.now() - CONSUMER_US}"
+        commands: list[tuple[Argument, ...]] = []
+        for one in sources:
+            commands.append(("HMGET", keys.window(one)[0], *_STATE))
+            commands.append(("ZRANGEBYSCORE", keys.consumers(one), since, "+inf", "WITHSCORES"))
+        found = await self._calls.call_many(commands)
+        fields, consumers = found[::2], found[1::2]
+        firsts = [("HGET", keys.window(one)[1], state[-1] or b"0") for one, state in zip(sources, fields, strict=True)]
+        return list(map(_state, fields, await self._calls.call_many(firsts), consumers))
+
+    async def forget(self, sources: Sequence[QueueSource]) -> None:
+        for one in sources:
+            await self._calls.call("UNLINK", *keys.window(one), keys.consumers(one))
+
+    async def hint(self, queue_ids: Sequence[str]) -> None:
+        with suppress(UnavailableError):
+            await self._calls.call("PUBLISH", keys.HINTS, " ".join(queue_ids))
+
+    @property
+    def hears(self) -> bool:
+        """Whether hints arrive."""
+        return self._listener.listening
+
+    def hear(self, heard: Callable[[str], None]) -> None:
+        self._heard.append(heard)
+
+    async def version(self) -> int:
+        return int(await self._calls.call("HGET", keys.DECLARED, "version") or 0)
+
+    async def read(self) -> Declarations:
+        found = await self._calls.call("HGETALL", keys.DECLARED)
+        documents = {name.decode(): one for name, one in zip(found[::2], found[1::2], strict=True)}
+        return Declarations(int(documents.pop("version", 0)), documents)
+
+    async def apply(self, changes: Sequence[DocumentChange], expected: int) -> int | None:
+        arguments: list[Argument] = [expected]
+        for name, document in changes:
+            arguments += (name, document or b"")
+        version = int(await self._calls.run(QUEUE_DECLARE, [keys.DECLARED], arguments))
+        return version if version > 0 else None
+
+    @staticmethod
+    def _keys(source: QueueSource) -> list[str]:
+        return [*keys.window(source), keys.consumers(source), *keys.dying(source.shard)]
+
+    def _hear(self, data: bytes) -> None:
+        """Nothing is a hint about all of them: some were lost."""
+        for one in data.decode(errors="replace").split(" "):
+            for heard in self._heard:
+                heard(one)
+
+    async def _beat(self) -> None:
+        while True:
+            with suppress(UnavailableError):
+                await self._calls.call("PUBLISH", keys.HINTS, HEARTBEAT)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+def _flag(*, on: bool) -> str:
+    return "1" if on else ""
+
+
+def _dead(source: QueueSource) -> str:
+    return "d" if source.dead else ""
+
+
+def _loan(life: str, consumer: str, found: Sequence[bytes]) -> Loan | None:
+    if not found:
+        return None
+    number, deliveries, until, references = found
+    return Loan(life, int(number), consumer, int(deliveries), int(until), unpack_references(references))
+
+
+def _state(fields: Sequence[bytes | None], first: bytes | None, consumers: Sequence[bytes]) -> SourceState | None:
+    if fields[0] is None:
+        return None
+    fed, until, size, lent, later, parked, asked, done, retried, dead, expired, delivered, again = (
+        int(one or 0) for one in fields[:-1]
+    )
+    return SourceState(
+        fed=fed,
+        until=until,
+        size=size,
+        lent=lent,
+        later=later,
+        held_back=parked,
+        asked=asked,
+        done=done,
+        retried=retried,
+        dead=dead,
+        expired=expired,
+        delivered=delivered,
+        again=again,
+        oldest=int.from_bytes(first[1:9]) if first else 0,
+        consumers=tuple(
+            sorted((name.decode(), int(at)) for name, at in zip(consumers[::2], consumers[1::2], strict=True))
+        ),
+    )

@@ -1,0 +1,113 @@
+"""Engines of queues behind one face, each with a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+import pytest
+from redis.asyncio import Redis
+
+from app.core.events.event import Position
+from app.runtime.system import SystemClock
+from app.store.declared import Declared
+from app.store.memory.queues import MemoryDeclared, MemoryQueues
+from app.store.queues import QueueStore
+from app.store.redis import queues as redis_queues
+from app.store.redis.driver import scripts
+from app.store.redis.driver.combiner import Script
+from app.store.redis.queues import RedisQueues
+from tests.services import RedisProcess
+
+BEGIN: Final = 1_700_000_000_000_000
+CLOCK: Final = "test:clock"
+
+
+def lives() -> Callable[[], str]:
+    numbers = count(1)
+    return lambda: f"{next(numbers):08x}"
+
+
+class QueueClock:
+    """What all engines take for the time, in µs."""
+
+    def __init__(self) -> None:
+        self.micros: Position = BEGIN
+
+    def wall(self) -> float:
+        return self.micros / 1_000_000
+
+    def monotonic(self) -> float:
+        return self.wall()
+
+
+class SetRedisQueues(RedisQueues):
+    """Its scripts ask a key for the time."""
+
+    def __init__(self, url: str, clock: QueueClock, admin: str) -> None:
+        super().__init__(url, clock=SystemClock(), counters=Counter(), new_life=lives())
+        self._clock = clock
+        self._admin = Redis.from_url(admin)
+
+    async def now(self) -> Position:
+        return self._clock.micros
+
+    async def set(self) -> None:
+        await self._admin.hset(
+            CLOCK, mapping={"s": self._clock.micros // 1_000_000, "us": self._clock.micros % 1_000_000}
+        )  # type: ignore[misc] # as the library types it
+
+    async def empty(self) -> None:
+        await self._admin.flushall()
+        await self.set()
+
+    async def close(self) -> None:
+        await super().close()
+        await self._admin.aclose()
+
+
+def with_set_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the scripts of queues ask CLOCK for the time."""
+    changed = []
+    for name in ("QUEUE_FEED", "QUEUE_TAKE", "QUEUE_SETTLE", "QUEUE_SEEK", "QUEUE_DYING", "QUEUE_DECLARE"):
+        script = Script.of(
+            getattr(scripts, name).text.replace("redis.call('TIME')", f"redis.call('HMGET', '{CLOCK}', 's', 'us')")
+        )
+        changed.append(script)
+        monkeypatch.setattr(redis_queues, name, script)
+    monkeypatch.setattr(redis_queues, "QUEUE_SCRIPTS", tuple(changed))
+
+
+class QueuePlace:
+    """An engine: its windows, what is declared, and the clock."""
+
+    def __init__(self, name: str, request: pytest.FixtureRequest) -> None:
+        self.name = name
+        self.clock = QueueClock()
+        self.store: QueueStore
+        self.declared: Declared
+        if name == "redis":
+            server: RedisProcess = request.getfixturevalue("redis_server")
+            self._redis = SetRedisQueues(server.url, self.clock, server.url)
+            self.store = self.declared = self._redis
+        else:
+            self.store = MemoryQueues(self.clock, lives())
+            self.declared = MemoryDeclared()
+
+    async def start(self) -> None:
+        if self.name == "redis":
+            await self._redis.empty()
+        await self.store.start()
+
+    async def empty(self) -> None:
+        if self.name == "redis":
+            await self._redis.empty()
+        else:
+            self.store, self.declared = MemoryQueues(self.clock, lives()), MemoryDeclared()
+
+    async def pass_time(self, micros: int) -> None:
+        self.clock.micros += micros
+        if self.name == "redis":
+            await self._redis.set()
