@@ -57,7 +57,7 @@ class SetRedisQueues(RedisQueues):
     async def set(self) -> None:
         await self._admin.hset(
             CLOCK, mapping={"s": self._clock.micros // 1_000_000, "us": self._clock.micros % 1_000_000}
-        )  # type: ignore[misc] # as the library types it
+        )
 
     async def empty(self) -> None:
         await self._admin.flushall()
