@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from app.callbacks.observer import Observer
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
 from app.cluster.sessions import OwnTopics, Sessions
@@ -24,9 +23,11 @@ from app.core.profiles.listening import ReplyReader
 from app.core.profiles.profile import DeviceProfile
 from app.core.profiles.reading import ResponseReader
 from app.mqtt.base import MqttClient, RollCall, SessionDrain
+from app.plane import Plane
 from app.profiles.loader import Refused, load_what_can_be
 from app.runtime.histograms import StoreMeasures
 from app.runtime.listeners import Listeners
+from app.runtime.services import Service
 from app.runtime.system import new_secret, new_wake_key, random_bytes
 from app.runtime.telemetry import Counters
 from app.settings import Settings
@@ -67,8 +68,6 @@ class Adapters:
     """What keeps events; None: nothing does."""
     open_intake: OpenSession | None = None
     """The same as `open_mqtt` for sessions that bring events in."""
-    observers: Sequence[Observer] = ()
-    """Who wants to know what happens to commands, besides metrics, log and traces."""
 
 
 class Channel:
@@ -117,6 +116,9 @@ class Kernel:
     mqtt: MqttClient
     languages: Languages
     tracing: Tracing | None
+    access_changed: Listeners[[]]
+    """Called whenever another version of the access directory counts."""
+    plane: Plane
 
     @property
     def clock(self) -> Clock:
@@ -132,6 +134,10 @@ class Kernel:
     def store(self) -> StateStore:
         """Commands on record."""
         return self.adapters.store
+
+    def now_us(self) -> int:
+        """Microseconds since 1970, as this machine believes."""
+        return round(self.clock.wall() * 1_000_000)
 
     @property
     def interval(self) -> float:
@@ -160,6 +166,7 @@ def open_kernel(settings: Settings, adapters: Adapters) -> Kernel:
     info = sessions.incarnation(settings.node.id or f"node-{adapters.new_ulid()[-10:].lower()}")
     cluster = adapters.open_cluster(channel.handlers())
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
+    tracing = open_tracing(settings, info, adapters.counters)
     return Kernel(
         settings=settings,
         adapters=adapters,
@@ -171,8 +178,25 @@ def open_kernel(settings: Settings, adapters: Adapters) -> Kernel:
         cluster=cluster,
         mqtt=mqtt,
         languages=languages,
-        tracing=open_tracing(settings, info, adapters.counters),
+        tracing=tracing,
+        access_changed=Listeners(),
+        plane=Plane(name="kernel", services=_services(adapters.store, mqtt, languages, tracing)),
     )
+
+
+def _services(store: StateStore, mqtt: MqttClient, languages: Languages, tracing: Tracing | None) -> Sequence[Service]:
+    refused = languages.refused
+    return [
+        Service("traces", close=None if tracing is None else tracing.close),
+        Service("store", close=store.close, fills=store.fills),
+        Service("mqtt", fills=mqtt.fills),
+        *([Service("profiles", check=lambda: _described(refused))] if refused else []),
+    ]
+
+
+def _described(refused: Sequence[Refused]) -> str:
+    more = f" (and {len(refused) - 1} more files)" if len(refused) > 1 else ""
+    return f"ok, but not spoken: {refused[0].name}, as {refused[0].first}{more}"
 
 
 def _answer(mqtt: MqttClient, topic: str, payload: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from app.callbacks.observer import Observer, Observers
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
+from app.events.spans import UNTRACED, EventSpans
 from app.kernel import Kernel
 from app.latency.factory import open_log
 from app.latency.log import LatencyLog
@@ -16,10 +17,11 @@ from app.observers.drops import Drops
 from app.observers.journal import Journal
 from app.observers.measures import CommandMeasures
 from app.observers.notes import Notes
+from app.plane import Plane
+from app.runtime.services import Service
 from app.runtime.telemetry import BurstLog
 
 if TYPE_CHECKING:
-    from app.observers.event_spans import LogSpans
     from app.observers.spans import Spans
     from app.runtime.tracing import Tracing  # whose library is an extra
 
@@ -36,10 +38,11 @@ class Observed:
     log: LatencyLog | None
     journal: Journal | None
     spans: Spans | None
+    plane: Plane
 
 
 def open_observers(kernel: Kernel, observers: Sequence[Observer]) -> Observed:
-    """Put them together; `observers` are told besides. Nothing is connected yet."""
+    """Put them together; `observers` are those of other planes. Nothing is connected yet."""
     node_id, clock, counters = kernel.info.node_id, kernel.clock, kernel.counters
     measures = CommandMeasures(kernel.languages.profiles, node_id, counters, kernel.adapters.store_measures)
     log = _latency_log(kernel)
@@ -49,19 +52,32 @@ def open_observers(kernel: Kernel, observers: Sequence[Observer]) -> Observed:
     kernel.channel.wake.add(lambda command_id, _outcome: watches.hear(command_id))
     kernel.channel.watched.add(watches.hear)
     notes = Notes(node_id, clock)
-    listening = (*kernel.adapters.observers, *observers, notes, measures, watches, Drops(BurstLog(counters, clock)))
+    stream = CommandStream(
+        kernel.store.changes, kernel.store, counters, always=kernel.settings.command.events == "always"
+    )
+    listening = (*observers, notes, measures, watches, Drops(BurstLog(counters, clock)))
     return Observed(
         observers=Observers(counters, [one for one in (*listening, spans, journal) if one is not None]),
         measures=measures,
         notes=notes,
         watches=watches,
-        command_stream=CommandStream(
-            kernel.store.changes, kernel.store, counters, always=kernel.settings.command.events == "always"
-        ),
+        command_stream=stream,
         log=log,
         journal=journal,
         spans=spans,
+        plane=Plane(
+            name="observers",
+            services=[
+                *_life_of(journal),
+                Service("watches", watches.run, fills=watches.fills),
+                Service("feed", stream.run),
+            ],
+        ),
     )
+
+
+def _life_of(journal: Journal | None) -> Sequence[Service]:
+    return [] if journal is None else [Service("journal", journal.run, close=journal.close, fills=journal.fills)]
 
 
 def _spans(tracing: Tracing, kernel: Kernel) -> Spans:
@@ -70,11 +86,13 @@ def _spans(tracing: Tracing, kernel: Kernel) -> Spans:
     return Spans(tracing, kernel.clock)
 
 
-def event_spans(tracing: Tracing) -> LogSpans:
-    """What traces appends to the event log."""
+def event_spans(kernel: Kernel) -> EventSpans:
+    """The tracer of appends to the event log, if anything is traced."""
+    if kernel.tracing is None:
+        return UNTRACED
     from app.observers.event_spans import LogSpans
 
-    return LogSpans(tracing)
+    return LogSpans(kernel.tracing)
 
 
 def _latency_log(kernel: Kernel) -> LatencyLog | None:

@@ -19,7 +19,7 @@ from app.core.addresses import split_address
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.kernel import Kernel
-from app.runtime.listeners import Listeners
+from app.plane import Plane
 from app.runtime.services import Service
 from app.settings import AccessSettings, Settings
 from app.store.copies import Copies
@@ -37,22 +37,26 @@ class AccessPlane:
     authority: Authority
     administration: AccessAdministrator
     logins: Logins
-    changed: Listeners[[]]
-    """Called whenever another version of the directory counts."""
-    services: Sequence[Service]
+    directory: AccessDirectory
+    plane: Plane
 
 
-def open_access(kernel: Kernel, directory: AccessDirectory) -> AccessPlane:
-    """Nothing is read yet. ConfigurationError when settings do not fit, or what they ask for is not installed."""
+def open_access(kernel: Kernel) -> AccessPlane | None:
+    """The plane on a node with an access directory; nothing is read yet.
+
+    ConfigurationError when settings do not fit, or what they ask for is not installed.
+    """
+    directory = kernel.adapters.directory
+    if directory is None:
+        return None
     settings, clock, cluster = kernel.settings, kernel.clock, kernel.cluster
     tokens, issuing = _issuer(kernel)
-    changed: Listeners[[]] = Listeners()
     following = DirectoryFollower(
         directory,
         clock,
         prepare=_preparation(settings, directory, clock),
         interval=settings.access.refresh.total_seconds(),
-        changed=changed,
+        changed=kernel.access_changed,
         agreed=cluster.directory,
         copying=_copying(settings, clock, cluster),
     )
@@ -79,13 +83,16 @@ def open_access(kernel: Kernel, directory: AccessDirectory) -> AccessPlane:
         authority=authority,
         administration=administration,
         logins=logins,
-        changed=changed,
-        services=[
-            *issuing,
-            Service("limits", sharing.run),
-            Service("logins", close=logins.close),
-            Service("access", following.run, close=following.close, check=lambda: authority.health),
-        ],
+        directory=directory,
+        plane=Plane(
+            name="access",
+            services=[
+                *issuing,
+                Service("limits", sharing.run),
+                Service("logins", close=logins.close),
+                Service("access", following.run, close=following.close, check=lambda: authority.health),
+            ],
+        ),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.access.plane import AccessPlane
@@ -11,24 +10,27 @@ from app.audit.recorder import Audit
 from app.audit.retention import Retention
 from app.audit.writer import AuditWriter
 from app.kernel import Kernel
+from app.plane import Plane
 from app.runtime.services import Service
 from app.store.directory import AccessDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlane:
-    """The recorder and the reader of the audit on a node with an access directory, and their services."""
+    """The recorder and the reader of the audit on a node with an access directory."""
 
     recorder: Audit | None
     """None if nothing is recorded; the lines that are there can still be read."""
     reader: AuditReader
-    first: Sequence[Service]
-    """They begin before all others, and so end after them."""
-    services: Sequence[Service]
+    plane: Plane
+    """It begins before all others, and so ends after them."""
 
 
-def open_audit(kernel: Kernel, access: AccessPlane, directory: AccessDirectory) -> AuditPlane:
-    """Nothing is written yet."""
+def open_audit(kernel: Kernel, access: AccessPlane | None) -> AuditPlane | None:
+    """The plane on a node with an access directory; nothing is written yet."""
+    if access is None:
+        return None
+    directory = access.directory
     keep, recorder = kernel.settings.audit_keep, _recorder(kernel, access, directory)
     # What is not written is no reason to take no commands, unless that is asked for.
     writing = [] if recorder is None else [Service("audit", recorder.run, close=recorder.close, fills=recorder.fills)]
@@ -36,8 +38,15 @@ def open_audit(kernel: Kernel, access: AccessPlane, directory: AccessDirectory) 
     return AuditPlane(
         recorder=recorder,
         reader=AuditReader(directory.audit, access.authority, access.administration),
-        first=[Service("directory", close=directory.close), *writing],
-        services=[] if removing is None else [Service("audit retention", removing.run)],
+        plane=Plane(
+            name="audit",
+            services=[
+                Service("directory", close=directory.close),
+                *writing,
+                *([] if removing is None else [Service("audit retention", removing.run)]),
+            ],
+            observers=[] if recorder is None else [recorder],
+        ),
     )
 
 

@@ -11,6 +11,8 @@ from typing import Final
 
 import structlog
 
+from app.access.plane import AccessPlane
+from app.cluster.directory import NodeInfo
 from app.core.clock import Clock
 from app.core.errors import EventsOffError, StoreUnavailableError, UnavailableError
 from app.core.events.cursors import Scope
@@ -33,6 +35,8 @@ from app.events.sharing import IntakeSharing, NodeSession, SharedIntake
 from app.events.spans import UNTRACED, EventSpans
 from app.events.tail import EventBatch, Tails
 from app.events.writer import EventWriter
+from app.kernel import Kernel, OpenSession
+from app.plane import Plane
 from app.runtime.services import Service
 from app.runtime.telemetry import Counters, Fill
 from app.settings import EventsSettings
@@ -82,11 +86,11 @@ class EventPlane:
         self._tried = False
         self._listened = False
 
-    def services(self) -> Sequence[Service]:
-        """What lives as long as the node, in the order in which it starts."""
-        return [
-            Service("events", self._run, drain=self._drain, close=self._close, check=self._health, fills=self._fills),
-        ]
+    @property
+    def plane(self) -> Plane:
+        """All of it, as one life."""
+        life = Service("events", self._run, drain=self._drain, close=self._close, check=self._health, fills=self._fills)
+        return Plane(name="events", services=[life])
 
     async def page(
         self, scope: Scope, cursor: Cursor, limit: int, until: Position = END, may: May | None = None
@@ -327,6 +331,45 @@ def needed(plane: EventPlane | None) -> EventPlane:
     if plane is None:
         raise EventsOffError("this node has no event log: HOMING_EVENTS_URL is empty")
     return plane
+
+
+def open_event_plane(
+    kernel: Kernel, access: AccessPlane | None, spans: EventSpans, info: Callable[[], NodeInfo]
+) -> EventPlane | None:
+    """None where nobody has said where events are kept. `info` tells who this node is at present."""
+    settings, adapters = kernel.settings, kernel.adapters
+    engine, open_intake = adapters.events, adapters.open_intake
+    if engine is None or open_intake is None:
+        return None
+    ordered = f"{settings.mqtt.share_group}-intake"  # whoever brings events in next takes this session over
+    sharing = None if settings.events.intake == "ordered" else _sharing(kernel, open_intake, info, ordered)
+    session = ordered if sharing is None else f"{settings.mqtt.share_group}-presence"
+    return open_plane(
+        settings.events,
+        profiles=kernel.languages.profiles.values(),
+        open_store=engine.open_log,
+        role=engine.role,
+        cold=None if engine.archive is None else (engine.archive, engine.cooling),
+        open_mqtt=lambda: open_intake(session, lambda _client_id: engine.role.still_held()),
+        sharing=sharing,
+        spans=spans,
+        tenants=None if access is None else TenantShares(access.authority.tenants, access.authority.tenant_of),
+        clock=kernel.clock,
+        counters=kernel.counters,
+        new_secret=adapters.new_secret,
+    )
+
+
+def _sharing(kernel: Kernel, open_intake: OpenSession, info: Callable[[], NodeInfo], former: str) -> IntakeSharing:
+    cluster = kernel.cluster
+    return IntakeSharing(
+        member=lambda: NodeSession(info().client_id, info().filters),
+        still_member=cluster.still_member,
+        others=lambda: bool((cluster.leased or frozenset()) - {info().node_id}),
+        open_mqtt=open_intake,
+        open_drain=kernel.adapters.open_drain,
+        former=former,
+    )
 
 
 def open_plane(  # noqa: PLR0913 - one per part that a node has

@@ -8,11 +8,6 @@ from app.mqtt.options import MqttOptions
 from app.settings import Settings
 
 
-def ordered_session(settings: Settings) -> str:
-    """The client id of whoever brings events in, where one node at a time does: the next one takes its session over."""
-    return f"{settings.mqtt.share_group}-intake"
-
-
 def intake_options(settings: Settings, client_id: str) -> MqttOptions:
     """For a client that brings events in."""
     options = mqtt_options(settings, client_id)

@@ -18,10 +18,11 @@ import structlog
 import uvicorn
 
 from app import __version__
+from app.adapters import open_adapters
 from app.api.operations import Operations
 from app.core.addresses import is_loopback, shown_address
 from app.core.errors import HomingError
-from app.main import Homing, open_adapters
+from app.main import Homing
 from app.runtime.system import SystemClock
 from app.runtime.telemetry import Counters
 from app.server.hosts import Hosts

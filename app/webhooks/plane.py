@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
 from app import __version__
-from app.cluster.directory import ClusterDirectory
-from app.core.clock import Clock, IdFactory
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.webhooks.signing import LEAST_ROOT_BYTES, Signer
+from app.kernel import Kernel
+from app.plane import Plane
 from app.runtime.services import Service
-from app.runtime.telemetry import Counters
 from app.settings import WebhooksSettings
-from app.store.state import StateStore
 from app.webhooks.administration import WebhookAdministrator
 from app.webhooks.book import EndpointBook, TenantOf
 from app.webhooks.collector import Collector
@@ -23,14 +22,17 @@ from app.webhooks.events import Render
 from app.webhooks.lane import DeliveryLane
 from app.webhooks.waiting import DeliveryBacklog
 
+if TYPE_CHECKING:
+    from app.outbound.sender import HttpSender
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookPlane:
-    """What serves webhooks, on a node that has the root secret."""
+    """The parts that serve webhooks, on a node that has the root secret."""
 
     book: EndpointBook
     administration: WebhookAdministrator
-    service: Service
+    plane: Plane
 
 
 def nobody(device_id: str, profile: str, method: str, named: Sequence[str]) -> tuple[str, ...]:
@@ -41,41 +43,51 @@ def nobody(device_id: str, profile: str, method: str, named: Sequence[str]) -> t
     return ()
 
 
-def open_webhooks(
-    settings: WebhooksSettings,
-    *,
-    store: StateStore,
-    cluster: ClusterDirectory,
-    node_id: str,
-    tenant_of: TenantOf,
-    render: Render,
-    clock: Clock,
-    new_ulid: IdFactory,
-    counters: Counters,
-) -> WebhookPlane | None:
+def open_webhooks(kernel: Kernel, *, tenant_of: TenantOf, render: Render) -> WebhookPlane | None:
     """None where the settings have no root secret; ConfigurationError.
 
     `tenant_of` tells to whom a device belongs, `render` shows a command as the API does.
     """
+    settings, hooks = kernel.settings.webhooks, kernel.store.webhooks
     root = _root_secret(settings)
     if not root:
         return None
     from app.outbound.sender import HttpSender  # noqa: PLC0415 - its library is loaded by nodes that use it
 
-    hooks, signer, random = store.webhooks, Signer(root), Random()
+    signer = Signer(root)
     book = EndpointBook(hooks, tenant_of)
-    waiting = DeliveryBacklog(hooks, book)
+    kernel.access_changed.add(book.forget)
     sender = HttpSender(allowed=settings.allowed_networks, user_agent=f"homing/{__version__}")
+    deliverer = _deliverer(kernel, book, render, sender, signer)
+    administration = WebhookAdministrator(
+        store=hooks,
+        book=book,
+        sender=sender,
+        signer=signer,
+        new_ulid=kernel.adapters.new_ulid,
+        now=kernel.now_us,
+        plain_http=settings.plain_http,
+        allowed=settings.allowed_networks,
+    )
+    service = Service("webhooks", deliverer.run, close=sender.close, fills=deliverer.fills)
+    return WebhookPlane(book=book, administration=administration, plane=Plane(name="webhooks", services=[service]))
 
-    def now() -> int:
-        return round(clock.wall() * 1_000_000)
+
+def _deliverer(kernel: Kernel, book: EndpointBook, render: Render, sender: HttpSender, signer: Signer) -> Deliverer:
+    hooks, counters, random = kernel.store.webhooks, kernel.counters, Random()
+    waiting = DeliveryBacklog(hooks, book)
+    collector = Collector(
+        store=hooks,
+        commands=kernel.store,
+        book=book,
+        render=render,
+        now=kernel.now_us,
+        counters=counters,
+        waiting=waiting,
+    )
 
     async def live() -> Sequence[str]:
-        return [one.node_id for one in await cluster.nodes()]
-
-    collector = Collector(
-        store=hooks, commands=store, book=book, render=render, now=now, counters=counters, waiting=waiting
-    )
+        return [node.node_id for node in await kernel.cluster.nodes()]
 
     def open_lane(endpoint_id: str) -> DeliveryLane:
         return DeliveryLane(
@@ -85,33 +97,21 @@ def open_webhooks(
             sender=sender,
             signer=signer,
             disable=collector.disable,
-            now=now,
+            now=kernel.now_us,
             random=random,
             counters=counters,
         )
 
-    deliverer = Deliverer(
+    return Deliverer(
         collector=collector,
         book=book,
         waiting=waiting,
         live=live,
-        node_id=node_id,
+        node_id=kernel.info.node_id,
         open_lane=open_lane,
         root=signer.fingerprint,
         counters=counters,
     )
-    administration = WebhookAdministrator(
-        store=hooks,
-        book=book,
-        sender=sender,
-        signer=signer,
-        new_ulid=new_ulid,
-        now=now,
-        plain_http=settings.plain_http,
-        allowed=settings.allowed_networks,
-    )
-    service = Service("webhooks", deliverer.run, close=sender.close, fills=deliverer.fills)
-    return WebhookPlane(book, administration, service)
 
 
 def _root_secret(webhooks: WebhooksSettings) -> bytes:

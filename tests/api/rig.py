@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Sized
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,8 +14,6 @@ from typing import Any
 import httpx
 
 from app.api.application import Application
-from app.callbacks.open_commands import OpenCommands
-from app.callbacks.waiters import Waiters
 from app.cluster.local import LocalCluster
 from app.core.commands.callback import Registration
 from app.core.commands.command import Command, CommandState
@@ -150,8 +148,8 @@ class Rig:
     mqtt: Mqtt
     broker: LoopbackBroker
     device: Device
-    open_commands: OpenCommands
-    waiters: Waiters
+    open_commands: Sized
+    waiters: Sized
     counters: Counters
     http: httpx.AsyncClient
     failures: list[BaseException] = field(default_factory=list)
@@ -233,8 +231,8 @@ async def running(directory: AccessDirectory | None = None, **overrides: Any) ->
         httpx.AsyncClient(transport=transport, base_url="http://node-a") as http,
     ):
         await until(lambda: node.state == "ready")
-        parts = homing.parts
-        at_home = (parts.open_commands, parts.waiters, parts.counters)
+        ports = application.ports
+        at_home = (ports.open_commands, ports.waiters, ports.counters)
         yield Rig(node, application, store, mqtt, broker, device, *at_home, http, failures)
     await device.client.stop()
     assert failures == []

@@ -15,8 +15,9 @@ from dotenv import dotenv_values
 
 from app import __version__, metrics
 from app.access.plane import bootstrap_key
+from app.adapters import open_adapters
 from app.core.addresses import EventsKind, events_kind, split_address
-from app.main import Homing, open_adapters
+from app.main import Homing
 from app.profiles.loader import load_profiles
 from app.runtime.services import STOP_SECONDS
 from app.server.run import GRACE_SECONDS

@@ -119,6 +119,21 @@ def test_the_architecture_has_every_service() -> None:
     assert sorted(row[0].strip("`") for row in rows_of("service")) == sorted(there)
 
 
+def test_the_architecture_has_every_plane() -> None:
+    made = {
+        (ast.literal_eval(keyword.value), file)
+        for file, call in calls_of("Plane")
+        for keyword in call.keywords
+        if keyword.arg == "name"
+    }
+    rows = [[cell.strip("`") for cell in row] for row in rows_of("plane")]
+    assert sorted((name, file) for name, _, file in rows) == sorted(made)
+    main = (ROOT / "app" / "main.py").read_text("utf-8")
+    for _, opener, file in rows:
+        assert f"\ndef {opener}(" in (ROOT / file).read_text("utf-8"), f"{file} has no {opener}"
+        assert f" {opener}(" in main, f"app/main.py does not call {opener}"
+
+
 def test_the_architecture_has_every_place_that_makes_threads() -> None:
     probes = {"app/store/parquet/place_facts.py"}  # of `homing doctor`
     there = {file for file, _ in calls_of("Thread", "ThreadPoolExecutor", "Worker")} - {"app/runtime/worker.py"}

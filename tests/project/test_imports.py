@@ -20,11 +20,13 @@ LAYERS = (
     {"store", "mqtt", "profiles", "latency"},
     {"cluster", "outbound"},
     {"callbacks"},
+    {"plane"},
     {"kernel"},
-    {"access"},
+    {"access", "adapters"},
     {"audit", "commands", "events", "observers", "replies", "webhooks"},
     {"node", "observed"},
-    {"parts"},
+    {"command_plane"},
+    {"membership"},
     {"api"},
     {"metrics"},
     {"main"},
@@ -47,7 +49,7 @@ RIGS = {"bench", "chaos"}
 """Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
 
 SYSTEM = "app.runtime.system"
-SYSTEM_READERS = {"runtime", "kernel", "main", "server", "cli", *TOOLS, *DISTRIBUTIONS}
+SYSTEM_READERS = {"runtime", "kernel", "adapters", "server", "cli", *TOOLS, *DISTRIBUTIONS}
 """Who may import the real clock and the real ids; everybody else takes them through the constructor."""
 
 PORTS = {
@@ -383,9 +385,9 @@ def test_a_planted_breach_is_found(path: str, source: str) -> None:
             "app/commands/deadlines/sweeper.py",
             "from app.cluster.directory import Directory\nfrom app.store import rules",
         ),
-        ("app/main.py", "from app.store.engine import open_engine\nfrom app.cluster.engine import open_cluster"),
+        ("app/adapters.py", "from app.store.engine import open_engine\nfrom app.cluster.engine import open_cluster"),
         ("app/cluster/engine.py", "from app.cluster.local import LocalCluster\nfrom app.store.engine import kind_of"),
-        ("app/main.py", "from app.runtime.system import SystemClock\nfrom app import __version__\nimport uvicorn"),
+        ("app/adapters.py", "from app.runtime.system import SystemClock\nfrom app.mqtt.paho import PahoMqttClient"),
         (
             "app/cli.py",
             "from app.analysis import analyze\nfrom app.main import create_app\nimport typer, aiohttp",

@@ -12,9 +12,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from app.api.representation import command_json
 from app.callbacks.observer import Observer
+from app.cluster.adopter import NOBODY
 from app.cluster.local import LocalCluster
+from app.command_plane import CommandPlane, open_commands
+from app.commands.send.absence import nobody_knows
 from app.commands.send.registrar import CommandRequest
 from app.core.cluster.wakekey import WakeKey
 from app.core.commands.callback import Registration
@@ -22,17 +24,23 @@ from app.core.commands.routing import Outcome
 from app.core.messages import Publication
 from app.core.profiles.reading import ResponseReader
 from app.core.topics import share
-from app.kernel import Adapters, open_kernel
+from app.kernel import Adapters, Kernel, open_kernel
+from app.membership import MemberPlane, open_canary, open_membership
 from app.mqtt import base as mqtt
 from app.mqtt.base import Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
-from app.parts import Parts, compose
+from app.observed import Observed, open_observers
+from app.plane import services_of
 from app.profiles.loader import load_profiles
+from app.replies.finding import no_events
+from app.replies.plane import open_replies
+from app.runtime.services import Service
 from app.runtime.system import new_charter
 from app.runtime.telemetry import Counters
 from app.settings import load_settings
 from app.store.commands import Joined, Registered
 from app.store.memory.commands.store import MemoryStateStore
+from app.webhooks.plane import nobody
 from tests.waiting import PATIENCE
 
 PROFILES = load_profiles()
@@ -58,21 +66,47 @@ class ManualClock:
         self.now += seconds
 
 
+@dataclass(frozen=True)
+class NodeParts:
+    """What a node consists of that keeps no events, serves no webhooks, and asks nobody who they are."""
+
+    kernel: Kernel
+    observed: Observed
+    commands: CommandPlane
+    membership: MemberPlane
+    services: Sequence[Service]
+
+
+def compose(kernel: Kernel, observers: Sequence[Observer] = ()) -> NodeParts:
+    """The planes of such a node; nothing of it is connected yet."""
+    observed = open_observers(kernel, observers)
+    replies = open_replies(kernel, observed.observers, no_events)
+    canary = open_canary(kernel)
+    commands = open_commands(
+        kernel, observed, canary, replies_to=replies.replies_to, told_of=nobody, offline_since=nobody_knows
+    )
+    membership = open_membership(kernel, canary, commands, NOBODY)
+    services = services_of([kernel, observed, commands, replies, membership])
+    return NodeParts(kernel, observed, commands, membership, services)
+
+
 class Member:
     """One node's parts, with the client that connects it."""
 
-    def __init__(self, node_id: str, parts: Parts) -> None:
+    def __init__(self, node_id: str, node: NodeParts) -> None:
+        parts = node.commands
         self.node_id = node_id
+        self.node = node
         self.parts = parts
         self.open_commands = parts.open_commands
         self.waiters = parts.waiters
-        self.inbox = parts.membership.inbox
+        self.inbox = parts.inbox
         self.waker = parts.waker
         self.expirer = parts.expirer
         self.invoker = parts.invoker
-        self.journal = parts.journal
-        self.counters = parts.counters
-        self.client = parts.membership.mqtt
+        self.journal = node.observed.journal
+        self.counters = node.kernel.counters
+        self.client = node.kernel.mqtt
 
 
 @dataclass
@@ -173,12 +207,11 @@ def _member(
         counters=counters,
         store=store,
         wake_key=WAKE_KEY,
-        observers=observers,
         open_cluster=lambda _delivery: LocalCluster(new_charter()),
         open_mqtt=lambda _client_id, _still_ours: LoopbackMqttClient(broker, node_id, counters),
         open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
     )
-    return Member(node_id, compose(open_kernel(settings, adapters), tenant_of=lambda _device: "", render=command_json))
+    return Member(node_id, compose(open_kernel(settings, adapters), observers))
 
 
 def request(method: str = "blink", **changes: Any) -> CommandRequest:

@@ -27,14 +27,14 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def scrape(assembly: Assembly, member: int = 0, health: Health = WELL) -> Samples:
-    parts = assembly.members[member].parts
+    node = assembly.members[member].node
     metrics = NodeMetrics(
-        node_id=parts.membership.info.node_id,
-        measures=parts.measures,
-        open_commands=parts.open_commands,
-        waiters=parts.waiters,
-        fills=Services(parts.services, _raise).fills,
-        counters=parts.counters,
+        node_id=node.kernel.info.node_id,
+        measures=node.observed.measures,
+        open_commands=node.commands.open_commands,
+        waiters=node.commands.waiters,
+        fills=Services(node.services, _raise).fills,
+        counters=node.kernel.counters,
     )
     text, _ = MetricsExposition(metrics).render("", health)
     return {

@@ -10,7 +10,6 @@ from datetime import timedelta
 
 import pytest
 
-from app.api.representation import command_json
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.core.errors import NodeDrainingError, NodeIdTakenError, StoreUnavailableError, UnavailableError
@@ -19,11 +18,11 @@ from app.kernel import Adapters, open_kernel
 from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node, NodeState
-from app.parts import compose
 from app.runtime.services import Services
 from app.runtime.system import SystemClock, new_charter, new_ulid
 from app.settings import load_settings
 from app.store.memory.commands.store import MemoryStateStore
+from tests.unit.assembly import compose
 from tests.waiting import PATIENCE, eventually
 
 
@@ -100,8 +99,8 @@ class Rig:
             open_drain=lambda client_id: LoopbackSessionDrain(broker, client_id, counters),
         )
         kernel = open_kernel(load_settings(_env_file=None), adapters)
-        parts = compose(kernel, tenant_of=lambda _device: "", render=command_json)
-        self.node = Node(parts.membership, Services(parts.services, self.failures.append))
+        parts = compose(kernel)
+        self.node = Node(parts.membership.parts, Services(parts.services, self.failures.append))
 
     def ready(self) -> bool:
         return self.node.state is NodeState.READY

@@ -59,7 +59,7 @@ async def plane_of(role: RoleLease) -> AsyncIterator[tuple[EventPlane, asyncio.E
         counters=counters,
         new_secret=lambda: "secret",
     )
-    (service,) = plane.services()
+    (service,) = plane.plane.services
     assert service.run is not None
     assert service.close is not None
     running = asyncio.create_task(service.run())
@@ -69,7 +69,7 @@ async def plane_of(role: RoleLease) -> AsyncIterator[tuple[EventPlane, asyncio.E
 
 
 def health(plane: EventPlane) -> str:
-    (service,) = plane.services()
+    (service,) = plane.plane.services
     assert service.check is not None
     return service.check()
 

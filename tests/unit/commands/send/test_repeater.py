@@ -259,7 +259,7 @@ async def test_what_an_earlier_start_left_is_sent_as_soon_as_the_store_answers(
 ) -> None:
     assembly, lamp = await started(profiles)
     member = assembly.members[0]
-    commands = member.parts.membership.left
+    commands = member.node.membership.parts.left
     identity = await left(assembly, home_node=member.node_id)
     await commands.take_up()
     await left(assembly, home_node=member.node_id)  # of this start: it is on its way

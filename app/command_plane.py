@@ -1,0 +1,251 @@
+"""Puts the command plane of a node together on its kernel: what sends commands, and what brings their answers home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.callbacks.answers import Answers
+from app.callbacks.dispatcher import Dispatcher
+from app.callbacks.echoes import Echoes
+from app.callbacks.open_commands import OpenCommands
+from app.callbacks.waiters import Waiters
+from app.callbacks.waker import Waker
+from app.cluster.canary import Canary
+from app.commands.deadlines.expirer import Expirer
+from app.commands.deadlines.sweeper import Sweeper
+from app.commands.explain.asking import PeerQuery
+from app.commands.explain.explainer import Explainer
+from app.commands.follow.stream import CommandStream
+from app.commands.follow.watches import Watches
+from app.commands.send.absence import Absence, OfflineSince
+from app.commands.send.invoker import Invoker
+from app.commands.send.publisher import Publisher
+from app.commands.send.registrar import Registrar, ToldOf
+from app.commands.send.repeater import Repeater
+from app.core.commands.callback import Answer
+from app.kernel import Kernel
+from app.mqtt.inbox import Arrival, Inbox
+from app.observed import Observed
+from app.observers.notes import Notes
+from app.plane import Plane
+from app.runtime.services import Service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPlane:
+    """The parts that send commands and bring their answers home."""
+
+    inbox: Inbox
+    """Takes everything that the broker delivers to this node."""
+    open_commands: OpenCommands
+    waiters: Waiters
+    waker: Waker
+    watches: Watches
+    stream: CommandStream
+    """All commands, for readers that follow them together."""
+    explainer: Explainer
+    invoker: Invoker
+    absence: Absence
+    expirer: Expirer
+    repeater: Repeater
+    plane: Plane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Home:
+    """The commands that are open on this node, and the callers that wait for them."""
+
+    waiters: Waiters
+    open_commands: OpenCommands
+    waker: Waker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sending:
+    """The parts that send commands and end those that get no answer."""
+
+    absence: Absence
+    expirer: Expirer
+    invoker: Invoker
+    sweeper: Sweeper
+    repeater: Repeater
+
+
+def open_commands(
+    kernel: Kernel,
+    observed: Observed,
+    canary: Canary,
+    *,
+    replies_to: Callable[[Arrival], bool] | None,
+    told_of: ToldOf,
+    offline_since: OfflineSince,
+) -> CommandPlane:
+    """Nothing is connected yet.
+
+    `replies_to` replies to messages of devices that ask, `told_of` says which webhooks are told of a command, and
+    `offline_since` what is known of a device that is away.
+    """
+    home = _home(kernel, observed)
+    sending = _sending(kernel, observed, home, canary, told_of, offline_since)
+    return CommandPlane(
+        inbox=_inbox(kernel, observed, home, replies_to),
+        open_commands=home.open_commands,
+        waiters=home.waiters,
+        waker=home.waker,
+        watches=observed.watches,
+        stream=observed.command_stream,
+        explainer=_explainer(kernel, observed.notes, home.open_commands),
+        invoker=sending.invoker,
+        absence=sending.absence,
+        expirer=sending.expirer,
+        repeater=sending.repeater,
+        plane=Plane(
+            name="commands",
+            services=[
+                Service(
+                    "commands",
+                    drain=sending.invoker.drained,
+                    fills=lambda: home.open_commands.fills() | home.waiters.fills(),
+                ),
+                Service("expirer", sending.expirer.run),
+                Service("waker", home.waker.run),
+                Service("sweeper", sending.sweeper.run),
+                Service("absence", sending.absence.run),
+            ],
+        ),
+    )
+
+
+def _home(kernel: Kernel, observed: Observed) -> _Home:
+    limits = kernel.settings.command
+    waiters = Waiters(kernel.clock, observed.observers, most=limits.max_waiters)
+    open_commands = OpenCommands(kernel.clock, waiters, observed.observers, most=limits.max_pending)
+    waker = Waker(
+        store=kernel.store,
+        open_commands=open_commands,
+        waiters=waiters,
+        clock=kernel.clock,
+        interval=kernel.interval,
+        wake_key=kernel.adapters.wake_key,
+        observers=observed.observers,
+    )
+    kernel.channel.wake.add(waker.wake)
+    kernel.channel.resubscribed.add(waker.resync)
+    return _Home(waiters=waiters, open_commands=open_commands, waker=waker)
+
+
+def _sending(
+    kernel: Kernel,
+    observed: Observed,
+    home: _Home,
+    canary: Canary,
+    told_of: ToldOf,
+    offline_since: OfflineSince,
+) -> _Sending:
+    settings, store, profiles, node_id = kernel.settings, kernel.store, kernel.languages.profiles, kernel.info.node_id
+    absence = Absence(
+        mqtt=kernel.mqtt,
+        profiles=profiles,
+        contradicted=lambda: canary.contradicted,
+        offline_since=offline_since,
+        expire=settings.mqtt.version != "3.1.1",
+    )
+    expirer = Expirer(
+        store=store, open_commands=home.open_commands, clock=kernel.clock, node_id=node_id, tells=absence.tells
+    )
+    publisher = Publisher(
+        mqtt=kernel.mqtt, profiles=profiles, observers=observed.observers, absence=absence, carrier=observed.spans
+    )
+    return _Sending(
+        absence=absence,
+        expirer=expirer,
+        invoker=_invoker(kernel, observed, home, publisher, expirer, told_of),
+        sweeper=Sweeper(
+            store=store,
+            cluster=kernel.cluster,
+            open_commands=home.open_commands,
+            node_id=node_id,
+            interval=kernel.interval,
+            counters=kernel.counters,
+        ),
+        repeater=Repeater(
+            store=store,
+            publisher=publisher,
+            profiles=profiles,
+            expirer=expirer,
+            clock=kernel.clock,
+            node_id=node_id,
+            counters=kernel.counters,
+            observers=observed.observers,
+        ),
+    )
+
+
+def _invoker(
+    kernel: Kernel,
+    observed: Observed,
+    home: _Home,
+    publisher: Publisher,
+    expirer: Expirer,
+    told_of: ToldOf,
+) -> Invoker:
+    registrar = Registrar(
+        publisher=publisher,
+        new_ulid=kernel.adapters.new_ulid,
+        node_id=kernel.info.node_id,
+        retention=kernel.settings.store.retention,
+        told_of=told_of,
+    )
+    return Invoker(
+        store=kernel.store,
+        echoes=Echoes(kernel.store.states, kernel.languages.profiles),
+        publisher=publisher,
+        open_commands=home.open_commands,
+        waiters=home.waiters,
+        profiles=kernel.languages.profiles,
+        registrar=registrar,
+        node_id=kernel.info.node_id,
+        expirer=expirer,
+        observers=observed.observers,
+    )
+
+
+def _inbox(kernel: Kernel, observed: Observed, home: _Home, replies_to: Callable[[Arrival], bool] | None) -> Inbox:
+    answers = Answers(
+        store=kernel.store,
+        echoes=Echoes(kernel.store.states, kernel.languages.profiles),
+        open_commands=home.open_commands,
+        node_id=kernel.info.node_id,
+        clock=kernel.clock,
+        observers=observed.observers,
+        store_clock=None if observed.log is None else observed.log.store_clock,
+    )
+    dispatcher = Dispatcher(
+        reader=kernel.languages.responses,
+        takers={Answer: answers.take},
+        observers=observed.observers,
+        own=kernel.own_topics,
+        replies_to=replies_to,
+    )
+    return Inbox(dispatcher.take, kernel.clock)
+
+
+def _explainer(kernel: Kernel, notes: Notes, open_commands: OpenCommands) -> Explainer:
+    notes.open_command = open_commands.get
+    asking = PeerQuery(
+        cluster=kernel.cluster,
+        node_id=kernel.info.node_id,
+        notes=notes.about,
+        new_secret=kernel.adapters.new_secret,
+        counters=kernel.counters,
+    )
+    explainer = Explainer(
+        asking=asking,
+        cluster=kernel.cluster,
+        profiles=kernel.languages.profiles,
+        elsewhere=notes.elsewhere,
+        last_heard=notes.last_heard,
+    )
+    kernel.channel.noted.add(explainer.noted)
+    return explainer
