@@ -14,16 +14,11 @@ from app.core.events.event import Event, Position, Shard
 from app.core.events.generation import ColdFile
 from app.core.events.reading import Reading, Slice
 from app.runtime.telemetry import Fill
+from app.store.lifetime import Lifetime
 
 
-class Archive(Protocol):
-    """Keeps files and reads them. One object serves all databases."""
-
-    async def start(self) -> None:
-        """Begin; nothing is asked of the place yet."""
-
-    async def close(self) -> None:
-        """Let go of everything."""
+class Archive(Lifetime, Protocol):
+    """Keeps files and reads them. One object serves all databases. Nothing is asked of the place when it starts."""
 
     def fills(self) -> dict[str, Fill]:
         """How full its own queues are."""
@@ -39,6 +34,11 @@ class Archive(Protocol):
 
         What is in the file behind `reading.until` is not read.
         """
+
+    async def pick(
+        self, database: str, generation: int, file: ColdFile, positions: Sequence[Position]
+    ) -> Sequence[Event]:
+        """Those events of a file that are at these positions, in the order of them. DamagedEventsError."""
 
     async def sweep(self, database: str, before: Position, named: Collection[tuple[int, ColdFile]]) -> int:
         """Delete files of hours that ended before this position, and that nobody names; and what was left half written.

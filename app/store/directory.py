@@ -12,9 +12,10 @@ from app.core.access.changes import Change
 from app.core.access.model import Document
 from app.core.audit.chain import Author
 from app.store.audit import AuditStore
+from app.store.lifetime import Lifetime
 
 
-class AccessDirectory(Protocol):
+class AccessDirectory(Lifetime, Protocol):
     """One document with one version, which grows by one with each change.
 
     Every method raises DirectoryUnavailableError when no answer came within the budget; every one but `migrate` and
@@ -27,9 +28,6 @@ class AccessDirectory(Protocol):
         May be called by several processes at once: one does it, the others wait for it. It may take longer than the
         budget. Tables of a later version are left alone.
         """
-
-    async def start(self) -> None:
-        """Return when the directory can be read and written."""
 
     async def read(self, since: Document | None = None) -> Document:
         """All of it, as it was at one moment. Its entries come in the order of their identities.
@@ -62,6 +60,3 @@ class AccessDirectory(Protocol):
 
         An earlier instant than the one on record changes nothing, nor does a credential that is not on record.
         """
-
-    async def close(self) -> None:
-        """Let go of all connections."""

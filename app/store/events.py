@@ -13,9 +13,10 @@ from app.core.errors import EventLogError
 from app.core.events.batches import BatchId
 from app.core.events.event import Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation
-from app.core.events.reading import Reading, Slice
+from app.core.events.reading import Picked, Reading, Slice
 from app.core.events.transaction import Transaction
 from app.runtime.telemetry import Fill
+from app.store.lifetime import Lifetime
 
 
 class ArchivedError(EventLogError):
@@ -26,14 +27,8 @@ class ArchivedError(EventLogError):
         self.until = until
 
 
-class EventLog(Protocol):
+class EventLog(Lifetime, Protocol):
     """Appends events and gives them back. One object serves all databases."""
-
-    async def start(self) -> None:
-        """Begin. Returns when the log may be used; ConfigurationError says what keeps it from that for good."""
-
-    async def close(self) -> None:
-        """Let go of everything; waiting calls fail with StoreUnavailableError."""
 
     def fills(self) -> dict[str, Fill]:
         """How full the log's own queues are."""
@@ -102,7 +97,14 @@ class Generations(Protocol):
         """
 
 
-class EventStore(EventLog, Generations, Protocol):
+class Pickable(Protocol):
+    """Reads events by where they are."""
+
+    async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
+        """The durable events at 1 to MOST_PICKED positions, in whatever order these are."""
+
+
+class EventStore(EventLog, Pickable, Generations, Protocol):
     """All that an engine offers for events."""
 
     @property

@@ -1,4 +1,4 @@
-"""The life of a state store, for the node that starts and stops it."""
+"""All that a node needs of a state store."""
 
 from __future__ import annotations
 
@@ -9,27 +9,18 @@ from app.store.command_history import CommandHistory
 from app.store.command_stream import CommandChanges
 from app.store.commands import CommandStore
 from app.store.echo_states import EchoStates
+from app.store.lifetime import Lifetime
 from app.store.webhooks import WebhookStore
 
 
-class Lifetime(Protocol):
-    """Start it first, close it in the end. What StoreUnavailableError means is said in `CommandReader`."""
-
-    async def start(self) -> None:
-        """Connect, and check that the store may be used (ConfigurationError says what to change)."""
+class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
+    """All that an engine offers for commands. What StoreUnavailableError means is said in `CommandReader`."""
 
     async def ping(self) -> None:
         """Return when the store answers."""
 
     def fills(self) -> dict[str, Fill]:
         """How full the store's own queues are."""
-
-    async def close(self) -> None:
-        """Let go of all connections; waiting calls fail with StoreUnavailableError."""
-
-
-class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
-    """All that an engine offers for commands: what a node is put together with."""
 
     @property
     def states(self) -> EchoStates:

@@ -12,7 +12,7 @@ from app.core.errors import DamagedEventsError
 from app.core.events.batches import BatchId
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
-from app.core.events.reading import MOST_READ_BYTES, Reading, Slice
+from app.core.events.reading import MOST_READ_BYTES, Picked, Reading, Slice
 from app.core.events.transaction import Transaction
 from app.runtime.telemetry import Counters, Fill
 from app.store.archive import Archive
@@ -71,6 +71,25 @@ class TieredEventLog:
             if not more or len(found) == limit or size >= MOST_READ_BYTES:
                 break
         return Slice(found, after, more, lost)
+
+    async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
+        """See Pickable."""
+        found, damaged, archived = await self._hot.pick(shard, positions)
+        left = [one for one in positions if one <= archived and one not in found and one not in damaged]
+        if not left:
+            return Picked(found, damaged)
+        cold, gone = dict(found), set(damaged)
+        for one in await self._hot.generations(shard.database):
+            for file in one.files:
+                there = [each for each in left if file.shard == shard.number and file.first <= each <= file.last]
+                if not there:
+                    continue
+                events = await self._at(shard, one, file, there)
+                if events is None:
+                    gone.update(there)
+                else:
+                    cold.update((event.position, event) for event in events)
+        return Picked(cold, gone)
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
         """See EventLog."""
@@ -148,6 +167,17 @@ class TieredEventLog:
         except DamagedEventsError as error:
             known = await self._quarantine(shard.database, one.number, file, str(error))
             return Slice([], reading.until, more=False, lost=file.last if known else BEGINNING)
+
+    async def _at(
+        self, shard: Shard, one: Generation, file: ColdFile, positions: Sequence[Position]
+    ) -> Sequence[Event] | None:
+        """The events of a file at these positions; None where it is damaged."""
+        if file.note:
+            return None
+        try:
+            return await self._archive.pick(shard.database, one.number, file, positions)
+        except DamagedEventsError as error:
+            return None if await self._quarantine(shard.database, one.number, file, str(error)) else ()
 
     async def _quarantine(self, database: str, number: int, file: ColdFile, reason: str) -> bool:
         """Leave a file out from now on, if the catalogue has it still: it may have been dropped meanwhile."""

@@ -1,6 +1,7 @@
 """Appends to an event log and reads it, with the version of Homing that is first on the path: test_event_versions.
 
-`python speak_events.py URL append FIRST COUNT`, `… rotate GENERATION`, `… read FILTER…`; says what it has read as JSON.
+`python speak_events.py URL append FIRST COUNT`, `… rotate GENERATION`, `… read FILTER…`, `… pick`; says
+what it has read as JSON.
 """
 
 from __future__ import annotations
@@ -45,6 +46,21 @@ async def read(log: EventStore, topic_filter: str) -> list[int]:
     return found
 
 
+async def pick(log: EventStore) -> list[int]:
+    """All of them, each by its position."""
+    positions: list[int] = []
+    wanted, more = reading.Reading(), True
+    while more:
+        part = await log.read(SHARD, wanted, 7)
+        positions += [one.position for one in part.events]
+        wanted, more = reading.Reading("#", part.position), part.more
+    found: list[int] = []
+    for at in range(0, len(positions), reading.MOST_PICKED):
+        picked = await log.pick(SHARD, positions[at : at + reading.MOST_PICKED])
+        found += [int(event.entry.value) for _, event in sorted(picked.events.items())]
+    return found
+
+
 async def main(url: str, verb: str, *words: str) -> None:
     log = open_events(url, clock=system.SystemClock(), counters=Counter(), new_secret=system.new_secret).open_log(
         [DATABASE]
@@ -57,6 +73,8 @@ async def main(url: str, verb: str, *words: str) -> None:
                 await log.append(SHARD, [said(number) for number in range(begin, begin + 10)])
         elif verb == "rotate":
             await log.rotate("events", int(words[0]))
+        elif verb == "pick":
+            sys.stdout.write(json.dumps(await pick(log)))
         else:
             found = {one: await read(log, one) for one in words}
             sys.stdout.write(json.dumps([found, len(await log.generations("events"))]))

@@ -151,6 +151,31 @@ async def test_what_is_cold_is_nowhere_else(url: str, tmp_path: Path) -> None:
         assert await all_of(log) == []
 
 
+async def test_events_of_damaged_and_missing_files_are_named_when_they_are_picked(url: str, tmp_path: Path) -> None:
+    cold = tmp_path / "cold"
+    async with opened(url, cold) as log:
+        for number in range(3):
+            await say(log, number * EVENTS)
+            await log.rotate("events", number + 1)
+        await cooler_of(log, log._archive).look()
+        files = [next(file for file in one.files if file.shard == 0) for one in (await log.generations("events"))[:3]]
+        (cold / path_of("events", 1, files[0])).write_bytes(b"PAR1")
+        (cold / path_of("events", 2, files[1])).unlink()
+    async with opened(url, cold) as log:
+        ends = [file.last for file in files]
+        for _ in range(2):
+            picked = await log.pick(Shard("events", 0), [ends[2], ends[0], ends[1] - 1, ends[1], ends[2] - 1])
+            assert sorted(picked.events) == [ends[2] - 1, ends[2]]
+            assert sorted(picked.damaged) == [ends[0], ends[1] - 1, ends[1]]
+        notes = [[file.note for file in one.files if file.note] for one in (await log.generations("events"))[:3]]
+        assert [len(one) for one in notes] == [1, 1, 0]
+    hot = hot_log(url)
+    await hot.start()
+    picked = await hot.pick(Shard("events", 0), ends)
+    await hot.close()
+    assert (dict(picked.events), picked.archived) == ({}, ends[2]), "a node without the cold tier says that it may be"
+
+
 async def test_damaged_and_missing_files_are_named_and_the_rest_is_served(url: str, tmp_path: Path) -> None:
     cold = tmp_path / "cold"
     async with opened(url, cold) as log:

@@ -12,6 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from app.core.errors import StoreUnavailableError
 from app.core.events import keys
 from app.core.events.event import Database, Entry, Position, Shard
 from app.core.events.generation import GenerationState
@@ -113,6 +114,19 @@ async def test_a_damaged_block_is_named_once_and_left_out_and_readers_are_told(
         f"events.0 at {ends[2]}",
     )
     assert line["why"].startswith("a block ")
+
+
+async def test_events_of_a_damaged_block_are_named_when_they_are_picked(stage: Stage) -> None:
+    ends = [await stage.log.append(SHARD, small(number)) for number in range(3)]
+    await stage.damage(ends[1], lambda data: data[:-1])
+    all_of = [end - each for end in ends for each in (2, 1, 0)]
+    picked = await stage.log.pick(SHARD, all_of)
+    assert sorted(picked.events) == all_of[:3] + all_of[6:]
+    assert sorted(picked.damaged) == all_of[3:6]
+    assert stage.counters["drop.damaged_block"] == 1
+    await stage.admin.hset(keys.cuts(SHARD), "1", "nonsense")
+    with pytest.raises(StoreUnavailableError, match="has no generation in 1"):
+        await stage.log.pick(SHARD, all_of)
 
 
 async def test_a_page_over_a_damaged_block_says_until_when_events_are_missing(stage: Stage) -> None:

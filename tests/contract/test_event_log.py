@@ -71,6 +71,21 @@ async def test_what_is_appended_is_read_in_its_order_with_all_that_is_known_of_i
     assert found == Slice(found.events, last, more=False)
 
 
+async def test_names_that_are_too_long_are_cut_between_characters(log: EventStore) -> None:
+    """Of a character that is cut in two nothing can be read, nor of all that lies in the same block."""
+    await log.append(
+        SHARD, [Entry("a", b"1"), Entry("a", b"2", "é" * 200, "ä" * 130, "x" + "☃" * 90), Entry("b", b"3")]
+    )
+    one, cut, other = (event.entry for event in (await log.read(SHARD, Reading(), 10)).events)
+    assert (one.value, other.value) == (b"1", b"3")
+    for name, whole in zip(cut[2:], ("é" * 200, "ä" * 130, "x" + "☃" * 90), strict=True):
+        assert name
+        assert whole.startswith(name)
+    last = await log.value(SHARD, "a")
+    assert last is not None
+    assert last.entry.value == b"2"
+
+
 async def test_positions_are_instants_and_grow(log: EventStore) -> None:
     first = await log.append(SHARD, said("a", "1"))
     second = await log.append(SHARD, said("a", *"23456"))

@@ -36,7 +36,12 @@ FILTERS = ("#", "", "taught/+/x", "taught/1/x", "taught/#", "a", "a/#", "many/+"
 shards = st.integers(0, 1)
 entries = st.lists(
     st.builds(
-        Entry, st.sampled_from(TOPICS), st.sampled_from([b"", b"1", b"2" * 300]), st.sampled_from(["", "SN1", "SN2"])
+        Entry,
+        st.sampled_from(TOPICS),
+        st.sampled_from([b"", b"1", b"2" * 300]),
+        st.sampled_from(["", "SN1", "SN2"]),
+        st.sampled_from(["", "dji:osd"]),
+        st.sampled_from(["", "7", "é"]),
     ),
     min_size=1,
     max_size=5,
@@ -259,6 +264,23 @@ class Histories(RuleBasedStateMachine):
                 return found
             assert part.position > after
             after = part.position
+
+    @rule(shard=shards, data=st.data())
+    def pick(self, shard: int, data: st.DataObject) -> None:
+        """Events of the shard and of the other one, and places where nothing ever was."""
+        if not self.model.said:
+            return
+        numbers = data.draw(st.lists(st.integers(0, len(self.model.said) - 1), min_size=1, max_size=8))
+        for side in self.sides:
+            asked = [side.positions[one] for one in numbers] + [1, side.positions[numbers[0]] - 1, END]
+            there = zip(side.positions, self.model.said, strict=True)
+            kept = {at: one for at, one in there if one.shard == shard and one.generation not in self.model.gone}
+            picked = self.stage.run(side.log.pick(Shard("events", shard), asked))
+            assert {at: (one.position, one.shard, one.entry) for at, one in picked.events.items()} == {
+                at: (at, shard, kept[at].entry) for at in asked if at in kept
+            }, side.name
+            assert not picked.damaged, side.name
+            assert not picked.archived or "+" not in side.name, side.name
 
     @rule(shard=shards, topic=st.sampled_from(TOPICS))
     def value(self, shard: int, topic: str) -> None:

@@ -61,6 +61,7 @@ def test_a_folder_of_0_2_0_is_opened_gone_on_with_and_given_back(previous: Path,
     assert speak(ROOT, url, "read", *FILTERS) == [expected(0, 600), 4], "what 0.2.0 has written there has no order"
     speak(ROOT, url, "append", "600", "100")
     assert speak(ROOT, url, "read", *FILTERS) == [expected(0, 700), 4]
+    assert speak(ROOT, url, "pick") == list(range(700)), "with an order and without"
 
 
 async def test_blocks_of_both_versions_lie_side_by_side(previous: Path, redis_server: RedisProcess) -> None:
@@ -75,3 +76,4 @@ async def test_blocks_of_both_versions_lie_side_by_side(previous: Path, redis_se
     speak(ROOT, url, "append", "400", "100")
     for version in (previous, ROOT):
         assert speak(version, url, "read", *FILTERS) == [expected(0, 500), 2]
+    assert speak(ROOT, url, "pick") == list(range(500))

@@ -6,12 +6,13 @@ All of it is a zlib stream (RFC 1950), as that ends with a checksum.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from struct import Struct, error
 from typing import Final
 
 from app.core.errors import DamagedEventsError
 from app.core.events.event import Entry, Event, Position
+from app.core.events.record import pack_name
 
 VERSION: Final = 1
 COMPRESS_FROM: Final = 512
@@ -32,7 +33,7 @@ def pack_block(entries: Sequence[Entry]) -> bytes:
     rows: list[bytes] = []
     for entry in entries:
         number = numbers.setdefault(entry.topic, len(numbers))
-        device, kind, identity = entry.device.encode()[:255], entry.kind.encode()[:255], entry.id.encode()[:255]
+        device, kind, identity = pack_name(entry.device), pack_name(entry.kind), pack_name(entry.id)
         rows += (
             _ENTRY.pack(number, len(device), len(kind), len(identity), len(entry.value)),
             device,
@@ -54,8 +55,13 @@ def count_of(data: bytes) -> int:
     return _head(data)[1]
 
 
-def unpack_block(data: bytes, last: Position, shard: int, fits: Callable[[str], bool]) -> list[Event]:
-    """Those of its events whose topics fit; `last` is the position of the last one. DamagedEventsError."""
+def unpack_block(
+    data: bytes, last: Position, shard: int, fits: Callable[[str], bool], wanted: Container[Position] | None = None
+) -> list[Event]:
+    """Those of its events whose topics fit, and that are `wanted`; all are where this is None. DamagedEventsError.
+
+    `last` is the position of the last one.
+    """
     codec, count, topics, size = _head(data)
     try:
         kept = data[_HEAD.size :]
@@ -70,7 +76,11 @@ def unpack_block(data: bytes, last: Position, shard: int, fits: Callable[[str], 
             name = body[at : at + length].decode()
             at += length
             names.append(name if fits(name) else None)
-        return _events(body, at, names, range(last - count + 1, last + 1), shard)
+        positions = range(last - count + 1, last + 1)
+        try:
+            return _events(body, at, names, positions, shard, wanted, "strict")
+        except UnicodeDecodeError:  # 0.2.0 may have cut a name within a character
+            return _events(body, at, names, positions, shard, wanted, "ignore")
     except (error, zlib.error, UnicodeDecodeError, IndexError) as fault:
         raise DamagedEventsError(f"a block of {len(data)} bytes cannot be read: {fault}") from None
 
@@ -81,7 +91,15 @@ def _stored(body: bytes) -> bytes:
     return head + body + _CHECKSUM.pack(zlib.adler32(body))
 
 
-def _events(body: bytes, at: int, names: Sequence[str | None], positions: range, shard: int) -> list[Event]:
+def _events(
+    body: bytes,
+    at: int,
+    names: Sequence[str | None],
+    positions: range,
+    shard: int,
+    wanted: Container[Position] | None,
+    errors: str,
+) -> list[Event]:
     found: list[Event] = []
     if all(name is None for name in names):
         return found
@@ -89,12 +107,12 @@ def _events(body: bytes, at: int, names: Sequence[str | None], positions: range,
         number, device, kind, identity, length = _ENTRY.unpack_from(body, at)
         at += _ENTRY.size
         topic = names[number]
-        if topic is None:
+        if topic is None or (wanted is not None and position not in wanted):
             at += device + kind + identity + length
             continue
         about = []
         for one in (device, kind, identity):
-            about.append(body[at : at + one].decode())
+            about.append(body[at : at + one].decode("utf-8", errors))
             at += one
         found.append(Event(position, shard, Entry(topic, body[at : at + length], *about)))
         at += length

@@ -6,7 +6,7 @@ A cursor is a value: the position up to which each shard was read. It works on a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -21,6 +21,8 @@ MOST_SCANNED: Final = 20_000
 """Events that one reading looks at, whether they fit or not: it bounds how long it takes."""
 MOST_READ_BYTES: Final = 16 * 1024 * 1024
 """A reading ends with the event, or the block of events, with which it has values of so many bytes."""
+MOST_PICKED: Final = 128
+"""Events that one call reads by their positions."""
 
 CURSOR: Final = "1(?:-[0-9a-z]{1,13}){1,256}"
 """What one looks like, for documentation."""
@@ -61,6 +63,18 @@ class Slice(NamedTuple):
     position: Position
     more: bool
     lost: Position = BEGINNING
+
+
+class Picked(NamedTuple):
+    """Events by the positions that were asked for: all that are there.
+
+    `damaged` are those that cannot be read any more. Of others up to `archived` nobody has looked for them in the cold
+    tier, as this node has none; 0: what is not here is gone, or never was.
+    """
+
+    events: Mapping[Position, Event]
+    damaged: Collection[Position] = ()
+    archived: Position = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,20 @@ from app.core.errors import DamagedEventsError
 from app.core.events.event import Entry
 
 VERSION: Final = 1
+MOST_NAME_BYTES: Final = 255
 _HEAD: Final = Struct(">BHBBB")
 
 
+def pack_name(text: str) -> bytes:
+    """A device, a kind or an id as bytes: at most 255, and no part of a character."""
+    data = text.encode()
+    return data if len(data) <= MOST_NAME_BYTES else data[:MOST_NAME_BYTES].decode(errors="ignore").encode()
+
+
 def pack_entry(entry: Entry) -> bytes:
-    """The entry as bytes. Names of devices and kinds have at most 255 bytes; longer ones are cut."""
-    topic, device = entry.topic.encode(), entry.device.encode()[:255]
-    kind, identity = entry.kind.encode()[:255], entry.id.encode()[:255]
+    """The entry as bytes; longer names of devices and kinds, and longer ids, are cut."""
+    topic, device = entry.topic.encode(), pack_name(entry.device)
+    kind, identity = pack_name(entry.kind), pack_name(entry.id)
     head = _HEAD.pack(VERSION, len(topic), len(device), len(kind), len(identity))
     return b"".join((head, topic, device, kind, identity, entry.value))
 
@@ -39,10 +46,10 @@ def unpack_entry(data: bytes) -> Entry:
         version, topic, device, kind, identity = _HEAD.unpack_from(data)
         if version != VERSION:
             raise DamagedEventsError(f"a record has version {version}, and this node reads {VERSION}")
-        at = _HEAD.size
-        names = []
-        for length in (topic, device, kind, identity):
-            names.append(data[at : at + length].decode())
+        at = _HEAD.size + topic
+        names = [data[_HEAD.size : at].decode()]
+        for length in (device, kind, identity):
+            names.append(data[at : at + length].decode(errors="ignore"))  # 0.2.0 may have cut it within a character
             at += length
         if at > len(data):
             raise DamagedEventsError(f"a record of {len(data)} bytes ends too early")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from app.core.events.batches import BatchId, LastBatches
 from app.core.events.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.quota import check_room
-from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
+from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Picked, Reading, Slice
 from app.core.events.record import value_size
 from app.core.events.structures import Structures
 from app.core.events.transaction import Transaction
@@ -135,6 +135,12 @@ class MemoryEventLog:
         if end > start + MOST_SCANNED:
             return Slice(found, events[start + MOST_SCANNED - 1].position, more=True)
         return Slice(found, max(reading.after, min(reading.until, state.head)), more=False)
+
+    async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
+        state = self._of(shard)[1]
+        places = ((one, bisect_left(state.events, one, key=_position)) for one in positions)
+        there = ((one, state.events[place]) for one, place in places if place < len(state.events))
+        return Picked({one: event for one, event in there if event.position == one}, archived=state.cold)
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
         state = self._database(database)

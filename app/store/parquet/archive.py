@@ -17,9 +17,9 @@ from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableErr
 from app.core.events.cold import folder_of, hour_named, hour_of, parse_name, path_of
 from app.core.events.event import Event, Position, Shard, size_of
 from app.core.events.generation import HOUR_US, ColdFile
-from app.core.events.reading import MOST_SCANNED, Reading, Slice
+from app.core.events.reading import EVERYTHING, MOST_SCANNED, Reading, Slice
 from app.runtime.telemetry import Fill
-from app.store.parquet.files import FileWriter, checksum_of, open_file, read_slice, slices, within
+from app.store.parquet.files import FileWriter, Group, at_positions, checksum_of, open_file, read_slice, slices, within
 from app.store.parquet.place import ObjectStore
 from app.store.parquet.rows import SLICE_BYTES, SLICE_EVENTS
 
@@ -69,17 +69,27 @@ class ParquetArchive:
         return done
 
     async def read(self, database: str, generation: int, file: ColdFile, reading: Reading, limit: int) -> Slice:
-        if self._waiting >= MOST_READING:
-            raise StoreUnavailableError(f"{MOST_READING} readings wait for the cold tier already")
-        self._waiting += 1
-        try:
-            return await self._do(partial(self._read, path_of(database, generation, file), file, reading, limit))
-        finally:
-            self._waiting -= 1
+        path = path_of(database, generation, file)
+        return await self._ask(path, lambda parquet: self._scan(path, parquet, file, reading, limit))
+
+    async def pick(
+        self, database: str, generation: int, file: ColdFile, positions: Sequence[Position]
+    ) -> Sequence[Event]:
+        path = path_of(database, generation, file)
+        return await self._ask(path, lambda parquet: self._pick(path, parquet, file, positions))
 
     async def sweep(self, database: str, before: Position, named: Collection[tuple[int, ColdFile]]) -> int:
         paths = {path_of(database, generation, file) for generation, file in named}
         return await self._do(partial(self._sweep, database, hour_of(before), paths))
+
+    async def _ask(self, path: str, question: Callable[[pq.ParquetFile], T]) -> T:
+        if self._waiting >= MOST_READING:
+            raise StoreUnavailableError(f"{MOST_READING} readings wait for the cold tier already")
+        self._waiting += 1
+        try:
+            return await self._do(partial(self._decoded, path, question))
+        finally:
+            self._waiting -= 1
 
     async def _do(self, work: Callable[[], T]) -> T:
         try:
@@ -100,26 +110,38 @@ class ParquetArchive:
             )
         return file
 
-    def _read(self, path: str, file: ColdFile, reading: Reading, limit: int) -> Slice:
-        return self._decoded(path, lambda parquet: self._scan(path, parquet, file, reading, limit))
-
     def _scan(self, path: str, parquet: pq.ParquetFile, file: ColdFile, reading: Reading, limit: int) -> Slice:
         found: list[Event] = []
         scanned = 0
         for groups in slices(parquet.metadata, reading):
             if scanned >= MOST_SCANNED or len(found) == limit:
                 return Slice(found, groups[0].first - 1, more=True)
-            key = (path, groups[0].number, len(groups), reading.topic_filter)
-            table = self._slices.get(key)
-            if table is None:
-                table = read_slice(parquet, groups, reading)
-                self._slices.put(key, table)
+            table = self._table(path, parquet, groups, reading)
             scanned += sum(group.rows for group in groups)
             events, more = within(table, file.shard, reading.after, reading.until, limit - len(found))
             found += events
             if more:
                 return Slice(found, found[-1].position, more=True)
         return Slice(found, min(reading.until, file.last), more=False)
+
+    def _pick(self, path: str, parquet: pq.ParquetFile, file: ColdFile, positions: Sequence[Position]) -> list[Event]:
+        found: list[Event] = []
+        everything = Reading(EVERYTHING)
+        for groups in slices(parquet.metadata, everything):
+            first, last = groups[0].first, max(group.last for group in groups)
+            there = [one for one in positions if first <= one <= last]
+            if there:
+                found += at_positions(self._table(path, parquet, groups, everything), file.shard, there)
+        return found
+
+    def _table(self, path: str, parquet: pq.ParquetFile, groups: Sequence[Group], reading: Reading) -> pa.Table:
+        """What fits the filter in these groups, whatever its position."""
+        key = (path, tuple(group.number for group in groups), reading.topic_filter)
+        table = self._slices.get(key)
+        if table is None:
+            table = read_slice(parquet, groups, reading)
+            self._slices.put(key, table)
+        return table
 
     def _decoded(self, path: str, work: Callable[[pq.ParquetFile], T]) -> T:
         """What the work says of a file; DamagedEventsError when it cannot be read, though the place can be."""

@@ -145,6 +145,14 @@ def within(table: pa.Table, shard: int, after: Position, until: Position, limit:
     return events_of(chosen.slice(0, limit), shard), len(chosen) > limit
 
 
+def at_positions(table: pa.Table, shard: int, positions: Sequence[Position]) -> list[Event]:
+    """The events at these positions, in the order of these."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+    wanted = pc.is_in(table["logged_at"].cast(pa.int64()), value_set=pa.array(positions, pa.int64()))
+    return events_of(table.filter(wanted), shard)
+
+
 def _read(file: pq.ParquetFile, groups: list[int], columns: list[str]) -> pa.Table:
     return file.read_row_groups(groups, columns=columns, use_threads=False)
 

@@ -20,13 +20,13 @@ from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableErr
 from app.core.events.batches import BatchId
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
-from app.core.events.reading import Reading, Slice
+from app.core.events.reading import Picked, Reading, Slice
 from app.core.events.transaction import Transaction
 from app.runtime.telemetry import BurstLog, Fill
 from app.store.events import ArchivedError
 from app.store.rocks import keys
 from app.store.rocks.folder import RocksFolder
-from app.store.rocks.scanning import DamagedGenerationError, GenerationSource, last_values, scan, value_of
+from app.store.rocks.scanning import DamagedGenerationError, GenerationSource, last_values, picked, scan, value_of
 from app.store.rocks.state import RocksDatabase, RocksState
 from app.store.rocks.writing import Addition, RocksWriter
 
@@ -108,13 +108,7 @@ class RocksEventLog:
         bounded = replace(reading, until=until)
         while True:
             book = self._state.book(shard.database)
-            sources = [
-                GenerationSource(cut.about.number, cut.table, cut.structures, cut.ordered)
-                for cut in book.all_cuts()
-                if cut.table is not None
-                and reading.generation in (None, cut.about.number)
-                and _may_have(cut.about, reading.after, until)
-            ]
+            sources = _sources(book, reading.after, until, reading.generation)
             cold = book.cold.get(shard.number, BEGINNING)
             if reading.after < min(cold, until) if reading.generation is None else _is_elsewhere(book, reading):
                 raise ArchivedError(cold)
@@ -122,6 +116,23 @@ class RocksEventLog:
                 return await self._ask(partial(scan, shard, sources, bounded, limit))
             except DamagedGenerationError as error:
                 await self._quarantine(shard.database, error)
+
+    async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
+        self._state.book(shard.database)
+        wanted = sorted({one for one in positions if one <= self._writer.durable[shard]})
+        while wanted:
+            book = self._state.book(shard.database)
+            sources, archived = _sources(book, wanted[0] - 1, wanted[-1]), book.cold.get(shard.number, BEGINNING)
+            try:
+                found = await self._ask(partial(picked, shard, sources, wanted))
+            except DamagedGenerationError as error:
+                await self._quarantine(shard.database, error)
+                continue
+            cuts = [cut.about for cut in book.all_cuts() if cut.about.state is GenerationState.DAMAGED]
+            return Picked(
+                found, [one for one in wanted if one not in found and any(_has(cut, one) for cut in cuts)], archived
+            )
+        return Picked({})
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
         shards = self._state.book(database).database.all_shards()
@@ -195,10 +206,25 @@ class RocksEventLog:
             raise DamagedEventsError(f"the event log cannot be read: {error}") from None
 
 
+def _sources(
+    book: RocksDatabase, after: Position, until: Position, generation: int | None = None
+) -> list[GenerationSource]:
+    """The generations that may have events between these positions; with a `generation`, this one alone."""
+    return [
+        GenerationSource(cut.about.number, cut.table, cut.structures, cut.ordered)
+        for cut in book.all_cuts()
+        if cut.table is not None and generation in (None, cut.about.number) and _may_have(cut.about, after, until)
+    ]
+
+
 def _is_elsewhere(book: RocksDatabase, reading: Reading) -> bool:
     """Whether the generation that is to be read is not here any more."""
     cut = book.cuts.get(reading.generation or 0)
     return cut is None or cut.table is None
+
+
+def _has(about: Generation, position: Position) -> bool:
+    return about.first <= position <= about.last
 
 
 def _may_have(about: Generation, after: Position, until: Position) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from heapq import merge
 from itertools import islice
 from typing import Final, NamedTuple
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 from rocksdict import Rdict
 
 from app.core.errors import DamagedEventsError
-from app.core.events.event import Event, Position, Shard
+from app.core.events.event import BEGINNING, Event, Position, Shard
 from app.core.events.reading import EVERYTHING, MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
 from app.core.events.record import unpack_entry
 from app.core.events.structures import OTHERS, Structures
@@ -55,7 +56,7 @@ def scan(shard: Shard, sources: Sequence[GenerationSource], reading: Reading, li
     found: list[Event] = []
     fits, scanned, size = reading.matcher(), 0, 0
     for source in sources:
-        try:
+        with _damage(source):
             for row in _rows(shard.number, source, reading):
                 if len(found) == limit or scanned == MOST_SCANNED or size >= MOST_READ_BYTES:
                     # The row that follows shows that there is more.
@@ -64,11 +65,33 @@ def scan(shard: Shard, sources: Sequence[GenerationSource], reading: Reading, li
                 if row.record and fits((entry := unpack_entry(row.record)).topic):
                     found.append(Event(row.position, shard.number, entry))
                     size += len(row.record)
-        except DamagedEventsError as error:
-            raise DamagedGenerationError(source.number, str(error)) from None
-        except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
-            raise DamagedGenerationError(source.number, str(error)) from None
     return Slice(found, reading.until, more=False)
+
+
+def picked(shard: Shard, sources: Sequence[GenerationSource], positions: Sequence[Position]) -> dict[Position, Event]:
+    """The events at these positions, which are in their order and durable. Raises DamagedGenerationError."""
+    found: dict[Position, Event] = {}
+    for source in sources:
+        with _damage(source):
+            for row in (
+                _named(shard.number, source.table, positions)
+                if source.ordered
+                else (
+                    row for one in positions for row in _rows(shard.number, source, Reading(EVERYTHING, one - 1, one))
+                )
+            ):
+                if row.record:
+                    found[row.position] = Event(row.position, shard.number, unpack_entry(row.record))
+    return found
+
+
+@contextmanager
+def _damage(source: GenerationSource) -> Iterator[None]:
+    """A generation is read meanwhile; DamagedGenerationError where that is not possible."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - rocksdict has no error of its own
+        raise DamagedGenerationError(source.number, str(error)) from None
 
 
 def _rows(shard: int, source: GenerationSource, reading: Reading) -> Iterator[_Row]:
@@ -124,6 +147,24 @@ def _in_order(shard: int, table: Rdict, wanted: AbstractSet[int] | None, reading
             yield _Row(min(last, reading.until), b"")
         for at in range(0, len(found), _FETCHED):
             yield from _looked_up(table, found[at : at + _FETCHED])
+
+
+def _named(shard: int, table: Rdict, positions: Sequence[Position]) -> Iterator[_Row]:
+    """The records at these positions, where the order names them."""
+    prefix, last = keys.of_order(shard), BEGINNING
+    streams: tuple[int, ...] = ()
+    there: list[tuple[Position, bytes]] = []
+    for position in positions:
+        if position > last:
+            key, row = next(rows_from(table, keys.placed(prefix, position)), (b"", b""))
+            if not key.startswith(prefix):
+                break
+            last, streams = keys.place_of(key), keys.streams_of(row)
+        place = position - (last - len(streams) + 1)
+        if place >= 0:
+            there.append((position, keys.of_event(shard, streams[place], position)))
+    for at in range(0, len(there), _FETCHED):
+        yield from _looked_up(table, there[at : at + _FETCHED])
 
 
 def _by_stream(table: Rdict, prefix: bytes, reading: Reading) -> Iterator[_Row]:

@@ -26,7 +26,7 @@ from app.core.events.generation import ColdFile, Generation, pack_files
 from app.core.events.marks import pack_marks
 from app.core.events.quota import is_bounded
 from app.core.events.quota import no_room as no_room_left
-from app.core.events.reading import Reading, Slice
+from app.core.events.reading import Picked, Reading, Slice
 from app.core.events.record import pack_entry, unpack_entry
 from app.core.events.structures import Structures
 from app.core.events.transaction import Transaction
@@ -91,6 +91,10 @@ class RedisEventLog:
     async def read(self, shard: Shard, reading: Reading, limit: int) -> Slice:
         self._database(shard.database)
         return await self._blocks.read(shard, reading, limit)
+
+    async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
+        self._database(shard.database)
+        return await self._blocks.pick(shard, sorted(set(positions)))
 
     async def wait(self, database: str, after: Sequence[Position]) -> None:
         shards = self._database(database).all_shards()

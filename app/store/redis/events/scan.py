@@ -10,10 +10,11 @@ from app.core.events import keys
 from app.core.events.block import count_of, unpack_block
 from app.core.events.event import BEGINNING, Event, Position, Shard
 from app.core.events.marks import MarkFilter
-from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Reading, Slice
+from app.core.events.reading import MOST_READ_BYTES, MOST_SCANNED, Picked, Reading, Slice
 from app.runtime.telemetry import BurstLog
 from app.store.events import ArchivedError
 from app.store.redis.driver.combiner import Argument
+from app.store.redis.driver.scripts import PICK_EVENTS
 from app.store.redis.events.calls import EventCalls
 from app.store.redis.events.catalogue import int_of, numbers_of
 
@@ -56,6 +57,27 @@ class BlockReader:
                 if found is not None:
                     return found
         return scan.ended(until, more=False)
+
+    async def pick(self, shard: Shard, positions: Sequence[Position]) -> Picked:
+        """See Pickable. The positions are in their order, each once."""
+        found: dict[Position, Event] = {}
+        damaged: set[Position] = set()
+        archived = BEGINNING
+        names, wanted = [keys.state(shard), keys.cuts(shard)], frozenset(positions)
+        while positions:
+            reply = await self._calls.run(PICK_EVENTS, names, [keys.slabs(shard), MOST_FETCHED_BYTES, *positions])
+            archived, looked, blocks = int_of(keys.state(shard), reply[0]), int(reply[1]), reply[2]
+            for first, identity, fields in blocks:
+                last = int(identity.partition(b"-")[0])
+                try:
+                    events = unpack_block(fields[1], last, shard.number, _everything, wanted)
+                except DamagedEventsError as error:
+                    self._failed(shard, last, error)
+                    damaged.update(one for one in positions if int(first) <= one <= last)
+                else:
+                    found.update((event.position, event) for event in events)
+            positions = positions[looked:]
+        return Picked(found, damaged, archived)
 
     async def _of_generation(self, scan: _Scan, number: int) -> Slice | None:
         """All of the reading, if it ends within this generation."""
@@ -149,6 +171,10 @@ class _Scan:
             if after < event.position <= until:
                 self._found.append(event)
                 self._size += len(event.entry.value)
+
+
+def _everything(_topic: str) -> bool:
+    return True
 
 
 def _check_here(shard: Shard, reading: Reading, cold: bytes | None) -> None:

@@ -232,10 +232,15 @@ async def test_a_generation_that_cannot_be_ended_now_is_ended_later(tmp_path: Pa
     await log.close()
 
 
-async def test_a_damaged_generation_is_named_and_left_out_and_the_others_are_served(tmp_path: Path) -> None:
+@pytest.mark.parametrize("picking", [False, True])
+async def test_a_damaged_generation_is_named_and_left_out_and_the_others_are_served(
+    tmp_path: Path, *, picking: bool
+) -> None:
+    ends: list[int] = []
     async with opened(tmp_path) as log:
         for generation in (1, 2, 3):
-            await log.append(SHARD, [Entry("a/b", b"%d" % generation) for _ in range(200 + generation)])
+            last = await log.append(SHARD, [Entry("a/b", b"%d" % generation) for _ in range(200 + generation)])
+            ends.append(last)
             await log.rotate("events", generation)
     async with opened(tmp_path) as log:
         tables = {one["num_entries"]: one["name"] for one in log._state.database.live_files()}
@@ -245,6 +250,9 @@ async def test_a_damaged_generation_is_named_and_left_out_and_the_others_are_ser
     table.write_bytes(data)
     with capture_logs() as logs:
         async with opened(tmp_path) as log:
+            if picking:
+                picked = await log.pick(SHARD, [*ends, ends[1] - 50])
+                assert (sorted(picked.events), sorted(picked.damaged)) == ([ends[0], ends[2]], [ends[1] - 50, ends[1]])
             assert sorted(set(await numbers(log, 0))) == [1, 3]
             states = {one.number: one.state for one in await log.generations("events")}
             assert states[2] is GenerationState.DAMAGED
