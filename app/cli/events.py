@@ -20,6 +20,7 @@ application = group(
     "What devices say unasked: read, follow and publish it.",
     {
         "read": Verb("events.read", COLUMNS, head=False),
+        "show": Verb("events.get"),
         "topics": Verb("events.topics", "topic at device_id kind"),
         "streams": Verb("events.streams", "structure"),
         "databases": Verb("events.databases", "name retention shards"),

@@ -61,6 +61,7 @@ HELP: Final[Mapping[str, str]] = {
     "name": "The name of the role.",
     "narrow": "A rule that narrows the key. Repeatable.",
     "never": "The key never expires.",
+    "place": "The place of the event: DATABASE.SHARD.POSITION, such as telemetry.2.1772352000000000.",
     "principal": "The id of a person or service.",
     "principal_id": "The id of a person or service.",
     "profile": "The device profile.",

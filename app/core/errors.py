@@ -31,6 +31,7 @@ HomingError
 ├── EventLogError               about the event log; nothing was written
 │   ├── EventsOffError          this node keeps no events
 │   ├── DatabaseNotFoundError
+│   ├── EventNotFoundError      there is no event at a position
 │   ├── ValueNotFoundError      a topic has no last value
 │   ├── ValueChangedError       the last value of a topic is another one than expected
 │   ├── QuotaError              the events take as much room as they may
@@ -248,6 +249,10 @@ class EventsOffError(EventLogError):
 
 class DatabaseNotFoundError(EventLogError):
     """There is no such database of events."""
+
+
+class EventNotFoundError(EventLogError):
+    """There is no event at a position, or none that whoever asks may know of; says why, where it was there."""
 
 
 class ValueNotFoundError(EventLogError):

@@ -100,6 +100,12 @@ class EventPlane:
         async with _budget():
             return await self._reader.page(scope.databases, scope.topic_filter, cursor, limit, until, may)
 
+    async def event(self, shard: Shard, position: Position) -> Event:
+        """See `EventsReader.event`."""
+        self._check()
+        async with _budget():
+            return await self._reader.event(shard, position)
+
     def start_of(
         self, database: str | None, topic_filter: str, cursor: str | None, since: Position | None
     ) -> tuple[Scope, Cursor]:

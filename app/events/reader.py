@@ -6,14 +6,14 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from app.core.errors import DatabaseNotFoundError, InvalidInputError
+from app.core.errors import DatabaseNotFoundError, EventNotFoundError, InvalidInputError
 from app.core.events.cursors import Scope, parsed, room, written
-from app.core.events.event import BEGINNING, END, Database, Position, Shard
+from app.core.events.event import BEGINNING, END, Database, Event, Position, Shard
 from app.core.events.generation import GenerationState
 from app.core.events.plan import Plan
 from app.core.events.reading import Cursor, Reading
 from app.events.merging import May, Merge, MergedPage
-from app.store.events import EventStore
+from app.store.events import ArchivedError, EventStore
 
 MAX_PAGE: Final = 1000
 """Events of one page."""
@@ -79,6 +79,19 @@ class EventsReader:
     ) -> MergedPage:
         """At most `limit` events behind the cursor, and not behind `until`: of those that the reader `may` know of."""
         return await Merge(self.shards(databases), cursor, limit, may).page(self._store, topic_filter, until)
+
+    async def event(self, shard: Shard, position: Position) -> Event:
+        """The event at a position. EventNotFoundError says whether it cannot be read any more; ArchivedError."""
+        if shard not in self.shards(shard.database):
+            raise EventNotFoundError(f"database {shard.database!a} has no shard {shard.number}")
+        picked = await self._store.pick(shard, [position])
+        if position in picked.damaged:
+            raise EventNotFoundError(f"what was at position {position} of shard {shard} cannot be read any more")
+        if position not in picked.events:
+            if position <= picked.archived:
+                raise ArchivedError(picked.archived)
+            raise EventNotFoundError(f"shard {shard} has no event at position {position}")
+        return picked.events[position]
 
     async def heads(self, databases: Databases) -> Cursor:
         """Where they end now."""

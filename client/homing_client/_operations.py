@@ -36,6 +36,7 @@ MARGIN: Final = timedelta(seconds=10)
 """How much longer than it was asked to wait a node may take to answer."""
 
 _UNITS: Final = (("h", 3_600_000), ("m", 60_000), ("s", 1000))
+_PLACE: Final = ("database", "shard", "position")
 _NOT_READY: Final = 503
 
 
@@ -48,6 +49,14 @@ def duration(value: timedelta | str) -> str:
         if milliseconds and milliseconds % size == 0:
             return f"{milliseconds // size}{unit}"
     return f"{milliseconds}ms"
+
+
+def place_of(text: str) -> dict[str, str]:
+    """The parts of `telemetry.2.1772352000000000`, where an event is; ValueError."""
+    parts = text.split(".")
+    if len(parts) != len(_PLACE):
+        raise ValueError(f"place: {text[:64]!a} is none of an event; allowed: database.shard.position")
+    return dict(zip(_PLACE, parts, strict=True))
 
 
 def send(

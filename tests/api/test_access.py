@@ -77,6 +77,7 @@ OF_EVENTS: Final = frozenset(
             "GET /v1/events",
             "GET /v1/events/stream",
             "POST /v1/events",
+            "GET /v1/events/{database}/{shard}/{position}",
             "GET /v1/topics",
             "GET /v1/streams",
             "GET /v1/databases",

@@ -73,6 +73,27 @@ async def test_events_of_a_profile_are_in_its_database(keeping: Rig) -> None:
     assert [one["kind"] for one in await read(keeping, database="telemetry")] == ["dji:osd"]
 
 
+@pytest.mark.parametrize(
+    ("place", "status", "kind", "says"),
+    [
+        ("events/0/17", 404, "event-not-found", "shard events.0 has no event at position 17"),
+        ("events/200/17", 404, "event-not-found", "database 'events' has no shard 200"),
+        ("nowhere/0/17", 404, "database-not-found", "there are events, telemetry"),
+        ("events/256/17", 422, "invalid-input", "256"),
+        ("events/-1/17", 422, "invalid-input", "shard"),
+        ("events/0/0", 422, "invalid-input", "position"),
+        ("events/0/99999999999999999999", 422, "invalid-input", "position"),
+        ("events/0/1e3", 422, "invalid-input", "position"),
+        ("Events/0/17", 422, "invalid-input", "database"),
+        ("events/0/17?topic=a", 422, "invalid-input", "topic"),
+    ],
+)
+async def test_places_where_no_event_is(keeping: Rig, place: str, status: int, kind: str, says: str) -> None:
+    answer = await keeping.http.get(f"/v1/events/{place}")
+    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:homing:problem:{kind}")
+    assert says in answer.text
+
+
 async def test_without_a_database_all_of_them_are_read_as_one(keeping: Rig) -> None:
     osd, event = "thing/product/SN1/osd", "thing/product/SN1/events"
     for number in range(4):

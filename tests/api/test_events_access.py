@@ -9,6 +9,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from app.core.events.event import shard_number
 from tests.api.test_access import OF_EVENTS, OTHER, OWN, ROLES, Site, actions, guarded
 from tests.api.test_events import say
 from tests.waiting import eventually
@@ -58,7 +59,7 @@ async def test_every_operation_of_events_is_asked_here(site: Site) -> None:
 @pytest.mark.parametrize("operation", sorted(OF_EVENTS))
 async def test_nobody_unknown_gets_anything(site: Site, operation: str) -> None:
     method, _, path = operation.partition(" /v1")
-    url = path.format(topic=TOPICS[OWN], device_id=OWN)
+    url = path.format(topic=TOPICS[OWN], device_id=OWN, database="events", shard=0, position=1)
     assert (await ask(site, None, method, url, json={})).status_code == 401
 
 
@@ -73,6 +74,23 @@ async def test_what_is_read_is_of_devices_that_one_may_read(site: Site, who: str
         assert value.status_code == (200 if device in visible(who) else 404)
         values = (await ask(site, who, "GET", f"/devices/{device}/state")).json()["values"]
         assert bool(values) == (device in visible(who))
+
+
+@pytest.mark.parametrize("who", WHO)
+async def test_an_event_that_one_may_not_read_is_not_there(site: Site, who: str) -> None:
+    for device, topic in TOPICS.items():
+        (event,) = (await ask(site, "boss", "GET", "/events", params={"topic": topic})).json()["events"]
+        place = f"/events/events/{shard_number(device, 4)}/{event['position']}"
+        one = await ask(site, who, "GET", place)
+        assert one.status_code == (200 if device in visible(who) else 404), one.text
+        if one.is_success:
+            assert one.json() == event
+        else:
+            other = await ask(site, who, "GET", f"{place}1")
+            assert {**one.json(), "detail": ""} == {**other.json(), "detail": ""}
+            assert one.json()["detail"].replace(place.rpartition("/")[2], "N") == other.json()["detail"].replace(
+                f"{place.rpartition('/')[2]}1", "N"
+            )
 
 
 @pytest.mark.parametrize("who", WHO)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from app.core.events.event import shard_number
 from homing_client import AsyncHoming, Event, InvalidInputError, LogEvent, NotFoundError
 from tests.api.rig import running
 from tests.api.serving import Served, serving
@@ -92,6 +93,12 @@ async def test_what_a_backend_says_is_read_again(served: Served, open_homing: Op
     (told,) = await all_of(homing.events.follow, "fleet/#", since="-1h", most=1)
     assert told.event == read[0]
     assert [one["topic"] for one in await all_of(homing.events.topics)] == ["fleet/note"]
+    shard = shard_number("fleet/note", 4)
+    assert await done(homing.events.get, f"events.{shard}.{positions[1]}") == read[1]
+    with pytest.raises(NotFoundError, match="has no event at position"):
+        await done(homing.events.get, f"events.{shard}.{int(positions[0]) - 1}")
+    with pytest.raises(ValueError, match=r"'events\.1' is none of an event"):
+        await done(homing.events.get, "events.1")
     assert {one["name"] for one in await done(homing.events.databases)} == {"events", "telemetry"}
     entry = await done(homing.events.last, "fleet/note")
     assert (entry.value["data"], entry.tag) == (2, f'"{positions[-1]}"')

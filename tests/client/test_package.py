@@ -36,6 +36,9 @@ PATH: Final = {
     "subject": "p",
     "webhook_id": "w",
     "event_id": "e",
+    "database": "events",
+    "shard": "2",
+    "position": "17",
 }
 C, D = "000-01J00000000000000000000001", "dock-1"
 
@@ -58,6 +61,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "DELETE /v1/login": lambda homing: done(homing.logout),
     "GET /v1/events": lambda homing: all_of(homing.events.read),
     "GET /v1/events/stream": lambda homing: all_of(homing.events.follow),
+    "GET /v1/events/{database}/{shard}/{position}": lambda homing: done(homing.events.get, "events.2.17"),
     "POST /v1/events": lambda homing: done(homing.events.publish, [{"topic": "t", "data": 1}]),
     "GET /v1/topics": lambda homing: all_of(homing.events.topics),
     "GET /v1/streams": lambda homing: done(homing.events.streams),

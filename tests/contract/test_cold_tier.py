@@ -151,6 +151,23 @@ async def test_what_is_cold_is_nowhere_else(url: str, tmp_path: Path) -> None:
         assert await all_of(log) == []
 
 
+async def test_pages_that_end_within_an_hour_leave_nothing_out_whatever_was_read_before(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row groups overlap in time, as they are in the order of topics: another end or beginning reads others of them."""
+    monkeypatch.setattr("app.store.parquet.files.GROUP_EVENTS", 8)
+    async with opened(url, tmp_path / "cold") as log:
+        await say(log, 0, 90)
+        await log.rotate("events", 1)
+        shard = Shard("events", 0)
+        places = [event.position for event in (await log.read(shard, Reading(), 1000)).events]
+        await cooler_of(log, log._archive).look()
+        for after in places[::3]:
+            for until in places[::4]:
+                found = (await log.read(shard, Reading(after=after, until=until), 1000)).events
+                assert [one.position for one in found] == [one for one in places if after < one <= until]
+
+
 async def test_events_of_damaged_and_missing_files_are_named_when_they_are_picked(url: str, tmp_path: Path) -> None:
     cold = tmp_path / "cold"
     async with opened(url, cold) as log:

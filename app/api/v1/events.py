@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Body, Depends, Query, Request
+from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from fastapi import Response as Reply
 from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 from app.api import problems
 from app.api.cursors import ANY as ANY_CURSOR
 from app.api.dependencies import Asker, Events, NodePorts, WhoAsks
-from app.api.event_json import about, entry_of, events_json
+from app.api.event_json import about, entry_of, event_json, events_json
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names, query
@@ -23,16 +23,18 @@ from app.api.problems import BY_ERROR
 from app.api.representation import instant
 from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
 from app.api.v1 import event_models as event_schemas
+from app.api.v1.command_models import said as looks_like
 from app.core import errors
 from app.core.access.rules import Action
 from app.core.durations import format_duration
-from app.core.errors import InvalidInputError
+from app.core.errors import EventNotFoundError, InvalidInputError
 from app.core.events.cursors import Scope
 from app.core.events.event import (
     END,
     MAX_TOPIC_BYTES,
     Event,
     Position,
+    Shard,
     validate_database,
     validate_reading_filter,
 )
@@ -40,6 +42,7 @@ from app.core.events.generation import Generation
 from app.core.events.instants import PATTERN, position_of
 from app.core.events.plan import NamedDatabase
 from app.core.events.reading import Cursor
+from app.core.identifiers import PARTITIONS
 from app.events.merging import MergedPage
 from app.events.plane import EventPlane
 from app.events.reader import MAX_PAGE
@@ -49,6 +52,7 @@ CURSOR_EXAMPLE: Final = "2.b2f5ff47.s.events.64bf1db608000.0.0.0"
 KIND: Final = "events"
 """Of cursors."""
 _TOPICS: Final = "topics"
+_DATABASE: Final = "[a-z][a-z0-9_-]{0,31}"
 TOPIC_LOOKS: Final = 6
 """After so many looks for topics that a caller may read, of MAX_PAGE each, a page is short."""
 
@@ -69,10 +73,16 @@ TopicFilter = Annotated[
     AfterValidator(validate_reading_filter),
     query("Return only events whose topics match this topic filter.", ".{1,1024}", "thing/product/+/events"),
 ]
+
+
+def _part(description: str, example: object, **bounds: Any) -> Any:  # noqa: ANN401 - as Path
+    return Path(description=description, examples=[example], **bounds)
+
+
 DatabaseName = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(lambda name: None if name is None else validate_database(name)),
-    query("The database of events; all databases if left out.", "[a-z][a-z0-9_-]{0,31}", "telemetry"),
+    query("The database of events; all databases if left out.", _DATABASE, "telemetry"),
 ]
 _Since = Annotated[
     str | SkipJsonSchema[None],
@@ -185,6 +195,34 @@ async def read_events(asked: Annotated[_Asked, Depends(_asked)], events: Events,
         orjson.dumps(asked.scope.databases),
     )
     return BytesResponse(body)
+
+
+@router.get(
+    "/events/{database}/{shard}/{position}",
+    summary="Read one event",
+    response_model=event_schemas.Event,
+    response_description="The event.",
+    responses=problems_of(*GONE, BY_ERROR[errors.EventNotFoundError], problems.INVALID, AWAY),
+    openapi_extra=acts(Action.READ),
+)
+async def read_event(
+    request: Request,
+    database: Annotated[
+        str,
+        AfterValidator(validate_database),
+        _part("The database of the event.", "telemetry", json_schema_extra=looks_like(_DATABASE)),
+    ],
+    shard: Annotated[int, _part("The shard of the database.", 2, ge=0, lt=PARTITIONS)],
+    position: Annotated[int, _part("The position of the event.", 1772352000000000, ge=1, le=END)],
+    events: Events,
+    asker: WhoAsks,
+) -> Reply:
+    """Returns the event at a position of a shard, until the retention of the database ends."""
+    check_names(request, ())
+    found = await events.event(Shard(database, shard), position)
+    if not asker.may_read_event(found.entry):
+        raise EventNotFoundError(f"shard {database}.{shard} has no event at position {position}")
+    return BytesResponse(event_json(found))
 
 
 async def _page(asked: _Asked, events: EventPlane, asker: Asker) -> MergedPage:

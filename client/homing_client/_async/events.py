@@ -8,7 +8,7 @@ from typing import Any
 
 from homing_client._async.session import AsyncSession
 from homing_client._models import Entry, Event, LogEvent
-from homing_client._operations import JsonObject, Repeats, body_of, changed, entry_of, listed, log_event_of
+from homing_client._operations import JsonObject, Repeats, body_of, changed, entry_of, listed, log_event_of, place_of
 from homing_client._wire import Request
 
 
@@ -43,6 +43,11 @@ class AsyncEvents:
             if not page.get("more"):
                 return
             asked |= {"from": None, "cursor": str(page["cursor"])}
+
+    async def get(self, place: str) -> Event:
+        """Read one event by its place: database, shard and position with dots in between. Raises NotFoundError."""
+        asked = Request("GET", "/v1/events/{database}/{shard}/{position}", path=place_of(place))
+        return Event(body_of(await self._session.exchange(asked)))
 
     async def follow(
         self,

@@ -82,6 +82,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/events/stream": ["events", "follow", "a/+", "--from", "-10m", "--count", "1"],
     "POST /v1/events": ["events", "publish", "a/b", '{"n": 1}'],
     "GET /v1/topics": ["events", "topics", "a/#"],
+    "GET /v1/events/{database}/{shard}/{position}": ["events", "show", "events.2.1772352000000000"],
     "GET /v1/streams": ["events", "streams"],
     "GET /v1/databases": ["events", "databases"],
     "GET /v1/state/{topic}": ["state", "show", "a/b"],
