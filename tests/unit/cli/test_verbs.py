@@ -149,6 +149,9 @@ PATH: Final = {
     "tenant_id": "air",
     "principal_id": "ci",
     "subject": "ci",
+    "database": "events",
+    "shard": "2",
+    "position": "1772352000000000",
 }
 
 
