@@ -16,12 +16,12 @@ from app.runtime.system import SystemClock, new_charter, new_secret, new_ulid, n
 from app.runtime.telemetry import Counters
 from app.settings import Settings
 from app.store.directory import AccessDirectory
-from app.store.engine import EventEngine, open_directory, open_engine, open_events
+from app.store.engine import EventEngine, Folders, open_directory, open_engine, open_events
 
 
 def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[BaseException], None]) -> Adapters:
     """The adapters that the settings name."""
-    clock, store_measures, wake_key = SystemClock(), StoreMeasures(), new_wake_key()
+    clock, store_measures, wake_key, folders = SystemClock(), StoreMeasures(), new_wake_key(), Folders()
     engine = open_engine(
         settings.store.url,
         clock=clock,
@@ -30,12 +30,14 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         new_secret=new_secret,
         budget=settings.store.budget,
         measures=store_measures,
+        folders=folders,
     )
     return Adapters(
         clock=clock,
         new_ulid=new_ulid,
         counters=counters,
         store=engine.store,
+        identity=engine.identity,
         open_cluster=lambda handlers: open_cluster(
             settings.store.url,
             lease=settings.cluster.lease,
@@ -54,7 +56,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         store_measures=store_measures,
         wake_key=wake_key,
         directory=_directory(settings),
-        events=_event_engine(settings, clock, counters),
+        events=_event_engine(settings, clock, counters, folders),
         open_intake=lambda client_id, still_ours: PahoMqttClient(
             intake_options(settings, client_id), counters, still_ours=still_ours
         ),
@@ -67,7 +69,7 @@ def _directory(settings: Settings) -> AccessDirectory | None:
     return open_directory(settings.access.url, new_cluster_id=new_secret, budget=settings.access.budget)
 
 
-def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> EventEngine | None:
+def _event_engine(settings: Settings, clock: Clock, counters: Counters, folders: Folders) -> EventEngine | None:
     if not settings.events.url:
         return None
     return open_events(
@@ -79,4 +81,5 @@ def _event_engine(settings: Settings, clock: Clock, counters: Counters) -> Event
         name=settings.mqtt.share_group,
         node_id=settings.node.id or "",
         cold=settings.events.cold,
+        folders=folders,
     )

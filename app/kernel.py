@@ -14,6 +14,7 @@ from app.cluster.directory import NodeInfo
 from app.cluster.sessions import OwnTopics, Sessions
 from app.cluster.wakeups import ChannelHandlers
 from app.core.clock import Clock, IdFactory
+from app.core.cluster.identity import NodeIdentity
 from app.core.cluster.notices import SessionNotice
 from app.core.cluster.wakekey import WakeKey
 from app.core.commands.routing import Outcome
@@ -58,6 +59,8 @@ class Adapters:
     open_roll_call: Callable[[str], RollCall] | None = None
     """Makes what asks who is there, under an MQTT client id; None where nobody else can be."""
     store_measures: StoreMeasures = field(default_factory=StoreMeasures)
+    identity: NodeIdentity | None = None
+    """Who the node is, where its store knows; else the node makes an id and a session at each start."""
     new_secret: Callable[[], str] = new_secret
     random_bytes: Callable[[int], bytes] = random_bytes
     wake_key: WakeKey = field(default_factory=new_wake_key)
@@ -163,7 +166,9 @@ def open_kernel(settings: Settings, adapters: Adapters) -> Kernel:
         clock=adapters.clock,
         counters=adapters.counters,
     )
-    info = sessions.incarnation(settings.node.id or f"node-{adapters.new_ulid()[-10:].lower()}")
+    identity = adapters.identity
+    own_id = f"node-{adapters.new_ulid()[-10:].lower()}" if identity is None else identity.node_id
+    info = sessions.incarnation(settings.node.id or own_id, secret=None if identity is None else identity.session)
     cluster = adapters.open_cluster(channel.handlers())
     mqtt = adapters.open_mqtt(info.client_id, cluster.still_member)
     tracing = open_tracing(settings, info, adapters.counters)

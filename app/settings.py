@@ -93,7 +93,8 @@ class StoreSettings(_Part):
     """The store of commands and callbacks."""
 
     url: str = "memory://"
-    """The URL of the store: `memory://` for a single node, `redis://…` or `rediss://…` for a cluster."""
+    """The URL of the store: `redis://…` or `rediss://…` for a cluster; for a single node `rocks:///folder`, or
+    `memory://`, which forgets everything when the node stops."""
     budget: Short = timedelta(seconds=2)
     """The time limit of one call, retries included, before the caller is told that the store is unavailable."""
     retention: Long = timedelta(hours=1)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from app.mqtt.paho_probe import PARKED_MESSAGES, SHARED_MESSAGES, BrokerFacts
+from app.store.engine import FolderFacts
 from app.store.redis.doctor import RedisFacts
 
 SLOW_BROKER_MS: Final = 20.0
@@ -17,6 +18,8 @@ SLOW_REDIS_MS: Final = 5.0
 FULL: Final = 0.8
 """Share of maxmemory from which on it is time to act."""
 SMALL_RECEIVE_MAXIMUM: Final = 20
+LEAST_FREE_BYTES: Final = 512 * 1024 * 1024
+"""A folder may have that much in files that are about to be written anew."""
 
 
 class CheckLevel(StrEnum):
@@ -38,14 +41,28 @@ class Diagnosis:
     advice: str = ""
 
 
-def about_memory_store() -> Diagnosis:
-    """On `memory://`."""
+def about_store_of_one(url: str, folder: FolderFacts | None) -> Diagnosis:
+    """On `memory://`, or the folder of `rocks://`."""
+    if folder is None:
+        return Diagnosis(
+            CheckLevel.OK,
+            "store",
+            "kind",
+            "memory:// (one node alone, nothing survives its end)",
+            "For commands that survive a restart: HOMING_STORE_URL=rocks:///folder for one node, "
+            "redis://host:6379/0 for several.",
+        )
+    if folder.trouble:
+        return Diagnosis(CheckLevel.FAIL, "store", "folder", folder.trouble, "Correct HOMING_STORE_URL or the folder.")
+    state = "in use" if folder.in_use else "not in use" if folder.exists else "made at the first start"
+    seen = f"{url} (one node alone; {state}), {folder.free_bytes / 2**30:.1f} GiB free"
+    short = folder.free_bytes < LEAST_FREE_BYTES
     return Diagnosis(
-        CheckLevel.OK,
+        CheckLevel.WARN if short else CheckLevel.OK,
         "store",
-        "kind",
-        "memory:// (one node alone, nothing survives its end)",
-        "For several nodes, or commands that survive a restart: HOMING_STORE_URL=redis://host:6379/0.",
+        "folder",
+        seen,
+        "Make room: without it, commands are refused." if short else "",
     )
 
 

@@ -37,7 +37,7 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print one JS
 def examine(settings: Settings) -> Iterator[Diagnosis]:
     """Look at everything; what cannot be reached is a diagnosis, too."""
     from app.cli.access_diagnosis import about_access
-    from app.cli.diagnosis import CheckLevel, Diagnosis, about_broker, about_memory_store, about_redis
+    from app.cli.diagnosis import CheckLevel, Diagnosis, about_broker, about_redis
     from app.core.errors import BrokerUnavailableError, StoreUnavailableError
     from app.mqtt.from_settings import mqtt_options
     from app.mqtt.paho_probe import probe
@@ -48,7 +48,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     yield from about_access(settings, look_at_access(settings), round(SystemClock().wall() * 1_000_000))
     try:
         facts = inspect_server(settings.store.url, clock, run_id)
-        yield from [about_memory_store()] if facts is None else about_redis(facts)
+        yield from [_look_at_store_of_one(settings)] if facts is None else about_redis(facts)
     except StoreUnavailableError as error:
         yield Diagnosis(CheckLevel.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
     yield from _look_at_events(settings)
@@ -60,6 +60,13 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis(
             CheckLevel.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL."
         )
+
+
+def _look_at_store_of_one(settings: Settings) -> Diagnosis:
+    from app.cli.diagnosis import about_store_of_one
+    from app.store.engine import inspect_folder
+
+    return about_store_of_one(settings.store.url, inspect_folder(settings.store.url))
 
 
 def _look_at_profiles(settings: Settings) -> Iterator[Diagnosis]:

@@ -29,8 +29,9 @@ def open_cluster(
 
     `session_life` is for how long the broker keeps a session; `on_failure` is called when what must run has ended.
     """
-    if not kind_of(url).shared:
-        return LocalCluster(new_charter())
+    kind = kind_of(url)
+    if not kind.shared:
+        return LocalCluster(new_charter(), remembers=kind.remembers)
     from app.cluster.redis import RedisCluster  # noqa: PLC0415 - its driver is imported where it is used
 
     return RedisCluster(

@@ -1,4 +1,4 @@
-"""A cluster of one, for the in-memory store."""
+"""A cluster of one, for the stores of one process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from app.core.errors import NodeIdTakenError
 
 
 class LocalCluster:
-    """Knows itself only; there is nobody to wake, and nothing survives the process."""
+    """Knows itself only; there is nobody to wake. `remembers`: whether its store outlives the process."""
 
-    def __init__(self, charter: Charter) -> None:
+    def __init__(self, charter: Charter, *, remembers: bool = False) -> None:
+        self._remembers = remembers
         self._node: NodeInfo | None = None
         self._charter = charter
 
@@ -28,7 +29,7 @@ class LocalCluster:
 
     @property
     def remembers(self) -> bool:
-        return False
+        return self._remembers
 
     @property
     def strained(self) -> bool:

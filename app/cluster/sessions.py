@@ -60,9 +60,12 @@ class Sessions:
         self._counters = counters
         self._noticed = ""
 
-    def incarnation(self, node_id: str) -> NodeInfo:
-        """The next incarnation of this node; its client id cannot be guessed."""
-        client_id = f"{self._prefix}-{node_id}-{self._new_secret()}"
+    def incarnation(self, node_id: str, secret: str | None = None) -> NodeInfo:
+        """The next incarnation of this node; its client id cannot be guessed.
+
+        With a `secret` of an earlier start it goes on with the session of that one.
+        """
+        client_id = f"{self._prefix}-{node_id}-{secret or self._new_secret()}"
         return NodeInfo(node_id, self._new_ulid(), client_id, self._clock.wall())
 
     def of(self, info: NodeInfo, charter: Charter) -> BrokerSession:

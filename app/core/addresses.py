@@ -48,15 +48,26 @@ class EngineKind(StrEnum):
 
     MEMORY = "memory"
     REDIS = "redis"
+    ROCKS = "rocks"
 
     @property
     def shared(self) -> bool:
         """Whether there can be other nodes beside this one."""
+        return self is EngineKind.REDIS
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what it keeps outlives the process."""
         return self is not EngineKind.MEMORY
 
 
 STORE_SCHEMES: Final[Mapping[str, EngineKind]] = MappingProxyType(
-    {"memory": EngineKind.MEMORY, "redis": EngineKind.REDIS, "rediss": EngineKind.REDIS}
+    {
+        "memory": EngineKind.MEMORY,
+        "rocks": EngineKind.ROCKS,
+        "redis": EngineKind.REDIS,
+        "rediss": EngineKind.REDIS,
+    }
 )
 
 
@@ -72,10 +83,18 @@ def engine_kind(url: str) -> EngineKind:
 
 def check_store_url(url: str) -> None:
     """ValueError when no store can be opened with it."""
-    split_address(url)
-    engine_kind(url)
-    if url != "memory://":
+    parts = split_address(url)
+    kind = engine_kind(url)
+    if kind is EngineKind.ROCKS:
+        check_folder_url(parts)
+    elif url != "memory://":
         check_redis_url(url)
+
+
+def check_folder_url(parts: SplitResult) -> None:
+    """ValueError when it names no folder."""
+    if parts.netloc or parts.query or parts.fragment or not parts.path.strip("/"):
+        raise ValueError("names no folder; allowed: rocks:///absolute/path")
 
 
 def check_redis_url(url: str) -> None:
@@ -110,8 +129,7 @@ def events_kind(url: str) -> EventsKind:
     if parts.scheme == EventsKind.MEMORY and url == "memory://":
         return EventsKind.MEMORY
     if parts.scheme == EventsKind.ROCKS:
-        if parts.netloc or parts.query or parts.fragment or not parts.path.strip("/"):
-            raise ValueError("names no folder; allowed: rocks:///absolute/path")
+        check_folder_url(parts)
         return EventsKind.ROCKS
     if parts.scheme in ("redis", "rediss"):
         check_redis_url(url)

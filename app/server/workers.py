@@ -28,7 +28,8 @@ def check_store(count: int, settings: Settings) -> None:
     """ConfigurationError when the store of the settings holds only one node."""
     if not kind_of(settings.store.url).shared:
         raise ConfigurationError(
-            f"HOMING_STORE_URL: memory:// is the memory of one process; --workers {count} needs redis://… or rediss://…"
+            f"HOMING_STORE_URL: {kind_of(settings.store.url)}:// is for one process; "
+            f"--workers {count} needs redis://… or rediss://…"
         )
 
 

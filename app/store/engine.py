@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 
 from app.core.addresses import EngineKind, EventsKind, engine_kind, events_kind, split_address
 from app.core.clock import Clock
+from app.core.cluster.identity import NodeIdentity
 from app.core.cluster.wakekey import WakeKey
 from app.core.errors import ConfigurationError
 from app.core.events.event import Database
@@ -30,6 +32,7 @@ from app.store.tiered import TieredEventLog
 if TYPE_CHECKING:
     from app.store.redis.doctor import RedisFacts
     from app.store.redis.events.facts import EventFacts
+    from app.store.rocks.folder import RocksFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,29 @@ class Engine:
 
     kind: EngineKind
     store: StateStore
+    identity: NodeIdentity | None = None
+    """Who the one node is that uses the store, where the store knows."""
+
+
+class Folders:
+    """RocksDB folders, so that planes with one URL share one."""
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, RocksFolder] = {}
+
+    def of(self, path: Path, setting: str, make: Callable[[], RocksFolder]) -> RocksFolder:
+        """The folder, made by the first who asks; ConfigurationError where its library is missing."""
+        known = self._folders.get(path.absolute())
+        if known is not None:
+            return known
+        try:
+            return self._folders.setdefault(path.absolute(), make())
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"{setting}: {error.name} is not installed; rocks:// needs the extra homing[embedded]"
+            ) from None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{setting}: {error}") from None
 
 
 def kind_of(url: str) -> EngineKind:
@@ -57,11 +83,17 @@ def open_engine(
     new_secret: Callable[[], str],
     budget: timedelta = timedelta(seconds=2),
     measures: StoreMeasures | None = None,
+    folders: Folders | None = None,
 ) -> Engine:
-    """The engine of this URL; ConfigurationError when the URL cannot be used. `budget` bounds a call of the store."""
+    """The engine of this URL; ConfigurationError when the URL cannot be used.
+
+    `budget` bounds a call of the store; `folders` are shared with the event log.
+    """
     kind = kind_of(url)
     if kind is EngineKind.MEMORY:
         return Engine(kind, MemoryStateStore(clock))
+    if kind is EngineKind.ROCKS:
+        return _rocks_engine(folder_of(url), folders or Folders(), clock, counters, wake_key, new_secret, budget)
     from app.store.redis.commands.store import RedisStateStore  # noqa: PLC0415 - see above
 
     store = RedisStateStore(
@@ -76,17 +108,75 @@ def open_engine(
     return Engine(kind, store)
 
 
+def folder_of(url: str) -> Path:
+    """The folder that a rocks:// URL names."""
+    return Path(unquote(split_address(url).path))
+
+
+def _rocks_engine(
+    path: Path,
+    folders: Folders,
+    clock: Clock,
+    counters: Counter[str],
+    wake_key: WakeKey,
+    new_secret: Callable[[], str],
+    budget: timedelta,
+) -> Engine:
+    def new() -> RocksFolder:
+        from app.store.rocks.folder import COMMANDS, RocksFolder  # noqa: PLC0415 - an extra
+        from app.store.rocks.layout import identity_of  # noqa: PLC0415 - likewise
+
+        return RocksFolder(path, COMMANDS, identity=identity_of(path, new_secret))
+
+    folder = folders.of(path, "HOMING_STORE_URL", new)
+    from app.store.rocks.commands import RocksStateStore  # noqa: PLC0415 - an extra, and it is there
+
+    store = RocksStateStore(folder, clock, counters, budget=budget, wake_key=wake_key)
+    return Engine(EngineKind.ROCKS, store, folder.identity)
+
+
 def inspect_server(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts | None:
     """What the server behind this URL is and how it is set up; None when its engine has no server.
 
     Blocks, and writes nothing. StoreUnavailableError with a reason when nobody answers; ConfigurationError. `clock` is
     monotonic seconds.
     """
-    if kind_of(url) is EngineKind.MEMORY:
+    if not kind_of(url).shared:
         return None
     from app.store.redis.doctor import inspect  # noqa: PLC0415 - see above
 
     return inspect(url, clock, run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFacts:
+    """What was seen of a folder; nothing of it is opened."""
+
+    trouble: str = ""
+    """Why it cannot be used, in a sentence; empty if it can."""
+    exists: bool = False
+    in_use: bool = False
+    free_bytes: int = 0
+
+
+def inspect_folder(url: str) -> FolderFacts | None:
+    """What the folder of this URL is like; None when it names none. Blocks, and writes nothing."""
+    if kind_of(url) is not EngineKind.ROCKS:
+        return None
+    path = folder_of(url)
+    try:
+        from app.store.rocks.folder import RocksFolder  # noqa: F401, PLC0415 - an extra
+        from app.store.rocks.layout import is_locked, read_layout  # noqa: PLC0415 - likewise
+
+        read_layout(path)
+        there = path
+        while not there.exists():
+            there = there.parent
+        return FolderFacts("", path.exists(), is_locked(path), shutil.disk_usage(there).free)
+    except ModuleNotFoundError as error:
+        return FolderFacts(f"{error.name} is not installed; rocks:// needs the extra homing[embedded]")
+    except (ConfigurationError, OSError) as error:
+        return FolderFacts(str(error))
 
 
 def inspect_event_log(url: str, databases: Sequence[Database], name: str, wall: Callable[[], float]) -> EventFacts:
@@ -150,11 +240,13 @@ def open_events(
     name: str = "homing",
     node_id: str = "",
     cold: str = "",
+    folders: Folders | None = None,
 ) -> EventEngine:
     """The event log of this URL, not started yet; ConfigurationError when the URL cannot be used.
 
     `lease` is how long a node that died keeps a role, `name` tells this cluster's roles from others, and `node_id`
-    tells people who has them. `cold` is where the cold tier is; there is none when it is empty.
+    tells people who has them. `cold` is where the cold tier is; there is none when it is empty. `folders` are shared
+    with the store.
     """
     try:
         kind = events_kind(url)
@@ -164,7 +256,7 @@ def open_events(
     if kind is EventsKind.MEMORY:
         engine = EventEngine(lambda databases: MemoryEventLog(databases, clock, drops), OnlyOne(), OnlyOne())
     elif kind is EventsKind.ROCKS:
-        engine = EventEngine(_rocks(Path(unquote(split_address(url).path)), clock, drops), OnlyOne(), OnlyOne())
+        engine = EventEngine(_rocks(folder_of(url), folders or Folders(), clock, drops), OnlyOne(), OnlyOne())
     else:
         engine = _redis_events(
             url, f"{node_id or 'node'} {new_secret()}", name, lease, clock, counters, new_secret, drops
@@ -219,12 +311,13 @@ def _cold_extra() -> Iterator[None]:
         ) from None
 
 
-def _rocks(folder: Path, clock: Clock, drops: BurstLog) -> Callable[[Sequence[Database]], EventStore]:
-    try:
-        from app.store.rocks.events import RocksEventLog  # noqa: PLC0415 - an extra
-        from app.store.rocks.folder import RocksFolder  # noqa: PLC0415 - likewise
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"HOMING_EVENTS_URL: {error.name} is not installed; rocks:// needs the extra homing[embedded]"
-        ) from None
-    return lambda databases: RocksEventLog(RocksFolder(folder), databases, clock, drops)
+def _rocks(path: Path, folders: Folders, clock: Clock, drops: BurstLog) -> Callable[[Sequence[Database]], EventStore]:
+    def new() -> RocksFolder:
+        from app.store.rocks.folder import RocksFolder  # noqa: PLC0415 - an extra
+
+        return RocksFolder(path)
+
+    folder = folders.of(path, "HOMING_EVENTS_URL", new)
+    from app.store.rocks.events import RocksEventLog  # noqa: PLC0415 - an extra, and it is there
+
+    return lambda databases: RocksEventLog(folder, databases, clock, drops)

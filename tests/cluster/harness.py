@@ -34,14 +34,16 @@ Json = dict[str, Any]
 class NodeProcess(ServiceProcess):
     """A node as users run it: `homing serve` in a process of its own. `module` may name a variant for tests."""
 
-    def __init__(self, node_id: str, redis: RedisProcess, broker: MosquittoProcess, *, module: str, **env: str) -> None:
+    def __init__(
+        self, node_id: str, redis: RedisProcess | None, broker: MosquittoProcess, *, module: str = "app.cli", **env: str
+    ) -> None:
         super().__init__(sys.executable)
         self.node_id = node_id
         self._module = module
         self._env = {
             "PYTHONPATH": str(Path(__file__).parents[2]),  # for variants of the node that stand in tests/
             "HOMING_NODE_ID": node_id,
-            "HOMING_STORE_URL": redis.node_url,
+            "HOMING_STORE_URL": "memory://" if redis is None else redis.node_url,
             "HOMING_MQTT_URL": broker.url,
             "HOMING_MQTT_USERNAME": NODE_USER,
             "HOMING_MQTT_PASSWORD": NODE_PASSWORD,

@@ -16,18 +16,19 @@ from tests.contract.store_backends import (
     Backend,
     MemoryBackend,
     RedisBackend,
+    RocksBackend,
 )
 
 
-@pytest.fixture(params=["memory", "redis"])
-async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
+@pytest.fixture(params=["memory", "rocks", "redis"])
+async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
     place: Backend
     if request.param == "redis":
         server = request.getfixturevalue("redis_server")
         place = redis = RedisBackend(server.url, server.node_url)
         await redis.begin()
     else:
-        place = MemoryBackend()
+        place = MemoryBackend() if request.param == "memory" else RocksBackend(tmp_path)
     yield place
     await place.close()
 

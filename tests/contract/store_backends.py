@@ -1,13 +1,17 @@
-"""The two implementations of the state store behind one face, so that no test asks which one it has."""
+"""The implementations of the state store behind one face, so that no test asks which one it has."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import Protocol
 
 from redis.asyncio import Redis
+from rocksdict import Rdict
 
 from app.core.cluster.wakeup import WATCHED, decode_wake_up
 from app.core.commands.callback import Answer, Expectation, Registration
@@ -18,8 +22,11 @@ from app.core.keys import happened
 from app.core.profiles.correlation import Correlation
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.redis.commands.store import RedisStateStore
+from app.store.rocks.commands import RocksStateStore
+from app.store.rocks.folder import COMMANDS, RocksFolder
 from app.store.state import StateStore
 from tests.stores import redis_store
+from tests.waiting import PATIENCE
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(milliseconds=30)
@@ -100,6 +107,60 @@ class MemoryBackend:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+class RocksBackend:
+    """A folder, which all views share as all nodes do: there is one process."""
+
+    def __init__(
+        self, folder: Path, flush: Callable[[Rdict], None] | None = None, clock: ManualClock | None = None
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.folder = RocksFolder(folder, COMMANDS, flush)
+        self.counters: Counter[str] = Counter()
+        self._woken: list[tuple[str, Outcome | None]] = []
+        self._told: list[tuple[str, str]] = []
+        self.store = RocksStateStore(
+            self.folder,
+            self.clock,
+            self.counters,
+            budget=timedelta(seconds=PATIENCE),
+            wake=lambda node, outcome: self._woken.append((node, outcome)),
+            tell=lambda node, command: self._told.append((node, command)),
+        )
+        self._opened = False
+
+    async def open(self) -> StateStore:
+        if not self._opened:
+            self._opened = True
+            await self.store.start()
+        return self.store
+
+    async def again(self) -> None:
+        """End and start: what is in memory is what the folder has."""
+        await self.store.close()
+        await self.store.start()
+
+    async def advance(self, duration: timedelta) -> None:
+        self.clock.now += duration.total_seconds()
+
+    async def woken(self) -> list[tuple[str, Outcome | None]]:
+        woken, self._woken = self._woken, []
+        return woken
+
+    async def told(self) -> list[tuple[str, str]]:
+        told, self._told = self._told, []
+        return told
+
+    async def lose_happenings(self) -> None:
+        self.clock.now += MOMENT.total_seconds()
+        await self.again()
+
+    async def size(self) -> int:
+        return self.store.size
+
+    async def close(self) -> None:
+        await self.store.close()
 
 
 class RedisBackend:

@@ -1,4 +1,4 @@
-"""Random histories, run on a plain model, the memory store and two nodes' views of one Redis: all must agree (R22)."""
+"""Random histories, run on a plain model, all stores and two nodes' views of one Redis: all must agree (R22)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -31,7 +33,7 @@ from app.store.commands import Query
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.rules import NO_RESPONSE
 from app.store.state import StateStore
-from tests.contract.store_backends import MINUTE, ManualClock, answer, by_order, by_value, registration
+from tests.contract.store_backends import MINUTE, ManualClock, RocksBackend, answer, by_order, by_value, registration
 from tests.contract.store_model import Model, Plain, plain
 from tests.stores import redis_store
 
@@ -65,6 +67,7 @@ class Stage:
     runner: asyncio.Runner
     client: Redis
     redis: tuple[StateStore, StateStore]
+    folder: Path
     steps: int = 0
 
     def run(self, step: Awaitable[Any]) -> Plain:
@@ -80,7 +83,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     url: str = request.getfixturevalue("redis_server").url
     with asyncio.Runner() as runner:
 
@@ -89,7 +92,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
             stores = tuple(redis_store(url, budget=patient) for _ in range(2))
             for store in stores:
                 await store.start()
-            return Stage(runner, Redis.from_url(url), (stores[0], stores[1]))
+            return Stage(runner, Redis.from_url(url), (stores[0], stores[1]), tmp_path)
 
         stage = runner.run(opened())
         yield stage
@@ -106,6 +109,8 @@ class Histories(RuleBasedStateMachine):
         self.stage = stage
         self.clock = ManualClock()
         self.memory = MemoryStateStore(self.clock)
+        self.rocks = RocksBackend(Path(mkdtemp(dir=stage.folder)), lambda _: None, self.clock)
+        self.stage.runner.run(self.rocks.open())
         self.model = Model()
         self.made: list[Registration] = []
         self.soon: set[str] = set()
@@ -120,7 +125,11 @@ class Histories(RuleBasedStateMachine):
         self.clock.now += 0.001
         self.turn += 1
         assert self.stage.run(step(self.memory)) == expected, "memory"
+        assert self.stage.run(step(self.rocks.store)) == expected, "rocks"
         assert self.stage.run(step(self.stage.redis[self.turn % 2])) == expected, "redis"
+
+    def teardown(self) -> None:
+        self.stage.runner.run(self.rocks.close())
 
     def chosen(self, which: int) -> Registration:
         return self.made[which % len(self.made)]
@@ -235,7 +244,7 @@ class Histories(RuleBasedStateMachine):
             for identity in self.model.due(self.soon)
         }
         partitions = [partition_of(device) for device in DEVICES]
-        for store in (self.memory, *self.stage.redis[:1]):
+        for store in (self.memory, self.rocks.store, *self.stage.redis[:1]):
             found = self.stage.run(store.sweep(partitions, "node-a", timedelta()))
             assert {one[0]: one for one in found} == expected, type(store).__name__
             assert len(found) == len(expected)
@@ -247,15 +256,21 @@ class Histories(RuleBasedStateMachine):
         identity = self.chosen(which).command_id
         self.model.rows.pop(identity, None)
         self.stage.run(self.stage.client.delete(keys.callback(partition_of_command(identity), identity)))
-        record = self.memory._table.records.get(identity)
-        if record is not None:
-            del self.memory._table.records[identity]
-            self.memory._table.indexes.forget(record.registration)
+        for table in (self.memory.table, self.rocks.store._memory.table):
+            record = table.records.pop(identity, None)
+            if record is not None:
+                table.indexes.forget(record.registration)
+                table.has_changed(record)
+
+    @rule()
+    def restart(self) -> None:
+        """What the folder has is all that there is."""
+        self.stage.runner.run(self.rocks.again())
 
     @rule(node=nodes)
     def pending(self, node: str) -> None:
         expected = self.model.pending_of(node)
-        for store in (self.memory, self.stage.redis[0]):
+        for store in (self.memory, self.rocks.store, self.stage.redis[0]):
             assert sorted(self.stage.run(store.pending_of(node))) == expected, type(store).__name__
 
     @rule(
@@ -265,7 +280,7 @@ class Histories(RuleBasedStateMachine):
     )
     def listed(self, device: str | None, state: CommandState | None, limit: int) -> None:
         expected = self.model.newest_first(device, state)
-        for store in (self.memory, self.stage.redis[0]):
+        for store in (self.memory, self.rocks.store, self.stage.redis[0]):
             assert self.stage.run(all_pages(store, Query(device, state, limit))) == expected, type(store).__name__
 
     @invariant()
@@ -275,7 +290,7 @@ class Histories(RuleBasedStateMachine):
         rows = [self.model.rows.get(identity) for identity in identities]
         commands = [row.command() if row is not None else None for row in rows]
         outcomes = self.model.outcomes(identities)
-        for store in (self.memory, *self.stage.redis[1:]):
+        for store in (self.memory, self.rocks.store, *self.stage.redis[1:]):
             assert self.stage.run(store.get(identities)) == commands, type(store).__name__
             found = self.stage.run(store.outcomes(identities))
             assert [with_gone(one) for one in found] == outcomes, type(store).__name__

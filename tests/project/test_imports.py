@@ -83,7 +83,11 @@ PORT_USERS = {"audit", "callbacks", "commands", "events", "replies", "webhooks",
 """Who knows ports only: an engine or an adapter reaches them through the constructor."""
 
 ENGINES = {
-    "app.store.memory": ("app/store/memory/*", "app/store/engine.py"),
+    "app.store.memory": (
+        *("app/store/memory/*", "app/store/engine.py"),
+        *("app/store/rocks/commands.py", "app/store/rocks/command_rows.py"),
+        *("app/store/rocks/kept_state.py", "app/store/rocks/webhooks.py"),
+    ),  # the store in a folder is the one in memory with a journal
     "app.store.redis": (
         *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
         *(

@@ -1,4 +1,4 @@
-"""Webhooks of one node alone, in this process's memory. It promises nothing across the end of the process."""
+"""Webhooks of one node alone, in this process's memory."""
 
 from __future__ import annotations
 
@@ -7,17 +7,41 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from heapq import heappop, heappush, nlargest, nsmallest
 from itertools import count
+from typing import Final, NamedTuple
 
 from app.core.identifiers import partition_of_command
 from app.core.webhooks.deliveries import KEPT_US, MOST_KEPT, MOST_WAITING, Delivery, OutboxEntry, Progress, before
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.places import FIRST, DeliveryPage, DeliveryPosition, part
+from app.store.memory.commands.records import Changed, nobody
 from app.store.rules import micros
+
+ENDPOINT_ROW: Final = "e"
+QUEUE_ROW: Final = "f"
+DELIVERY_ROW: Final = "q"
+NOTICE_ROW: Final = "n"
+
+
+class KeptDelivery(NamedTuple):
+    """A delivery and when it is due, however long it is claimed, or when it ended. Instants in µs."""
+
+    delivery: Delivery
+    due: int | None
+    ended: int | None
+
+
+class QueueFacts(NamedTuple):
+    """Since when (µs) an endpoint has done nothing but fail, 0 if it has not; when its queue is to be forgotten."""
+
+    failing_since: int = 0
+    forget_at: int | None = None
 
 
 @dataclass(slots=True)
 class _DeliveryQueue:
     deliveries: dict[str, Delivery] = field(default_factory=dict)
+    retry: dict[str, int] = field(default_factory=dict)
+    """When each that waits is due if nobody claims it."""
     due: dict[str, int] = field(default_factory=dict)
     """When each that waits is next due (µs), also those that are claimed."""
     order: list[tuple[int, int, str]] = field(default_factory=list)
@@ -29,6 +53,16 @@ class _DeliveryQueue:
     """When each that ended did so, the oldest first."""
     failing_since: int = 0
     forget_at: int | None = None
+
+    def kept(self, event_id: str) -> KeptDelivery | None:
+        """How it stands with a delivery, if it is here."""
+        found = self.deliveries.get(event_id)
+        return None if found is None else KeptDelivery(found, self.retry.get(event_id), self.ended.get(event_id))
+
+    def wait(self, event_id: str, due: int) -> None:
+        """Let it be due then, whoever has claimed it."""
+        self.retry[event_id] = due
+        self.put(event_id, due)
 
     def put(self, event_id: str, due: int) -> None:
         """Let it be due then."""
@@ -50,16 +84,18 @@ class _DeliveryQueue:
     def end(self, event_id: str, now: int) -> None:
         """It does not wait any more; what waited for it is due."""
         del self.due[event_id]
+        self.retry.pop(event_id, None)
         later = self.parked.pop(event_id, None)
         if later is not None:
             self.put(later, now)
 
 
 class MemoryWebhooks:
-    """`now` is the store's clock, in µs."""
+    """`now` is the store's clock, in µs; `changed` is told what somebody else may keep."""
 
-    def __init__(self, now: Callable[[], int]) -> None:
+    def __init__(self, now: Callable[[], int], changed: Changed = nobody) -> None:
         self._now = now
+        self._changed = changed
         self._endpoints: dict[str, Endpoint] = {}
         self._queues: dict[str, _DeliveryQueue] = {}
         self._outbox: dict[OutboxEntry, None] = {}
@@ -67,6 +103,45 @@ class MemoryWebhooks:
     def tell(self, notice: OutboxEntry) -> None:
         """Part of the step that made the outcome."""
         self._outbox[notice] = None
+        self._changed((NOTICE_ROW, notice.member))
+
+    def told(self, notice: OutboxEntry) -> bool:
+        """Whether the outbox has it."""
+        return notice in self._outbox
+
+    def endpoint(self, endpoint_id: str) -> Endpoint | None:
+        """One of them."""
+        return self._endpoints.get(endpoint_id)
+
+    def facts(self, endpoint_id: str) -> QueueFacts | None:
+        """What is known of a queue, if there is one."""
+        queue = self._queues.get(endpoint_id)
+        return None if queue is None else QueueFacts(queue.failing_since, queue.forget_at)
+
+    def kept(self, endpoint_id: str, event_id: str) -> KeptDelivery | None:
+        """How it stands with a delivery, if there is one."""
+        queue = self._queues.get(endpoint_id)
+        return None if queue is None else queue.kept(event_id)
+
+    def restore_endpoint(self, endpoint: Endpoint) -> None:
+        """As it was."""
+        self._endpoints[endpoint.id] = endpoint
+
+    def restore_notice(self, notice: OutboxEntry) -> None:
+        """As it was."""
+        self._outbox[notice] = None
+
+    def restore_queue(self, endpoint_id: str, facts: QueueFacts, deliveries: Sequence[KeptDelivery]) -> None:
+        """As it was; the one that ended first comes first, and what was claimed is due."""
+        queue = self._queues[endpoint_id] = _DeliveryQueue()
+        queue.failing_since, queue.forget_at = facts
+        for one in deliveries:
+            event_id = one.delivery.event_id
+            queue.deliveries[event_id] = one.delivery
+            if one.ended is not None:
+                queue.ended[event_id] = one.ended
+            elif one.due is not None:
+                queue.wait(event_id, one.due)
 
     async def endpoints(self) -> Sequence[Endpoint]:
         return [self._endpoints[one] for one in sorted(self._endpoints)]
@@ -75,10 +150,12 @@ class MemoryWebhooks:
         if self._endpoints.get(endpoint.id) not in (before, endpoint):
             return False
         self._endpoints[endpoint.id] = endpoint
+        self._changed((ENDPOINT_ROW, endpoint.id))
         return True
 
     async def remove_endpoint(self, endpoint_id: str) -> bool:
-        self._queues.pop(endpoint_id, None)
+        self._forget_queue(endpoint_id)
+        self._changed((ENDPOINT_ROW, endpoint_id))
         return self._endpoints.pop(endpoint_id, None) is not None
 
     async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[OutboxEntry]:
@@ -92,6 +169,7 @@ class MemoryWebhooks:
     async def forget(self, notices: Sequence[OutboxEntry]) -> None:
         for one in notices:
             self._outbox.pop(one, None)
+            self._changed((NOTICE_ROW, one.member))
 
     async def enqueue(self, endpoint_id: str, delivery: Delivery) -> bool:
         queue = self._queue(endpoint_id)
@@ -101,7 +179,8 @@ class MemoryWebhooks:
             return False
         now = self._now()
         queue.deliveries[delivery.event_id] = replace(delivery, next_at=now)
-        queue.put(delivery.event_id, now)
+        queue.wait(delivery.event_id, now)
+        self._changed((DELIVERY_ROW, endpoint_id, delivery.event_id))
         return True
 
     async def claim(self, endpoint_id: str, most: int, hold: timedelta) -> Sequence[Delivery]:
@@ -118,15 +197,18 @@ class MemoryWebhooks:
             return now - queue.failing_since if queue.failing_since else 0
         queue.deliveries[delivery.event_id] = delivery
         if delivery.delay is not None:
-            queue.put(delivery.event_id, now + delivery.delay)
+            queue.wait(delivery.event_id, now + delivery.delay)
         else:
             queue.end(delivery.event_id, now)
             queue.ended[delivery.event_id] = now
-            self._trim(queue, now)
-        if delivery.progress is Progress.DELIVERED:
-            queue.failing_since = 0
+            self._trim(endpoint_id, queue, now)
+        self._changed((DELIVERY_ROW, endpoint_id, delivery.event_id))
+        failing_since = 0 if delivery.progress is Progress.DELIVERED else queue.failing_since or now
+        if failing_since != queue.failing_since:
+            queue.failing_since = failing_since
+            self._changed((QUEUE_ROW, endpoint_id))
+        if not failing_since:
             return 0
-        queue.failing_since = queue.failing_since or now
         return now - queue.failing_since
 
     async def again(self, endpoint_id: str, event_id: str) -> bool:
@@ -135,7 +217,8 @@ class MemoryWebhooks:
             return False
         del queue.ended[event_id]
         now = self._now()
-        queue.put(event_id, now)
+        queue.wait(event_id, now)
+        self._changed((DELIVERY_ROW, endpoint_id, event_id))
         queue.deliveries[event_id] = replace(queue.deliveries[event_id], progress=Progress.WAITING, next_at=now)
         return True
 
@@ -156,17 +239,27 @@ class MemoryWebhooks:
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
         self._queue(endpoint_id).forget_at = None if duration is None else self._now() + micros(duration)
+        self._changed((QUEUE_ROW, endpoint_id))
 
     def _queue(self, endpoint_id: str) -> _DeliveryQueue:
         queue = self._queues.get(endpoint_id)
         if queue is None or (queue.forget_at is not None and queue.forget_at <= self._now()):
+            self._forget_queue(endpoint_id)
             queue = self._queues[endpoint_id] = _DeliveryQueue()
         return queue
 
-    def _trim(self, queue: _DeliveryQueue, now: int) -> None:
+    def _forget_queue(self, endpoint_id: str) -> None:
+        queue = self._queues.pop(endpoint_id, None)
+        if queue is not None:
+            self._changed((QUEUE_ROW, endpoint_id))
+            for event_id in queue.deliveries:
+                self._changed((DELIVERY_ROW, endpoint_id, event_id))
+
+    def _trim(self, endpoint_id: str, queue: _DeliveryQueue, now: int) -> None:
         while queue.ended:
             oldest = next(iter(queue.ended))
             if len(queue.ended) <= MOST_KEPT and queue.ended[oldest] > now - KEPT_US:
                 return
             del queue.ended[oldest]
             del queue.deliveries[oldest]
+            self._changed((DELIVERY_ROW, endpoint_id, oldest))

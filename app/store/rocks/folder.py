@@ -22,6 +22,7 @@ from app.store.rocks.mending import Reopener
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from app.core.cluster.identity import NodeIdentity
     from app.runtime.telemetry import Fill
 
 MEMTABLE_BYTES: Final = 16 * 1024 * 1024
@@ -40,7 +41,7 @@ class Drawer(Protocol):
     def stale(self) -> bool:
         """Whether it has to be opened anew, as it knows more than the disk has."""
 
-    def open(self, database: Rdict, families: Sequence[str]) -> None:
+    def open(self, database: Rdict, families: Sequence[str], /) -> None:
         """Begin with a database that has these column families; ConfigurationError."""
 
     def shut(self) -> None:
@@ -89,10 +90,20 @@ def table_of(database: Rdict, family: str) -> Rdict:
 
 
 class RocksFolder:
-    """It is open while it has drawers. `flush` makes a batch durable; tests have one that fails."""
+    """It is open while it has drawers. `flush` makes a batch durable; tests have one that fails.
 
-    def __init__(self, path: Path, use: FolderUse = EVENTS, flush: Callable[[Rdict], None] | None = None) -> None:
+    `identity` is the node's, which a folder that has none gets.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        use: FolderUse = EVENTS,
+        flush: Callable[[Rdict], None] | None = None,
+        identity: NodeIdentity | None = None,
+    ) -> None:
         self.path: Final = path
+        self.identity: Final = identity
         self._use: Final = use
         self._flush = flush or _sync
         self._lock = FolderLock(path)
@@ -213,7 +224,7 @@ class RocksFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             self._lock.acquire()
-            begin_layout(self.path)
+            begin_layout(self.path, self.identity)
         except ConfigurationError as error:
             raise ConfigurationError(f"{self._use.setting}: {error}") from None
         families = Rdict.list_cf(str(self.path), options()) if (self.path / "CURRENT").exists() else ["default"]

@@ -3,7 +3,7 @@
 | file | content |
 |---|---|
 | `homing.lock` | locked while the folder is in use; the process id, written when it began |
-| `layout.json` | JSON: layout, the version of Homing that wrote it first, the id of the node |
+| `layout.json` | JSON: layout, the version of Homing that wrote it, `node` and `session` of the node that uses it |
 
 A folder of 0.2.0 has neither; it is laid out as layout 1 is.
 """
@@ -18,9 +18,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from app import __version__
+from app.core.cluster.identity import NodeIdentity
 from app.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 LAYOUT: Final = 1
@@ -59,13 +61,46 @@ class FolderLock:
             self._held = None
 
 
-def begin_layout(folder: Path, node_id: str = "") -> None:
-    """Say how the folder is laid out, if nothing does; ConfigurationError if this version does not read it so."""
-    if read_layout(folder):
+def is_locked(folder: Path) -> bool:
+    """Whether some process has the folder at this moment."""
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def identity_of(folder: Path, new_secret: Callable[[], str]) -> NodeIdentity:
+    """The node that keeps its commands in a folder, a new one if none does; ConfigurationError as `read_layout`."""
+    found = read_layout(folder)
+    if found.get("node") and found.get("session"):
+        return NodeIdentity(str(found["node"]), str(found["session"]))
+    return NodeIdentity(f"node-{new_secret()[:10]}", new_secret())
+
+
+def begin_layout(folder: Path, identity: NodeIdentity | None) -> None:
+    """Say how the folder is laid out, and who uses it; ConfigurationError if this version does not read it so."""
+    found = read_layout(folder)
+    if found and (identity is None or found.get("session") == identity.session):
         return
-    written = json.dumps({"layout": LAYOUT, "written_by": __version__, "node": node_id}).encode()
+    if identity is not None and found.get("session"):
+        raise ConfigurationError(f"{folder} was first used by another process just now; start this one again")
+    facts = found or {"layout": LAYOUT, "written_by": __version__}
+    if identity is not None:
+        facts |= {"node": identity.node_id, "session": identity.session}
+    _replace(folder, json.dumps(facts).encode())
+
+
+def _replace(folder: Path, written: bytes) -> None:
     fresh = folder / f"{LAYOUT_FILE}.new"
-    with fresh.open("wb") as file:
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(written)
         file.flush()
         os.fsync(file.fileno())

@@ -68,7 +68,7 @@ def test_an_address_that_others_reach_is_refused_before_a_node_is_made_of_anythi
 @pytest.mark.parametrize(
     ("variable", "value", "allowed"),
     [
-        ("HOMING_STORE_URL", "mysql://x", "memory://, redis://, rediss://"),
+        ("HOMING_STORE_URL", "mysql://x", "memory://, rocks://, redis://, rediss://"),
         ("HOMING_ACCESS_URL", "mysql://x", "sqlite://, postgresql://"),
         ("HOMING_API_PORT", "many", "integer"),
         ("HOMING_LOG_LEVEL", "loud", "'debug'"),
@@ -89,7 +89,7 @@ def test_a_wrong_setting_is_named(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["serve", "--workers", "2", "--port", "0"], "HOMING_STORE_URL: memory:// is the memory of one process"),
+        (["serve", "--workers", "2", "--port", "0"], "HOMING_STORE_URL: memory:// is for one process"),
         (["serve", "--host", "192.0.2.1"], "HOMING_API_HOST, HOMING_API_PORT: cannot listen on 192.0.2.1 port 8080"),
         (["serve", "--host", EVERYWHERE, "--port", "0"], "0.0.0.0 can be reached from outside, and this node does"),
         (["serve", "--node-id", "x/y"], "HOMING_NODE_ID: "),

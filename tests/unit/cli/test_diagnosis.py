@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.diagnosis import CheckLevel, about_broker, about_memory_store, about_redis
+from app.cli.diagnosis import CheckLevel, about_broker, about_redis, about_store_of_one
 from app.mqtt.paho_probe import PARKED_MESSAGES, BrokerFacts
 from app.store.redis.doctor import RedisFacts
 
@@ -41,7 +41,7 @@ def good_broker(**changes: Any) -> BrokerFacts:
 
 
 def test_all_is_well() -> None:
-    diagnoses = [about_memory_store(), *about_redis(GOOD_REDIS), *about_broker(good_broker(), "5")]
+    diagnoses = [about_store_of_one("memory://", None), *about_redis(GOOD_REDIS), *about_broker(good_broker(), "5")]
     assert {diagnosis.level for diagnosis in diagnoses} == {CheckLevel.OK}
 
 

@@ -59,7 +59,9 @@ def test_what_has_no_server_cannot_be_inspected() -> None:
 
 @pytest.mark.parametrize("url", ["", "localhost", "postgres://x", "unix:///run/redis"])
 def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"the store's scheme .* allowed: memory://, redis://, rediss://"):
+    with pytest.raises(
+        ConfigurationError, match=r"the store's scheme .* allowed: memory://, rocks://, redis://, rediss://"
+    ):
         opened(url)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 from app.core.clock import Clock
 from app.core.commands.callback import Answer, Expectation, Registration
@@ -15,6 +16,16 @@ from app.core.commands.routing import Outcome
 from app.core.errors import IllegalTransitionError
 from app.core.profiles.correlation import Correlation
 from app.store.rules import micros, retention_of
+
+RowKey = tuple[str, ...]
+"""What changes as one: a word for its kind, and the names of the one of that kind."""
+Changed = Callable[[RowKey], None]
+"""Called with what has changed in a way that is to outlive the process."""
+COMMAND_ROW: Final = "c"
+
+
+def nobody(_key: RowKey) -> None:
+    """Where nothing outlives the process."""
 
 
 @dataclass(slots=True)
@@ -34,6 +45,8 @@ class Record:
     report_count: int = 0
     quarantined_until: int = 0
     """Until when an ORDER topic stays occupied after the outcome; 0 when it was freed."""
+    number: int = 0
+    """Its place in the order of registration."""
 
     @property
     def open(self) -> bool:
@@ -126,12 +139,14 @@ class Indexes:
 class CommandTable:
     """All commands of the process. Nothing in here waits, so each step is atomic on its event loop."""
 
-    def __init__(self, clock: Clock, max_commands: int) -> None:
+    def __init__(self, clock: Clock, max_commands: int, changed: Changed, not_before: int) -> None:
         self.max_commands = max_commands
         self.records: dict[str, Record] = {}
         self.indexes = Indexes()
+        self.changed = changed
         self._clock = clock
-        self._started_at = round(clock.wall() * 1_000_000)
+        self._numbers = 0
+        self._started_at = max(round(clock.wall() * 1_000_000), not_before)
         self._started = clock.monotonic()
         self._expiries: list[tuple[int, str]] = []
 
@@ -143,6 +158,30 @@ class CommandTable:
     def now(self) -> int:
         """The store's clock, in microseconds since the epoch: wall time once, then the monotonic clock, never jumps."""
         return self._started_at + round((self._clock.monotonic() - self._started) * 1_000_000)
+
+    def add(self, record: Record) -> None:
+        """A command that is registered."""
+        self._numbers = record.number = self._numbers + 1
+        self.records[record.command.id] = record
+        self.indexes.enter(record.registration)
+
+    def restore(self, record: Record, occupied: Collection[str]) -> None:
+        """A command as it was, the oldest first; `occupied` as `occupied_by` gave it."""
+        self._numbers = max(self._numbers, record.number)
+        self.records[record.command.id] = record
+        self.indexes.enter(record.registration)
+        if not record.open:
+            self.indexes.leave(record.registration, keep=lambda one: one.topic in occupied)
+        heapq.heappush(self._expiries, (record.expires_at, record.command.id))
+
+    def occupied_by(self, record: Record) -> list[str]:
+        """The topics on which a command waits, or which it keeps in quarantine."""
+        topics = dict.fromkeys(one.topic for one in record.registration.expectations)
+        return [one for one in topics if record.command.id in self.indexes.topics.get(one, ())]
+
+    def has_changed(self, record: Record) -> None:
+        """Something that outlives the process, where anything does."""
+        self.changed((COMMAND_ROW, record.command.id))
 
     def expire(self, record: Record, after: int) -> None:
         """Keep the record for its retention after an instant."""
@@ -158,3 +197,4 @@ class CommandTable:
             if record is not None and record.expires_at <= now:
                 del self.records[command_id]
                 self.indexes.forget(record.registration)
+                self.has_changed(record)

@@ -10,14 +10,15 @@ from app.runtime.telemetry import Fill
 from app.store.memory.commands.echo_states import MemoryEchoStates
 from app.store.memory.commands.history import MemoryCommandHistory
 from app.store.memory.commands.reader import MemoryCommandReader
-from app.store.memory.commands.records import CommandTable
+from app.store.memory.commands.records import Changed, CommandTable, nobody
 from app.store.memory.commands.writer import MemoryCommandWriter, Tell, Wake
 
 
 class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHistory):
     """Everything in dictionaries of this process. No operation awaits anything, so each is atomic on its event loop.
 
-    It promises nothing across the end of the process. `wake` is for tests that model several nodes on one store:
+    It promises nothing across the end of the process: `changed` is told what somebody else may keep, and `not_before`
+    is the least instant (µs) of its clock. `wake` is for tests that model several nodes on one store:
     it is called for each waiting node but the receiver or finisher, where Redis would publish; `tell` likewise.
     """
 
@@ -29,12 +30,19 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
         wake: Wake | None = None,
         wake_key: WakeKey | None = None,
         tell: Tell | None = None,
+        changed: Changed = nobody,
+        not_before: int = 0,
     ) -> None:
-        table = CommandTable(clock, max_commands)
+        table = CommandTable(clock, max_commands, changed, not_before)
         MemoryCommandReader.__init__(self, table)
         MemoryCommandWriter.__init__(self, table, wake, wake_key, tell)
         MemoryCommandHistory.__init__(self, table)
         self.states: Final = MemoryEchoStates(table)
+
+    @property
+    def table(self) -> CommandTable:
+        """All commands."""
+        return self._table
 
     @property
     def size(self) -> int:

@@ -57,7 +57,7 @@ class MemoryCommandWriter:
     ) -> None:
         self._table = table
         self._tell = tell
-        self.webhooks: Final = MemoryWebhooks(table.now)
+        self.webhooks: Final = MemoryWebhooks(table.now, table.changed)
         self.changes: Final = MemoryCommandChanges(table.now)
         self._wake = wake
         self._wake_key = wake_key
@@ -74,9 +74,9 @@ class MemoryCommandWriter:
         now = self._table.now()
         command = registration.command(now, now + micros(registration.timeout))
         record = Record(command, registration, [registration.home_node], 0)
-        self._table.records[command.id] = record
-        self._table.indexes.enter(registration)
+        self._table.add(record)
         self._table.expire(record, command.deadline)
+        self._table.has_changed(record)
         return Registered(command.created_at, command.deadline)
 
     async def respond(self, answer: Answer, receiver: str, *, open_only: bool = False) -> Recorded:
@@ -92,6 +92,7 @@ class MemoryCommandWriter:
         if record.open and answer.state is CommandState.RUNNING:
             news = note_report(record, answer.result, now)
             record.command = replace(record.command, state=CommandState.RUNNING, progress=answer.result)
+            self._table.has_changed(record)
             if news:
                 self.changes.tell(CommandChangeKind.PROGRESS, record.command, record.report_count, answer.result)
                 self._tell_watching(record, receiver)
@@ -133,6 +134,7 @@ class MemoryCommandWriter:
             return False
         record.command = replace(record.command, state=state)
         record.sender = sender or record.sender
+        self._table.has_changed(record)
         return True
 
     async def sweep(self, partitions: Sequence[int], finisher: str, grace: timedelta) -> list[Outcome]:
@@ -163,6 +165,7 @@ class MemoryCommandWriter:
         asking = registration.home_node
         if record.open and asking not in record.waiting and len(record.waiting) <= MAX_JOINED:
             record.waiting.append(asking)
+            self._table.has_changed(record)
         return Joined(record.command)
 
     def _admit(self, registration: Registration) -> None:
@@ -203,6 +206,7 @@ class MemoryCommandWriter:
         if record.command.state not in LATE_STATES or answer.state is CommandState.RUNNING:
             return MatchResult.DUPLICATE
         self._table.indexes.free(answer.topic, record.command.id)
+        self._table.has_changed(record)
         if record.command.late is not None:
             return MatchResult.DUPLICATE
         record.command = replace(record.command, late=late_annex(answer.state, answer.result, answer.error, now))
@@ -239,6 +243,7 @@ class MemoryCommandWriter:
         else:
             self._table.indexes.leave(registration)
         self._table.expire(record, now)
+        self._table.has_changed(record)
         if registration.notify:
             self.webhooks.tell(OutboxEntry(registration.command_id, late=False))
         self.changes.tell(CommandChangeKind.OUTCOME, record.command, record.report_count + 1, error)
