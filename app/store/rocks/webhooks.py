@@ -15,14 +15,14 @@ from app.store.memory.webhooks import MemoryWebhooks
 T = TypeVar("T")
 
 
-class _Change(Protocol):
+class _Journalled(Protocol):
     async def __call__(self, work: Callable[[MemoryStateStore], Awaitable[T]]) -> T: ...
 
 
 class RocksWebhooks:
     """`app/store/webhooks.py`. A claim ends with the process that made it, so it is not on the disk."""
 
-    def __init__(self, change: _Change) -> None:
+    def __init__(self, change: _Journalled) -> None:
         self._change = change
 
     async def endpoints(self) -> Sequence[Endpoint]:
