@@ -106,7 +106,7 @@ class Adopter:
     async def look(self) -> None:
         """One round."""
         suspects, self._suspects = self._suspects, frozenset(await self._cluster.orphans())
-        for orphan in self._suspects & suspects:
+        for orphan in sorted(self._suspects & suspects, key=lambda one: one.incarnation):
             await self._take(orphan)
 
     def heard(self, notice: SessionNotice) -> None:

@@ -122,7 +122,11 @@ class MqttClient(Protocol):
         """Leave the session where it is and begin another one under this client id."""
 
     async def quiet(self, idle: timedelta) -> None:
-        """Return when nothing has come for `idle` and all deliveries are acknowledged, or there is no connection."""
+        """Return when nothing has come for `idle`, all deliveries are acknowledged and the broker has nothing more.
+
+        A silence alone proves nothing: the network may be slow. BrokerUnavailableError when the connection is gone, or
+        the broker gives no sign of life: it may hold more then.
+        """
 
     async def unsubscribe(self) -> None:
         """UNSUBSCRIBE from all filters and wait for UNSUBACK; deliveries that came before it still count."""

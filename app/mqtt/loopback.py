@@ -279,6 +279,8 @@ class LoopbackMqttClient:
         while self.connected and (seen != self._deliveries or self._broker.holds_for(self.client_id)):
             seen = self._deliveries
             await asyncio.sleep(idle.total_seconds())
+        if not self.connected:
+            raise BrokerUnavailableError("the broker may hold more: there is no connection")
 
     async def stop(self, *, keep_session: bool = False) -> None:
         self._handler = None
@@ -356,8 +358,6 @@ class LoopbackSessionDrain:
         for topic_filter in topic_filters:
             self._broker.unsubscribe(client.client_id, topic_filter)
         await client.quiet(idle)
-        if not client.connected:
-            raise BrokerUnavailableError(f"the session {client.client_id} was not drained: connection lost")
         await client.stop()
         return client.deliveries
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 PUBLISH: Final = 0x30
 PUBACK: Final = 0x40
 PINGREQ: Final = b"\xc0\x00"
+PINGRESP: Final = 0xD0
 MAX_PACKET_SIZE: Final = 5 + 268_435_455
 """Bytes; what the remaining length can say (section 2.1.4)."""
 

@@ -12,7 +12,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -137,9 +136,10 @@ class PahoMqttClient:
         await self.start(subscriptions, self._handler, will)
 
     async def quiet(self, idle: timedelta) -> None:
-        if self._link is not None:
-            with suppress(ConnectionError):
-                await self._link.quiet(idle.total_seconds())
+        try:
+            await self._current_link().quiet(idle.total_seconds())
+        except ConnectionError as error:
+            raise BrokerUnavailableError(f"the broker may hold more: {error}") from error
 
     async def stop(self, *, keep_session: bool = False) -> None:
         link = self._link

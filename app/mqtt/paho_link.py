@@ -8,7 +8,7 @@ import ssl
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -93,6 +93,10 @@ class PahoLink:
         self._resting = False
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due = 0.0
+        self._pings = 0
+        """PINGREQs without a PINGRESP."""
+        self._pong: asyncio.Future[None] = self._loop.create_future()
+        """Done when each of them has one."""
 
     async def open(
         self,
@@ -143,13 +147,40 @@ class PahoLink:
         self.end("stopped")
 
     async def quiet(self, idle: float) -> None:
-        """Wait until nothing came for `idle` seconds and all is acknowledged; ConnectionError when the link ends."""
+        """Wait until nothing came for `idle` seconds, all is acknowledged, and the broker has nothing more.
+
+        A silence may be that of the network, with messages under way. So the broker is asked for a sign of life after
+        it: what it sent before that has come by then. ConnectionError when the link ends, or no sign comes.
+        """
         seen = -1
         while seen != self.deliveries or self._unacknowledged:
             seen = self.deliveries
             await asyncio.wait([self.ended], timeout=idle)
             if self.ended.done():
                 raise ConnectionError(self.ended.result())
+            if seen == self.deliveries and not self._unacknowledged:
+                await self._sign_of_life()
+
+    async def _sign_of_life(self) -> None:
+        self._ping()
+        timeout = self._options.connect_timeout.total_seconds()
+        ends: list[asyncio.Future[Any]] = [self._pong, self.ended]
+        await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if self.ended.done():
+            raise ConnectionError(self.ended.result())
+        if not self._pong.done():
+            raise ConnectionError(f"no PINGRESP within {timeout:g} s")
+
+    def _ping(self) -> None:
+        if self._pong.done():
+            self._pong = self._loop.create_future()
+        self._pings += 1
+        self._stream.write(packets.PINGREQ)
+
+    def _on_pingresp(self) -> None:
+        self._pings -= 1
+        if self._pings <= 0 and not self._pong.done():
+            self._pong.set_result(None)
 
     def publish(self, publication: Publication) -> Puback:
         """See `MqttClient.publish`."""
@@ -290,6 +321,8 @@ class PahoLink:
             elif kind == packets.PUBACK:
                 self._on_puback(*packets.decode_puback(body))
             else:
+                if kind == packets.PINGRESP:
+                    self._on_pingresp()
                 self._control.feed(packets.packet(first_byte, body))
         except packets.MalformedPacketError as error:
             self.end(f"the broker sent a malformed packet: {error}")
@@ -374,7 +407,7 @@ class PahoLink:
             self.end(f"the broker has been silent for {quiet:.1f} s")
             return
         if max(quiet, now - self._stream.last_sent) >= self._keepalive / 2:
-            self._stream.write(packets.PINGREQ)
+            self._ping()
         interval = min(1.0, self._keepalive / 4)
         self._tick_due = now + interval
         self._ticker = self._loop.call_later(interval, self._tick)

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from random import Random
+from typing import cast
 
 import pytest
 from redis.asyncio import Connection, Redis
@@ -21,6 +23,10 @@ from app.core.commands.routing import Outcome
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
 from app.runtime.system import SystemClock, new_charter
 from homing_rig.chaos.proxy import FaultProxy
+from homing_rig.simulation.cluster import SimCluster
+from homing_rig.simulation.loop import SimLoop
+from homing_rig.simulation.network import Link
+from homing_rig.simulation.store import StoreHost, StorePlaces
 from tests.services import RedisProcess
 from tests.waiting import PATIENCE, eventually
 
@@ -60,18 +66,39 @@ def redis_member(url: str, heard: Heard, lease: timedelta = LEASE) -> RedisClust
     )
 
 
+def simulated_member(loop: SimLoop, host: StoreHost) -> SimCluster:
+    chance = Random(1)
+    return SimCluster(
+        StorePlaces(host, Link(loop, "way", "near", chance), chance),
+        host.keys,
+        lease=LEASE,
+        session_life=timedelta(minutes=1),
+        clock=SystemClock(),
+        counters=Counter(),
+        new_charter=new_charter,
+        handlers=ChannelHandlers(
+            wake=lambda _command_id, _outcome: None, resubscribed=lambda: None, carried=lambda _secret: None
+        ),
+        on_failure=lambda _error: None,
+    )
+
+
 Factory = Callable[[], Cluster]
 
 
-@pytest.fixture(params=["local", "redis"])
+@pytest.fixture(params=["local", "redis", "simulated"])
 async def make(request: pytest.FixtureRequest) -> AsyncIterator[Factory]:
     """Makes members of one cluster; all of them leave at the end."""
     members: list[Cluster] = []
     local = LocalCluster(new_charter())
+    loop = cast("SimLoop", asyncio.get_running_loop())
+    host = StoreHost(loop, SystemClock())
 
     def one() -> Cluster:
         if request.param == "local":
             members.append(local)
+        elif request.param == "simulated":
+            members.append(simulated_member(loop, host))
         else:
             members.append(redis_member(request.getfixturevalue("redis_server").node_url, Heard()))
         return members[-1]

@@ -7,6 +7,8 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from random import Random
+from typing import cast
 
 import pytest
 from paho.mqtt import publish
@@ -18,6 +20,10 @@ from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessio
 from app.mqtt.options import MqttOptions, MqttVersion
 from app.mqtt.paho import PahoMqttClient
 from app.mqtt.paho_drain import PahoSessionDrain
+from homing_rig.simulation.broker import Quirks, SimBroker
+from homing_rig.simulation.loop import SimLoop
+from homing_rig.simulation.mqtt import SimMqttClient, SimSessionDrain
+from homing_rig.simulation.network import Link
 from tests.services import MosquittoProcess
 from tests.waiting import PATIENCE
 
@@ -51,6 +57,23 @@ class Inbox:
         return [delivery.message for delivery in self.deliveries]
 
 
+class _Simulation:
+    """The broker of the simulation, here on the loop of the test and in real time."""
+
+    def __init__(self) -> None:
+        self._loop = cast("SimLoop", asyncio.get_running_loop())
+        chance = Random(1)
+        self._chance = chance
+        self._broker = SimBroker(self._loop, Quirks(), chance)
+        self._way = Link(self._loop, "way", "near", chance)
+
+    def client(self, client_id: str, counters: Counter[str]) -> MqttClient:
+        return SimMqttClient(self._loop, self._broker, self._way, client_id, counters, self._chance)
+
+    def drain(self, client_id: str, counters: Counter[str]) -> SessionDrain:
+        return SimSessionDrain(self._loop, self._broker, self._way, client_id, counters)
+
+
 class Bench:
     """One broker, and clients of it that are stopped at the end of the test."""
 
@@ -60,6 +83,7 @@ class Bench:
         self.counters: Counter[str] = Counter()
         self.clients: list[MqttClient] = []
         self._loopback = LoopbackBroker()
+        self._simulation = _Simulation()
         self._find_broker = find_broker
 
     @property
@@ -69,7 +93,9 @@ class Bench:
     def client(self, client_id: str = "") -> MqttClient:
         client_id = client_id or secrets.token_hex(8)
         client: MqttClient
-        if self.implementation == "loopback":
+        if self.implementation == "simulated":
+            client = self._simulation.client(client_id, self.counters)
+        elif self.implementation == "loopback":
             client = LoopbackMqttClient(self._loopback, client_id, self.counters)
         else:
             client = PahoMqttClient(self._options(client_id), self.counters)
@@ -77,6 +103,8 @@ class Bench:
         return client
 
     def drain(self, client_id: str) -> SessionDrain:
+        if self.implementation == "simulated":
+            return self._simulation.drain(client_id, self.counters)
         if self.implementation == "loopback":
             return LoopbackSessionDrain(self._loopback, client_id, self.counters)
         return PahoSessionDrain(self._options(client_id), self.counters)
@@ -103,7 +131,7 @@ class Bench:
         return f"{self.prefix}/{rest}"
 
 
-@pytest.fixture(params=["loopback", "paho-v5", "paho-v3.1.1"])
+@pytest.fixture(params=["loopback", "simulated", "paho-v5", "paho-v3.1.1"])
 async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     def find_broker() -> MosquittoProcess:
         broker: MosquittoProcess = request.getfixturevalue("mosquitto")
@@ -298,6 +326,8 @@ async def test_properties_of_mqtt_5_arrive(bench: Bench) -> None:
 
 
 async def test_F63_a_retained_message_is_marked_as_such(bench: Bench) -> None:
+    if bench.implementation == "simulated":
+        pytest.skip("nothing is retained there")
     await bench.retain(bench.topic("a"), b"old")
     inbox = Inbox()
     client = await bench.started(inbox, bench.topic("#"))

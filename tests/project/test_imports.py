@@ -45,7 +45,12 @@ OF_DISTRIBUTIONS = {"core", "settings", "runtime", "store", "mqtt", "profiles"}
 DISTRIBUTIONS = {"homing_simulator": set[str](), "homing_rig": {"homing_simulator"}}
 """Packages of `tools/`, with those of the others that each may import. `app` imports none: they add verbs to it."""
 
-RIGS = {"bench", "chaos"}
+SIMULATION = "tools/rig/homing_rig/simulation/"
+OF_SIMULATION = {"api", "cluster", "command_plane", "commands", "kernel", "membership", "node", "observed", "plane"}
+OF_SIMULATION |= {"replies", "webhooks"}
+"""What the simulation puts together of `app`, besides that, as `app/main.py` does; and its judge is that of chaos."""
+
+RIGS = {"bench", "chaos", "simulation"}
 """Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
 
 SYSTEM = "app.runtime.system"
@@ -201,6 +206,7 @@ def why_not(path: str, part: str, name: str) -> str | None:
         return why_no_distribution(path, part, top, name)
     if part in DISTRIBUTIONS and top == "app":
         allowed = OF_DISTRIBUTIONS | ({"cli", "server"} if "/cli/" in path else set())
+        allowed |= OF_SIMULATION if path.startswith(SIMULATION) else set()
         target = rest.partition(".")[0]
         return f"{part} may import {', '.join(sorted(allowed))} of app" if target in ALL_PARTS - allowed else None
     if top == "app":
@@ -214,7 +220,7 @@ def why_not(path: str, part: str, name: str) -> str | None:
 
 def why_no_distribution(path: str, part: str, target: str, name: str) -> str | None:
     """As `why_not`, for a name in a package of `tools/`, `target`."""
-    verb = "/cli/" in path
+    verb = "/cli/" in path or (path.startswith(SIMULATION) and rig_of(name) == "chaos")
     if part == target == "homing_rig" and not verb and (rig := rig_of(name)) and rig != rig_of(module_of(path)):
         return f"{rig} is known to nobody else in homing_rig; what both rigs use lies beside them"
     if part != target and target not in DISTRIBUTIONS.get(part, set()):

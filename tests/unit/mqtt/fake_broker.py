@@ -22,6 +22,8 @@ class FakeBroker:
         self.puback_code = puback_code
         self.answer_pings = True
         self.before_suback = b""
+        self.before_pingresp = b""
+        """Sent once, with the first PINGRESP."""
         self.hangs_up_on = 0
         """The type of a packet after which it closes the connection."""
         self.received: list[tuple[int, bytes]] = []
@@ -87,7 +89,8 @@ class FakeBroker:
         elif kind == 0xA0:
             self.send(packet(0xB0, body[:2] + b"\x00\x00"))
         elif kind == 0xC0 and self.answer_pings:
-            self.send(b"\xd0\x00")
+            self.send(self.before_pingresp + b"\xd0\x00")
+            self.before_pingresp = b""
         elif first_byte & 0xF6 == 0x32 and self.puback_code is not None:
             topic_end = 2 + int.from_bytes(body[:2])
             self.send(packet(0x40, body[topic_end : topic_end + 2] + bytes([self.puback_code])))

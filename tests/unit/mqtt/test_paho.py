@@ -21,6 +21,7 @@ from app.mqtt import packets
 from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from app.mqtt.paho_drain import PahoSessionDrain
 from app.mqtt.paho_link import SLACK, PahoLink
 from tests.unit.mqtt.fake_broker import FakeBroker
 from tests.waiting import PATIENCE
@@ -458,3 +459,38 @@ def test_it_works_under_uvloop() -> None:
 
     run: Callable[[Awaitable[None]], None] = asyncio.Runner(loop_factory=uvloop.new_event_loop).run  # type: ignore[assignment]
     run(round_trip())
+
+
+async def test_a_session_is_not_ended_before_the_broker_has_given_a_sign_of_life() -> None:
+    """A second of silence may be one of the network, and what it held back would be lost with the session."""
+    async with FakeBroker() as broker:
+        broker.answer_pings = False
+        options = replace(options_for(broker), connect_timeout=timedelta(seconds=0.3))
+        drain = PahoSessionDrain(options, Counter())
+        with pytest.raises(BrokerUnavailableError, match="no PINGRESP"):
+            await drain.drain(["a/b"], lambda delivery: delivery.acknowledge(), timedelta(milliseconds=1))
+        assert broker.packets(DISCONNECT) == []
+
+
+async def test_what_comes_before_the_sign_of_life_is_handed_out_and_acknowledged() -> None:
+    async with FakeBroker() as broker:
+        broker.before_pingresp = to_subscriber(7, topic=b"a/b", payload=b"late")
+        drain = PahoSessionDrain(options_for(broker), Counter())
+        found: list[bytes] = []
+
+        def keep(delivery: InboundDelivery) -> None:
+            found.append(delivery.message.payload)
+            delivery.acknowledge()
+
+        assert await drain.drain(["a/b"], keep, timedelta(milliseconds=1)) == 1
+        assert found == [b"late"]
+        kinds = [first_byte & 0xF0 for first_byte, _ in broker.received]
+        assert kinds[-3:] == [PUBACK, PINGREQ, DISCONNECT]
+
+
+async def test_a_client_without_connection_does_not_say_that_nothing_is_left() -> None:
+    async with FakeBroker() as broker, connected(options_for(broker)) as (client, counters):
+        broker.hang_up()
+        await until(lambda: counters["connection_lost"] == 1)
+        with pytest.raises(BrokerUnavailableError):
+            await client.quiet(timedelta(milliseconds=1))

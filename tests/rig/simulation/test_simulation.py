@@ -1,0 +1,80 @@
+"""Whole runs: the same seed is the same run, nobody finds anything in a sound product, and the dead are dead."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from homing_rig.chaos.history import Executed, FinalRead, Ok
+from homing_rig.simulation import suite
+from homing_rig.simulation.guards import guarded
+from homing_rig.simulation.loop import SimLoop, bury
+from homing_rig.simulation.plan import BEGIN, Trouble, TroubleKind, plan_of
+from homing_rig.simulation.run import run
+from homing_rig.simulation.world import World
+
+
+def test_a_calm_run_has_an_outcome_for_every_command() -> None:
+    found = run(plan_of(0, 100))
+    assert found.breaches == ()
+    events = found.recording.events
+    assert len({one.command_id for one in events if isinstance(one, FinalRead)}) == 100
+    assert {one.state for one in events if isinstance(one, FinalRead)} == {"succeeded", "failed", "timed_out"}
+    assert {one.status for one in events if isinstance(one, Ok)} >= {200}
+    assert sum(isinstance(one, Executed) for one in events) >= 100
+
+
+def test_nothing_of_a_run_is_left_for_the_next_one() -> None:
+    first = run(plan_of(3, 40)).digest
+    for seed in range(4, 8):
+        run(plan_of(seed, 40))
+    assert run(plan_of(3, 40)).digest == first
+    assert run(plan_of(4, 40)).digest != first
+
+
+def test_two_processes_with_other_hashes_see_the_same() -> None:
+    both = list(suite.twice(range(1, 6), 30))
+    assert sorted(one.seed for one, _ in both) == list(range(1, 6))
+    assert [(one.seed, one.digest) for one, _ in both] == [(other.seed, other.digest) for _, other in both]
+
+
+def test_nothing_comes_from_a_node_after_its_death() -> None:
+    """Every connection of it is over, and what it counts stands still."""
+    plan = replace(plan_of(11, 60), troubles=(), nodes=2)
+    loop = SimLoop(plan.stream("loop"))
+    world = World(loop, plan)
+
+    async def kill() -> None:
+        running = loop.create_task(world.run(), context=loop.world.context.copy())
+        await asyncio.sleep(BEGIN + 0.5)
+        node = world.nodes["n1"]
+        lane = node.life.lane
+        node.kill()
+        counted = dict(node.counters)
+        await asyncio.sleep(20)
+        assert dict(node.counters) == counted
+        assert lane.dead
+        assert [link for link in node.around.links if link.connections] == []
+        running.cancel()
+
+    with guarded(loop.time, plan.seed):
+        try:
+            loop.run_until_complete(loop.create_task(kill(), context=loop.world.context.copy()))
+        finally:
+            bury(world.lanes)
+            loop.close()
+
+
+@pytest.mark.parametrize("kind", list(TroubleKind))
+def test_every_kind_of_trouble_is_survived(kind: TroubleKind) -> None:
+    target = "store" if kind is TroubleKind.OUTAGE else "n2"
+    trouble = Trouble(at=0.5, kind=kind, target=target, seconds=1.5)
+    plan = replace(plan_of(0, 60), troubles=(trouble,))
+    assert run(plan).breaches == ()
+
+
+def test_seeds_find_nothing_in_the_product() -> None:
+    found = [one for one in suite.outcomes(range(60), 40, 1) if one.breaches or one.failed]
+    assert found == []

@@ -1,0 +1,74 @@
+"""`homing simulate-cluster`: whole clusters on a virtual clock, a seed each, judged like runs of the chaos rig."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.output import Stop, err, out
+from app.runtime.exits import Exit
+
+if TYPE_CHECKING:
+    from homing_rig.simulation.suite import Outcome
+
+_SHOWN = 5
+_LATEST = 2**31
+
+
+def simulate_cluster(
+    seeds: Annotated[int, typer.Option(min=1, max=1_000_000, help="The number of seeds to run.")] = 100,
+    first: Annotated[int, typer.Option("--from", min=0, max=_LATEST, help="The first seed.")] = 0,
+    ops: Annotated[int, typer.Option(min=1, max=10_000, help="The number of commands in each run.")] = 200,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="The number of processes to use.")] = 1,
+    twice: Annotated[  # noqa: FBT002 - how typer takes a flag
+        bool, typer.Option("--twice", help="Run each seed in two processes, and compare what happened in them.")
+    ] = False,
+) -> None:
+    """Simulate clusters that break, and judge what became of every command.
+
+    Nodes are the product's own; clocks, network, store, broker, devices and callers are simulated, and the seed
+    decides all of it. Exit code: 0 nothing was found, 1 an invariant was broken, 2 the simulation itself failed.
+    """
+    began = perf_counter()
+    tally = _Tally()
+    for one, other in _outcomes(range(first, first + seeds), ops, jobs, twice=twice):
+        tally.take(one, other)
+    seconds, runs = perf_counter() - began, seeds * (1 + twice)
+    out.line(
+        f"{seeds} seeds, {seeds * ops:,} commands, {tally.troubles:,} faults: {tally.broken} seeds break an invariant; "
+        f"{runs * ops / seconds:,.0f} commands/s, {60 * runs / seconds:,.0f} seeds/min"
+    )
+    if tally.failed:
+        raise Stop(f"{tally.failed} seeds failed in the simulator itself, which is no breach", Exit.USAGE)
+    if tally.broken:
+        raise Stop("", Exit.FAILED)
+
+
+def _outcomes(seeds: range, ops: int, jobs: int, *, twice: bool) -> Iterator[tuple[Outcome, Outcome]]:
+    from homing_rig.simulation.suite import outcomes
+    from homing_rig.simulation.suite import twice as run_twice
+
+    return run_twice(seeds, ops) if twice else ((one, one) for one in outcomes(seeds, ops, jobs))
+
+
+class _Tally:
+    """What was found so far; each finding is printed when it comes."""
+
+    def __init__(self) -> None:
+        self.failed = self.broken = self.troubles = 0
+
+    def take(self, one: Outcome, other: Outcome) -> None:
+        for breach in one.breaches[:_SHOWN]:
+            out.line(f"seed {one.seed}: {breach}")
+        if len(one.breaches) > _SHOWN:
+            out.line(f"seed {one.seed}: … and {len(one.breaches) - _SHOWN} more")
+        differ = one.digest != other.digest
+        if one.failed or differ:
+            said = one.failed or f"two processes differ: {one.digest} and {other.digest}"
+            err.line(f"seed {one.seed}: the simulator failed: {said}")
+        self.failed += bool(one.failed) or differ
+        self.broken += bool(one.breaches)
+        self.troubles += one.troubles

@@ -1,0 +1,263 @@
+"""A broker as Mosquitto 2.0.11 is one: sessions, QoS 1, shared subscriptions, wills, and what it forgets."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from itertools import count
+from random import Random
+from typing import Final, Protocol
+
+from app.core.messages import Publication, Receipt, ReceivedMessage
+from app.core.topics import matches, parse_share
+from app.mqtt.base import Subscription
+from homing_rig.simulation.loop import Lane, SimLoop
+from homing_rig.simulation.network import Connection
+
+SESSION_EXPIRY: Final = 3600.0
+MOST_QUEUED: Final = 1000
+"""`max_queued_messages` for one session; what comes then is dropped."""
+
+
+class Client(Protocol):
+    """What the broker sends to who is connected."""
+
+    def on_connack(self) -> None:
+        """The connection is accepted."""
+
+    def on_suback(self) -> None:
+        """SUBACK or UNSUBACK."""
+
+    def on_pingresp(self) -> None:
+        """PINGRESP."""
+
+    def on_puback(self, number: int, receipt: Receipt) -> None:
+        """PUBACK of the publish with this number."""
+
+    def on_publish(self, number: int, message: ReceivedMessage) -> None:
+        """A delivery; `number` is 0 for QoS 0."""
+
+    def on_taken_over(self) -> None:
+        """DISCONNECT 0x8E."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A message that waits in a session, or for its PUBACK."""
+
+    message: ReceivedMessage
+    expires_at: float
+
+
+@dataclass(slots=True)
+class Guest:
+    """One connection as the broker knows it."""
+
+    client_id: str
+    client: Client
+    connection: Connection
+    will: ReceivedMessage | None
+    receive_maximum: int
+
+
+@dataclass(slots=True)
+class _Session:
+    subscriptions: dict[str, int] = field(default_factory=dict)
+    queue: deque[_Kept] = field(default_factory=deque)
+    unacknowledged: dict[int, _Kept] = field(default_factory=dict)
+    guest: Guest | None = None
+    away_since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """What brokers do differently; the defaults are Mosquitto's."""
+
+    absent_members: bool = False
+    """A shared subscription gives turns to sessions without a connection as well, if others are connected."""
+    unmatched_told: bool = True
+    """PUBACK says 0x10 when nobody is subscribed."""
+    shares_forgotten: bool = True
+    """After a restart sessions are there, but their shared subscriptions are not."""
+    receive_maximum: int = 20
+    """What the broker takes from a client before it has acknowledged."""
+
+
+class SimBroker:
+    """Its steps are those of its own lane; `chance` draws who of a shared group begins."""
+
+    def __init__(self, loop: SimLoop, quirks: Quirks, chance: Random) -> None:
+        self.lane: Final = Lane("broker")
+        self.up = True
+        self.quirks: Final = quirks
+        self.dropped = 0
+        self._loop = loop
+        self._sessions: dict[str, _Session] = {}
+        self._turns: dict[str, int] = {}
+        self._numbers = count(1)
+        self._chance = chance
+
+    def waiting(self) -> dict[str, int]:
+        """How many messages each session has that are not acknowledged, by client id; only those that have some."""
+        found = {one: len(session.queue) + len(session.unacknowledged) for one, session in self._sessions.items()}
+        return {one: count for one, count in found.items() if count}
+
+    def connect(self, guest: Guest, *, clean: bool) -> None:
+        """CONNECT. Who had the session before is told that it was taken over."""
+        if not self.up:
+            return
+        self._forget_old_sessions()
+        session = self._sessions.get(guest.client_id)
+        if session is not None and session.guest is not None:
+            other = session.guest
+            other.connection.to_client.send(other.client.on_taken_over)
+            other.connection.drop()
+            self._left(session, told=False)
+        if session is None or clean:
+            session = self._sessions[guest.client_id] = _Session()
+        session.guest = guest
+        guest.connection.to_client.send(guest.client.on_connack)
+        again = [
+            replace(one, message=replace(one.message, redelivered=True)) for one in session.unacknowledged.values()
+        ]
+        session.unacknowledged.clear()
+        session.queue.extendleft(reversed(again))
+        self._send(session)
+
+    def subscribe(self, guest: Guest, subscriptions: tuple[Subscription, ...]) -> None:
+        """SUBSCRIBE, with one packet for all."""
+        session = self._of(guest)
+        if session is not None:
+            for one in subscriptions:
+                session.subscriptions[one.topic_filter] = one.qos
+            guest.connection.to_client.send(guest.client.on_suback)
+
+    def unsubscribe(self, guest: Guest, filters: tuple[str, ...]) -> None:
+        """UNSUBSCRIBE; what is queued still arrives."""
+        session = self._of(guest)
+        if session is not None:
+            for one in filters:
+                session.subscriptions.pop(one, None)
+            guest.connection.to_client.send(guest.client.on_suback)
+
+    def ping(self, guest: Guest) -> None:
+        """PINGREQ."""
+        if self._of(guest) is not None:
+            guest.connection.to_client.send(guest.client.on_pingresp)
+
+    def publish(self, guest: Guest, number: int, publication: Publication) -> None:
+        """PUBLISH of a client."""
+        if self._of(guest) is None:
+            return
+        expiry = publication.message_expiry
+        message = ReceivedMessage(
+            topic=publication.topic,
+            payload=publication.payload,
+            qos=publication.qos,
+            response_topic=publication.response_topic,
+            correlation_data=publication.correlation_data,
+            user_properties=publication.user_properties,
+        )
+        # Whole seconds, and one at least, as the property says it.
+        life = float("inf") if expiry is None else max(1.0, -(-expiry.total_seconds() // 1))
+        matched = self._route(message, self._loop.time() + life)
+        if number:
+            receipt = Receipt.ACKNOWLEDGED if matched or not self.quirks.unmatched_told else Receipt.UNMATCHED
+            guest.connection.to_client.send(guest.client.on_puback, number, receipt)
+
+    def acknowledge(self, guest: Guest, number: int) -> None:
+        """PUBACK of a client."""
+        session = self._of(guest)
+        if session is not None:
+            session.unacknowledged.pop(number, None)
+            self._send(session)
+
+    def disconnect(self, guest: Guest, *, keep_session: bool) -> None:
+        """DISCONNECT: there is no will."""
+        session = self._of(guest)
+        if session is not None:
+            self._left(session, told=False)
+            if not keep_session:
+                del self._sessions[guest.client_id]
+
+    def lost(self, guest: Guest) -> None:
+        """The connection has ended without a DISCONNECT."""
+        session = self._of(guest)
+        if session is not None:
+            self._left(session, told=True)
+
+    def restart(self) -> None:
+        """Come back after a stop: what was kept is there, but no connection."""
+        for session in self._sessions.values():
+            session.guest = None
+            session.away_since = self._loop.time()
+            if self.quirks.shares_forgotten:
+                session.subscriptions = {
+                    one: qos for one, qos in session.subscriptions.items() if not one.startswith("$share/")
+                }
+        self.up = True
+
+    def _of(self, guest: Guest) -> _Session | None:
+        """The session of a connection that is still its own."""
+        session = self._sessions.get(guest.client_id)
+        return session if self.up and session is not None and session.guest is guest else None
+
+    def _left(self, session: _Session, *, told: bool) -> None:
+        guest, session.guest = session.guest, None
+        session.away_since = self._loop.time()
+        if guest is not None and guest.will is not None and told:
+            self._route(guest.will, float("inf"))
+
+    def _forget_old_sessions(self) -> None:
+        before = self._loop.time() - SESSION_EXPIRY
+        for client_id, session in tuple(self._sessions.items()):
+            if session.guest is None and session.away_since < before:
+                del self._sessions[client_id]
+
+    def _route(self, message: ReceivedMessage, expires_at: float) -> bool:
+        matched = False
+        shared: dict[str, list[tuple[_Session, int]]] = {}
+        for session in self._sessions.values():
+            plain = -1
+            for topic_filter, qos in session.subscriptions.items():
+                group, inner = parse_share(topic_filter)
+                if not matches(inner, message.topic):
+                    continue
+                if group is None:
+                    plain = max(plain, qos)
+                else:
+                    shared.setdefault(topic_filter, []).append((session, qos))
+            if plain >= 0:
+                matched = True
+                self._give(session, message, plain, expires_at)
+        for topic_filter, members in shared.items():
+            there = members if self.quirks.absent_members else [one for one in members if one[0].guest is not None]
+            among = there or members
+            turn = self._turns.get(topic_filter)
+            turn = int(self._chance.random() * len(among)) if turn is None else turn + 1
+            self._turns[topic_filter] = turn
+            session, qos = among[turn % len(among)]
+            self._give(session, message, qos, expires_at)
+        return matched or bool(shared)
+
+    def _give(self, session: _Session, message: ReceivedMessage, most_qos: int, expires_at: float) -> None:
+        qos = min(message.qos, most_qos)
+        if qos == 0:
+            if session.guest is not None:
+                client = session.guest.client
+                session.guest.connection.to_client.send(client.on_publish, 0, replace(message, qos=0))
+        elif len(session.queue) >= MOST_QUEUED:
+            self.dropped += 1
+        else:
+            session.queue.append(_Kept(message, expires_at))
+            self._send(session)
+
+    def _send(self, session: _Session) -> None:
+        guest = session.guest
+        while guest is not None and session.queue and len(session.unacknowledged) < guest.receive_maximum:
+            kept = session.queue.popleft()
+            if kept.expires_at <= self._loop.time():
+                continue
+            number = next(self._numbers)
+            session.unacknowledged[number] = kept
+            guest.connection.to_client.send(guest.client.on_publish, number, kept.message)

@@ -1,0 +1,234 @@
+"""Callers: they send commands to nodes in turn, and go to another node with their key when one is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+import orjson
+
+from app.commands.send.registrar import CommandRequest
+from app.core.commands.command import Command, CommandState
+from homing_rig.chaos.history import (
+    GONE,
+    Fail,
+    FinalRead,
+    Invoke,
+    Mode,
+    Ok,
+    OperationKind,
+    Unknown,
+)
+from homing_rig.simulation.loop import Lane, SimLoop
+from homing_rig.simulation.network import Connection, Link, Side
+from homing_rig.simulation.node import SimNode, Told
+from homing_rig.simulation.recording import Recording
+from homing_simulator.families import ECHO
+
+RETRY_PAUSE: Final = (0.05, 0.25)
+PATIENCE: Final = 20.0
+"""How long a caller goes on trying, in seconds."""
+_OK, _ACCEPTED, _NOT_FOUND, _CONFLICT, _DEADLINE = 200, 202, 404, 409, 504
+_DEFINITE: Final = frozenset(
+    ("broker-unavailable", "device-busy", "limit-reached", "node-draining", "not-ready", "not-sent")
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Wish:
+    """One command that somebody wants done. Instants and durations are in seconds."""
+
+    at: float
+    number: int
+    device: str
+    timeout: float
+    waits: bool
+    """Whether its caller waits for the outcome, or takes 202 and comes back."""
+    keyed: bool
+    cancels_after: float | None = None
+    """When somebody cancels it, after it was accepted."""
+
+
+class Callers:
+    """All of them, in one lane."""
+
+    def __init__(
+        self, loop: SimLoop, nodes: Sequence[SimNode], ways: Sequence[Link], recording: Recording, chance: Random
+    ) -> None:
+        self.lane: Final = Lane("callers")
+        self.open = 0
+        self.known: dict[str, None] = {}
+        """The ids of all commands that a caller was told of."""
+        self._loop = loop
+        self._nodes = nodes
+        self._ways = {node.node_id: way for node, way in zip(nodes, ways, strict=True)}
+        self._recording = recording
+        self._chance = chance
+
+    def send(self, wishes: Sequence[Wish]) -> None:
+        """Let each begin at its time."""
+        for wish in wishes:
+            self.open += 1
+            self._loop.call_at(wish.at, self._begin, wish, context=self.lane.context)
+
+    async def read_all(self, command_ids: Sequence[str]) -> None:
+        """Note what a node says of each in the end."""
+        for command_id in command_ids:
+            node = self._chance.choice([one for one in self._nodes if one.running])
+            told = await self._ask(node, partial(node.read, command_id), 5.0)
+            facts = {"state": GONE} if told.command is None else _facts(told.command)
+            self._recording.write(FinalRead(at=self._loop.time(), node=node.node_id, command_id=command_id, **facts))
+
+    def _begin(self, wish: Wish) -> None:
+        _begun = self._loop.create_task(self._until_answered(wish))
+
+    async def _until_answered(self, wish: Wish) -> None:
+        give_up, longer = self._loop.time() + PATIENCE, 1.0
+        try:
+            while not await self._attempt(wish) and wish.keyed and self._loop.time() < give_up:
+                await asyncio.sleep(longer * self._chance.uniform(*RETRY_PAUSE))
+                longer = min(2 * longer, 8.0)
+        finally:
+            self.open -= 1
+
+    async def _attempt(self, wish: Wish) -> bool:
+        """One request; whether the caller is content with the answer."""
+        node = self._chance.choice(self._nodes)
+        nonce, key = f"{wish.number}", f"key-{wish.number}" if wish.keyed else None
+        request = CommandRequest(
+            device_id=wish.device,
+            method="take_off",
+            params={ECHO: nonce},
+            timeout=timedelta(seconds=wish.timeout),
+            profile="homing",
+            idempotency_key=key,
+        )
+        invoke = Invoke(
+            at=self._loop.time(),
+            op=next(self._recording.operations),
+            caller=f"caller-{wish.number}",
+            node=node.node_id,
+            kind=OperationKind.COMMAND,
+            timeout=wish.timeout,
+            device=wish.device,
+            nonce=nonce,
+            key=key,
+            mode=Mode.SYNC if wish.waits else Mode.ASYNC,
+        )
+        work = partial(node.send, request, waits=wish.waits)
+        told = await self._operation(invoke, node, work, wish.timeout + 1.0)
+        if told is None:
+            return False
+        if told.command_id is not None and told.status == _ACCEPTED and wish.cancels_after is not None:
+            await asyncio.sleep(wish.cancels_after)
+            await self._cancel(told.command_id, wish)
+        return told.status in (_OK, _ACCEPTED, _DEADLINE) or told.slug == "not-sent"
+
+    async def _cancel(self, command_id: str, wish: Wish) -> None:
+        node = self._chance.choice(self._nodes)
+        invoke = Invoke(
+            at=self._loop.time(),
+            op=next(self._recording.operations),
+            caller=f"caller-{wish.number}",
+            node=node.node_id,
+            kind=OperationKind.CANCEL,
+            timeout=5.0,
+            command_id=command_id,
+        )
+        await self._operation(invoke, node, partial(node.cancel, command_id), 4.0)
+
+    async def _operation(
+        self, invoke: Invoke, node: SimNode, work: Callable[..., Coroutine[Any, Any, Told]], seconds: float
+    ) -> Told | None:
+        """Make the request and note how it ended; None when there was no answer."""
+        self._recording.write(invoke)
+        told: Told | None = None
+        kind: type[Ok | Fail | Unknown] = Unknown
+        reason: str | None
+        try:
+            told = await self._ask(node, work, seconds)
+            kind, reason = _kind(told, invoke.kind), told.slug or None
+        except ConnectionRefusedError:
+            kind, reason = Fail, "refused"
+        except TimeoutError:
+            reason = "timeout"
+        except ConnectionError:
+            reason = "reset"
+        facts: dict[str, Any] = {}
+        if told is not None:
+            facts = {"status": told.status, "command_id": told.command_id, "replayed": told.replayed}
+            if told.command_id is not None:
+                self.known[told.command_id] = None
+            if kind is Ok and told.command is not None:
+                facts |= _facts(told.command)
+            if told.status == _DEADLINE:
+                facts["state"] = CommandState.TIMED_OUT.value
+        now = self._loop.time()
+        self._recording.write(kind(at=now, op=invoke.op, latency=now - invoke.at, reason=reason, **facts))
+        return told
+
+    async def _ask(self, node: SimNode, work: Callable[..., Coroutine[Any, Any, Told]], seconds: float) -> Told:
+        way = self._ways[node.node_id]
+        reply: asyncio.Future[Told] = self._loop.create_future()
+        serving: list[asyncio.Task[None]] = []
+        await asyncio.sleep(2 * way.delay())
+        if not (node.running and way.up):
+            raise ConnectionRefusedError("connection refused")
+
+        def reset() -> None:
+            if not reply.done():
+                reply.set_exception(ConnectionResetError("connection reset"))
+
+        def gone() -> None:
+            for task in serving:
+                task.cancel()
+
+        here = Side(copy_context(), reset, float("inf"))
+        there = Side(node.life.lane.context, gone, 60.0)
+        connection = Connection(self._loop, way, here, there)
+        connection.to_server.send(node.serve, work, connection, reply, serving)
+        timer = self._loop.call_later(seconds, _time_out, reply)
+        try:
+            return await reply
+        finally:
+            timer.cancel()
+            connection.close()
+
+
+def _time_out(reply: asyncio.Future[Told]) -> None:
+    if not reply.done():
+        reply.set_exception(TimeoutError())
+
+
+def _kind(told: Told, kind: OperationKind) -> type[Ok | Fail | Unknown]:
+    if told.status in (_OK, _ACCEPTED) or (told.status == _DEADLINE and told.command_id):
+        return Ok
+    if kind is OperationKind.CANCEL and told.status == _CONFLICT:
+        return Ok
+    definite = told.slug in _DEFINITE or (told.status < 500 and told.status != _NOT_FOUND)  # noqa: PLR2004
+    return Fail if definite else Unknown
+
+
+def _facts(command: Command) -> dict[str, Any]:
+    late = command.late
+    return {
+        "state": command.state.value,
+        "result_nonce": _echo(command.result),
+        "late": late is not None,
+        "late_nonce": None if late is None else _echo(orjson.dumps(orjson.loads(late).get("result"))),
+        "overrun": None
+        if command.finished_at is None
+        else round((command.finished_at - command.deadline) / 1_000_000, 3),
+    }
+
+
+def _echo(result: bytes | None) -> str | None:
+    found = orjson.loads(result) if result else None
+    echoed = found.get(ECHO) if isinstance(found, dict) else None
+    return echoed if isinstance(echoed, str) else None

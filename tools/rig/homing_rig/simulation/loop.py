@@ -1,0 +1,230 @@
+"""An event loop on virtual time, on which each simulated process has a lane that can be paused and killed.
+
+What one lane has made ready runs in its order, as asyncio promises; which of several lanes is next is drawn. Nothing
+ever waits in real time: when no lane has anything to do, the clock moves to the next timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import warnings
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
+from itertools import count
+from random import Random
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+_Ts = TypeVarTuple("_Ts")
+_T = TypeVar("_T")
+
+MOST_STEPS: Final = 200_000
+"""So many steps while no time passes are no work but a spin."""
+KEPT_TASKS: Final = 256
+"""A lane forgets tasks that have ended when it has so many more than the last time."""
+
+
+class SimulatorError(Exception):
+    """The simulation itself is at fault, or what it simulates can never go on: this is no breach of an invariant."""
+
+
+class Lane:
+    """One process: all that runs under its context, until it is killed."""
+
+    __slots__ = ("_kept", "context", "dead", "held", "name", "queued", "ready", "tasks")
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+        self.ready: deque[asyncio.Handle] = deque()
+        self.tasks: list[asyncio.Task[Any]] = []
+        """Also those of a dead lane: when the last reference to one goes, Python runs its `finally`."""
+        self.dead = False
+        self.held = 0
+        """By how many pauses."""
+        self.queued = False
+        self._kept = KEPT_TASKS
+        self.context: Final = copy_context()
+        self.context.run(_LANE.set, self)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold on to a task for as long as it may run."""
+        self.tasks.append(task)
+        if len(self.tasks) > self._kept:
+            self.tasks = [one for one in self.tasks if not one.done()]
+            self._kept = 2 * len(self.tasks) + KEPT_TASKS
+
+
+_LANE: ContextVar[Lane] = ContextVar("lane")
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Runs lanes. `chance` draws which is next."""
+
+    def __init__(self, chance: Random) -> None:
+        super().__init__()
+        self.steps = 0
+        self.world: Final = Lane("world")
+        """What belongs to no process: the plan of faults, and who judges."""
+        self._chance = chance
+        self._now = 0.0
+        self._runnable: list[Lane] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, Lane]] = []
+        self._numbers = count()
+        self._still = 0
+        self._cancelled_timers = 0
+        self.set_debug(False)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def kill(self, lane: Lane) -> None:
+        """As SIGKILL: no further step of it ever runs, and nothing of it says good-bye."""
+        lane.dead = True
+        self._unqueue(lane)
+
+    def hold(self, lane: Lane) -> None:
+        """As SIGSTOP: what becomes ready or due waits for `release`."""
+        lane.held += 1
+        self._unqueue(lane)
+
+    def release(self, lane: Lane) -> None:
+        """As SIGCONT."""
+        lane.held -= 1
+        self._queue(lane)
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass without anybody noticing."""
+        self._now += seconds
+
+    # what asyncio calls
+
+    def call_soon(
+        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        lane = self._lane(context)
+        if lane.dead:
+            handle.cancel()
+        else:
+            lane.ready.append(handle)
+            self._queue(lane)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        del callback, args, context
+        raise SimulatorError("a thread speaks to the loop: nothing in a simulation may run in threads")
+
+    def call_at(
+        self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        lane = self._lane(context)
+        if lane.dead:
+            timer.cancel()
+        else:
+            heapq.heappush(self._timers, (when, next(self._numbers), timer, lane))
+        return timer
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, _T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[_T]:
+        task: asyncio.Task[_T] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._lane(context).keep(task)
+        return task
+
+    def run_in_executor(  # type: ignore[override]
+        self, _executor: object, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self.create_future()
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:  # noqa: BLE001 - as a thread hands it over
+                if not future.cancelled():
+                    future.set_exception(error)
+            else:
+                if not future.cancelled():
+                    future.set_result(result)
+
+        self.call_later(self._chance.uniform(0.0001, 0.01), work)
+        return future
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        del handle
+        self._cancelled_timers += 1
+        if self._cancelled_timers > 1000 and 2 * self._cancelled_timers > len(self._timers):  # noqa: PLR2004
+            self._timers = [one for one in self._timers if not one[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
+
+    def _run_once(self) -> None:
+        if not self._runnable:
+            self._advance()
+        runnable = self._runnable
+        at = int(self._chance.random() * len(runnable)) if len(runnable) > 1 else 0
+        lane = runnable[at]
+        ready = lane.ready
+        for _ in range(len(ready)):
+            if lane.dead or lane.held:
+                break
+            handle = ready.popleft()
+            if not handle.cancelled():
+                self.steps += 1
+                handle._run()
+        self._still += 1
+        if self._still > MOST_STEPS:
+            raise SimulatorError(f"{lane.name} spins: {MOST_STEPS} turns at {self._now:.3f} s and no time passes")
+        if not ready and lane.queued:
+            self._unqueue(lane)
+
+    def _advance(self) -> None:
+        timers = self._timers
+        while not self._runnable:
+            if not timers:
+                raise SimulatorError(f"deadlock at {self._now:.3f} s: nobody has anything to do, ever again")
+            when = timers[0][0]
+            if when > self._now:
+                self._now, self._still = when, 0
+            while timers and timers[0][0] <= self._now:
+                _, _, timer, lane = heapq.heappop(timers)
+                if timer.cancelled():
+                    self._cancelled_timers -= 1
+                    continue
+                lane.ready.append(timer)  # also of a dead lane: what it refers to must not end yet
+                self._queue(lane)
+            timers = self._timers
+
+    def _queue(self, lane: Lane) -> None:
+        if not (lane.queued or lane.dead or lane.held) and lane.ready:
+            lane.queued = True
+            self._runnable.append(lane)
+
+    def _unqueue(self, lane: Lane) -> None:
+        if lane.queued:
+            lane.queued = False
+            self._runnable.remove(lane)
+
+    def _lane(self, context: Context | None) -> Lane:
+        return _LANE.get(self.world) if context is None else context.get(_LANE, self.world)
+
+
+def bury(lanes: list[Lane]) -> None:
+    """End what never runs again. Each `finally` does run now, and reaches nobody: all lanes are dead."""
+    for lane in lanes:
+        lane.dead = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what a `finally` begins is never awaited
+        for lane in lanes:
+            tasks, lane.tasks = lane.tasks, []
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with suppress(BaseException):
+                    task.get_coro().close()
+            lane.tasks.clear()
+            lane.ready.clear()

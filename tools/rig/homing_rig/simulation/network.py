@@ -1,0 +1,149 @@
+"""Connections between simulated processes. TCP loses and reorders nothing within one: it is slow, or it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from homing_rig.simulation.loop import SimLoop
+
+LAWS: Final = ("near", "rack", "far", "spiky")
+"""How long a packet is under way: 0.1 to 0.3 ms; 0.2 to 2 ms; 5 to 30 ms; mostly near, and one in fifty up to 0.3 s."""
+
+
+class Link:
+    """The way between two places, over which there may be many connections one after the other."""
+
+    def __init__(self, loop: SimLoop, name: str, law: str, chance: Random) -> None:
+        self.name: Final = name
+        self.up = True
+        """Whether a new connection can be made."""
+        self.connections: dict[Connection, None] = {}
+        self._loop = loop
+        self._law = law
+        self._random = chance.random
+        self._stalled_until = 0.0
+
+    def delay(self) -> float:
+        """How long what is sent now takes, in seconds."""
+        drawn = self._random()
+        match self._law:
+            case "near":
+                seconds = 0.0001 + 0.0002 * drawn
+            case "rack":
+                seconds = 0.0002 + 0.0018 * drawn
+            case "far":
+                seconds = 0.005 + 0.025 * drawn
+            case _:
+                seconds = 0.0001 + 0.0002 * drawn if drawn < 0.98 else 0.3 * self._random()  # noqa: PLR2004
+        waits = self._stalled_until - self._loop.time()
+        return seconds if waits <= 0 else seconds + waits
+
+    def stall(self, seconds: float) -> None:
+        """Hold back what is sent from now on, for so long; nothing is lost."""
+        self._stalled_until = max(self._stalled_until, self._loop.time() + seconds)
+
+    def cut(self, *, silent: bool = False) -> None:
+        """Break all connections: with a reset, or so that neither side is told."""
+        for connection in tuple(self.connections):
+            connection.cut(silent=silent)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One end of a connection: whose steps its events are, and who is told that it has broken."""
+
+    context: Context
+    ended: Callable[[], None]
+    patience: float
+    """Seconds after which this side finds out by itself that the other one is silent."""
+
+
+class _Way:
+    """One direction: in order, and nothing arrives after its end."""
+
+    __slots__ = ("_context", "_last", "_link", "_loop", "ends", "vanishes")
+
+    def __init__(self, loop: SimLoop, link: Link, context: Context) -> None:
+        self._loop = loop
+        self._link = link
+        self._context = context
+        self._last = 0.0
+        self.ends = float("inf")
+        """What would arrive later than that is lost."""
+        self.vanishes = False
+
+    def send(self, take: Callable[..., object], *arguments: Any) -> None:
+        if self.vanishes:
+            return
+        at = self._loop.time() + self._link.delay()
+        self._last = max(at, self._last)
+        if self._last <= self.ends:
+            self._loop.call_at(self._last, self._arrive, take, arguments, context=self._context)
+
+    def _arrive(self, take: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        if self._loop.time() <= self.ends:
+            take(*arguments)
+
+
+class Connection:
+    """Between a client and a server; each side is told once when it has ended, unless it ended it itself."""
+
+    def __init__(self, loop: SimLoop, link: Link, client: Side, server: Side) -> None:
+        self.open = True
+        self._loop = loop
+        self._link = link
+        self._sides = (client, server)
+        self._told = [False, False]
+        self.to_server: Final = _Way(loop, link, server.context)
+        self.to_client: Final = _Way(loop, link, client.context)
+        link.connections[self] = None
+
+    def cut(self, *, silent: bool = False) -> None:
+        """Break it on the way. What is under way arrives up to a drawn instant."""
+        if not self.open:
+            return
+        self._end()
+        for number, (side, way) in enumerate(zip(self._sides, (self.to_client, self.to_server), strict=True)):
+            way.ends = self._loop.time() + (0.0 if silent else self._link.delay())
+            later = side.patience if silent else way.ends - self._loop.time()
+            if later < float("inf"):
+                self._loop.call_later(later, self._tell, number, context=side.context)
+
+    def close(self) -> None:
+        """The client, or the kernel after its death, closes it: what it has sent arrives first."""
+        self._leave(0)
+
+    def drop(self) -> None:
+        """The server closes it: what it has sent arrives first."""
+        self._leave(1)
+
+    def vanish(self) -> None:
+        """The client's host is gone: nothing more arrives, and the server has to find out."""
+        if self.open:
+            self._end()
+            self.to_server.ends = self.to_client.ends = self._loop.time()
+            self._told[0] = True
+            self._loop.call_later(self._sides[1].patience, self._tell, 1, context=self._sides[1].context)
+
+    def _leave(self, who: int) -> None:
+        if not self.open:
+            self._told[who] = True
+            return
+        self._told[who] = True
+        (self.to_server if who == 0 else self.to_client).send(self._tell, 1 - who)
+        self._end()
+        (self.to_client if who == 0 else self.to_server).ends = self._loop.time()
+
+    def _end(self) -> None:
+        self.open = False
+        self.to_server.vanishes = self.to_client.vanishes = True
+        self._link.connections.pop(self, None)
+
+    def _tell(self, number: int) -> None:
+        if not self._told[number]:
+            self._told[number] = True
+            self._sides[number].ended()

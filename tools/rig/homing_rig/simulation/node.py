@@ -1,0 +1,306 @@
+"""A whole node of the product on simulated adapters, from its start to its death."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from app.api.hot import SWEEP_GRACE
+from app.api.problems import BY_ERROR, INTERNAL, NO_OUTCOME, NOT_SENT, TIMED_OUT, UNSENT_BY_CODE
+from app.cluster.adopter import NOBODY
+from app.command_plane import CommandPlane, open_commands
+from app.commands.send.absence import nobody_knows
+from app.commands.send.invoker import unsent_code
+from app.commands.send.registrar import CommandRequest
+from app.core.clock import Clock
+from app.core.cluster.charter import Charter
+from app.core.cluster.wakekey import WakeKey
+from app.core.commands.command import Command, CommandState
+from app.core.errors import CommandFinishedError, HomingError
+from app.kernel import Adapters, Kernel, open_kernel
+from app.membership import open_canary, open_membership
+from app.node import Node, NodeState
+from app.observed import open_observers
+from app.plane import services_of
+from app.replies.finding import no_events
+from app.replies.plane import open_replies
+from app.runtime.services import Services
+from app.settings import Settings
+from app.webhooks.plane import nobody
+from homing_rig.simulation.broker import SimBroker
+from homing_rig.simulation.cluster import SimCluster
+from homing_rig.simulation.guards import EPOCH
+from homing_rig.simulation.loop import Lane, SimLoop
+from homing_rig.simulation.mqtt import SimMqttClient, SimRollCall, SimSessionDrain
+from homing_rig.simulation.network import Connection, Link
+from homing_rig.simulation.store import SimStore, StoreHost, StorePlaces
+
+_CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""The digits of a ULID: https://github.com/ulid/spec."""
+
+
+class SimClock:
+    """The clocks of one machine. Its wall clock is off by `offset` seconds, which may change."""
+
+    def __init__(self, loop: SimLoop, offset: float = 0.0) -> None:
+        self.offset = offset
+        self._loop = loop
+
+    def monotonic(self) -> float:
+        """Seconds since the beginning."""
+        return self._loop.time()
+
+    def wall(self) -> float:
+        """Seconds since 1970, as this machine believes."""
+        return EPOCH + self._loop.time() + self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a caller is told: a status of HTTP, the slug of a problem, and the command as it is."""
+
+    status: int
+    slug: str = ""
+    command: Command | None = None
+    command_id: str | None = None
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all nodes share, and the ways of this one to it."""
+
+    loop: SimLoop
+    broker: SimBroker
+    store: StoreHost
+    to_broker: Link
+    to_store: Link
+    to_callers: Link
+
+    @property
+    def links(self) -> tuple[Link, Link, Link]:
+        """All of them."""
+        return self.to_broker, self.to_store, self.to_callers
+
+
+@dataclass(slots=True)
+class _Life:
+    """One process: from its start until it is killed or has stopped."""
+
+    lane: Lane
+    kernel: Kernel
+    commands: CommandPlane
+    node: Node
+
+
+@dataclass
+class SimNode:
+    """A node that may be started again and again; each start is a new process. `make_chance` gives each its own."""
+
+    node_id: str
+    settings: Settings
+    around: Surroundings
+    clock: SimClock
+    make_chance: Callable[[str], Random]
+    receive_maximum: int
+    counters: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    """What ended a part that must run."""
+    lanes: list[Lane] = field(default_factory=list)
+    starts: int = 0
+    _life: _Life | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process."""
+        return self._life is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes commands."""
+        return self._life is not None and self._life.node.state is NodeState.READY
+
+    @property
+    def life(self) -> _Life:
+        """The process that runs."""
+        if self._life is None:
+            raise RuntimeError(f"{self.node_id} does not run")
+        return self._life
+
+    def start(self) -> None:
+        """Begin a new process."""
+        self.starts += 1
+        lane = Lane(f"{self.node_id}/{self.starts}")
+        self.lanes.append(lane)
+        self._life = lane.context.copy().run(self._compose, lane)
+        self._run(self._life.node.start())
+
+    def kill(self, *, silent: bool = False) -> None:
+        """As SIGKILL, or, `silent`, as when the plug of its host is pulled."""
+        self.around.loop.kill(self.life.lane)
+        self._life = None
+        for link in self.around.links:
+            for connection in tuple(link.connections):
+                if link is self.around.to_callers:
+                    connection.drop()
+                elif silent:
+                    connection.vanish()
+                else:
+                    connection.close()
+
+    def stop(self, then: Callable[[], None]) -> None:
+        """As SIGTERM; `then` is called when the process has ended, unless it was killed before."""
+        life = self.life
+
+        async def leave() -> None:
+            await life.node.drain(self.settings.cluster.drain_delay)
+            await life.node.stop()
+            if self._life is life:
+                self.kill()
+                then()
+
+        self._run(leave())
+
+    def freeze(self) -> Callable[[], None]:
+        """As SIGSTOP; what it returns is SIGCONT."""
+        lane = self.life.lane
+        self.around.loop.hold(lane)
+        return partial(self.around.loop.release, lane)
+
+    def serve(
+        self,
+        work: Callable[[_Life], Coroutine[Any, Any, Told]],
+        connection: Connection,
+        reply: asyncio.Future[Told],
+        serving: list[asyncio.Task[None]],
+    ) -> None:
+        """Take a request of a caller; called in the context of the process."""
+        life = self._life
+        if life is None:
+            return
+
+        async def answer() -> None:
+            try:
+                told = await work(life)
+            except HomingError as error:
+                kind = next((BY_ERROR[one] for one in type(error).__mro__ if one in BY_ERROR), INTERNAL)
+                told = Told(kind.status, kind.slug, getattr(error, "command", None), getattr(error, "command_id", None))
+            connection.to_client.send(_settle, reply, told)
+
+        serving.append(asyncio.get_running_loop().create_task(answer()))
+
+    async def send(self, request: CommandRequest, life: _Life, *, waits: bool) -> Told:
+        """POST: as app/api/hot.py does it, without bytes."""
+        life.node.admit()
+        invocation = await life.commands.invoker.invoke(request, park=waits)
+        command, replayed = invocation.command, invocation.replayed
+        if waits and not command.state.final:
+            store, cluster = self.settings.store, self.settings.cluster
+            budget = request.timeout + store.budget + 2 * cluster.sweep_interval + SWEEP_GRACE
+            command = await invocation.wait(budget)
+        if not command.state.final:
+            slug = NO_OUTCOME.slug if waits else ""
+            return Told(503 if waits else 202, slug, command, command.id, replayed)
+        if command.state is CommandState.TIMED_OUT:
+            return Told(504, TIMED_OUT.slug, command, command.id, replayed)
+        if (code := unsent_code(command)) is not None:
+            kind = UNSENT_BY_CODE.get(code, NOT_SENT)
+            return Told(kind.status, kind.slug, command, command.id, replayed)
+        return Told(200, "", command, command.id, replayed)
+
+    @staticmethod
+    async def read(command_id: str, life: _Life) -> Told:
+        """GET."""
+        return Told(200, "", await life.kernel.store.read(command_id), command_id)
+
+    @staticmethod
+    async def cancel(command_id: str, life: _Life) -> Told:
+        """POST …/cancel."""
+        life.node.admit()
+        finished = await life.commands.invoker.cancel(command_id)
+        if not finished.won:
+            raise CommandFinishedError(command_id, finished.outcome.state)
+        return Told(200, "", await life.kernel.store.read(command_id), command_id)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.around.loop.create_task(work, context=self.life.lane.context.copy())
+        task.add_done_callback(self._ended, context=copy_context())
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
+
+    def _compose(self, lane: Lane) -> _Life:
+        """As app/main.py does it, without what is switched off: access, audit, events, webhooks."""
+        kernel = open_kernel(self.settings, self._adapters())
+        observed = open_observers(kernel, ())
+        replies = open_replies(kernel, observed.observers, no_events)
+        canary = open_canary(kernel)
+        commands = open_commands(
+            kernel, observed, canary, replies_to=replies.replies_to, told_of=nobody, offline_since=nobody_knows
+        )
+        membership = open_membership(kernel, canary, commands, NOBODY)
+        services = Services(services_of([kernel, observed, commands, replies, membership]), self._failed)
+        return _Life(lane, kernel, commands, Node(membership.parts, services))
+
+    def _failed(self, error: BaseException) -> None:
+        self.failures.append(f"{type(error).__name__}: {error}")
+
+    def _adapters(self) -> Adapters:
+        around, chance, counters = self.around, self.make_chance(f"{self.node_id}/{self.starts}"), self.counters
+        loop, way = around.loop, around.to_broker
+        places = StorePlaces(around.store, around.to_store, chance)
+        wake_key = WakeKey(chance.randbytes(32))
+        settings = self.settings
+
+        def new_secret() -> str:
+            return chance.randbytes(16).hex()
+
+        return Adapters(
+            clock=self.clock,
+            new_ulid=lambda: _ulid(self.clock, chance),
+            counters=counters,
+            store=SimStore(around.store, places.wire, settings.store.budget.total_seconds(), wake_key),
+            open_cluster=lambda handlers: SimCluster(
+                places,
+                around.store.keys,
+                lease=settings.cluster.lease,
+                session_life=settings.mqtt.session_expiry,
+                clock=self.clock,
+                counters=counters,
+                new_charter=lambda: Charter(new_secret(), chance.randbytes(32).hex().encode()),
+                handlers=handlers,
+                on_failure=self._failed,
+            ),
+            open_mqtt=lambda client_id, still_ours: SimMqttClient(
+                loop,
+                around.broker,
+                way,
+                client_id,
+                counters,
+                chance,
+                still_ours=still_ours,
+                receive_maximum=self.receive_maximum,
+            ),
+            open_drain=lambda client_id: SimSessionDrain(loop, around.broker, way, client_id, counters),
+            open_roll_call=lambda client_id: SimRollCall(loop, around.broker, way, client_id, counters),
+            new_secret=new_secret,
+            random_bytes=chance.randbytes,
+            wake_key=wake_key,
+        )
+
+
+def _ulid(clock: Clock, chance: Random) -> str:
+    number = round(clock.wall() * 1000) << 80 | chance.getrandbits(80)
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def _settle(reply: asyncio.Future[Told], told: Told) -> None:
+    if not reply.done():
+        reply.set_result(told)

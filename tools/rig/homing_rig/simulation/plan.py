@@ -1,0 +1,196 @@
+"""What a seed decides: how large the cluster is, what is asked of it, how it is set up, and what breaks when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+from homing_rig.simulation.broker import Quirks
+from homing_rig.simulation.callers import Wish
+from homing_rig.simulation.network import LAWS
+
+BEGIN: Final = 2.0
+"""When the load begins: by then all nodes are ready, where nothing keeps them."""
+
+
+class TroubleKind(StrEnum):
+    """What can be done to a target, which is a node, a device, `store` or `broker`."""
+
+    KILL = "kill"
+    """SIGKILL, and started again after `seconds`."""
+    UNPLUG = "unplug"
+    """The same, and nobody is told that its connections have ended."""
+    FREEZE = "freeze"
+    """SIGSTOP for `seconds`."""
+    RESTART = "restart"
+    """SIGTERM, and started again `seconds` after it has ended. Of the broker: as Mosquitto restarts."""
+    CUT_STORE = "cut_store"
+    """The connections of a node to the store are reset."""
+    CUT_BROKER = "cut_broker"
+    """The connections of a node or a device to the broker are reset."""
+    HALF_OPEN_STORE = "half_open_store"
+    """The same, and neither side is told."""
+    HALF_OPEN_BROKER = "half_open_broker"
+    PART_STORE = "part_store"
+    """A node reaches the store no more, for `seconds`."""
+    PART_BROKER = "part_broker"
+    STALL_STORE = "stall_store"
+    """What a node and the store send takes `seconds` longer."""
+    STALL_BROKER = "stall_broker"
+    OUTAGE = "outage"
+    """The store is away for `seconds`, and keeps its data."""
+    CLOCK = "clock"
+    """The wall clock of a node is set forward by `seconds`, or back."""
+
+
+OF_NODES: Final = (
+    TroubleKind.KILL,
+    TroubleKind.UNPLUG,
+    TroubleKind.FREEZE,
+    TroubleKind.RESTART,
+    TroubleKind.CUT_STORE,
+    TroubleKind.CUT_BROKER,
+    TroubleKind.HALF_OPEN_STORE,
+    TroubleKind.HALF_OPEN_BROKER,
+    TroubleKind.PART_STORE,
+    TroubleKind.PART_BROKER,
+    TroubleKind.STALL_STORE,
+    TroubleKind.STALL_BROKER,
+    TroubleKind.CLOCK,
+)
+OF_DEVICES: Final = (TroubleKind.CUT_BROKER, TroubleKind.HALF_OPEN_BROKER)
+_SECONDS: Final[Mapping[TroubleKind, tuple[float, float]]] = {
+    TroubleKind.KILL: (0.1, 6.0),
+    TroubleKind.UNPLUG: (0.1, 6.0),
+    TroubleKind.FREEZE: (0.05, 8.0),
+    TroubleKind.RESTART: (0.1, 2.0),
+    TroubleKind.PART_STORE: (0.2, 6.0),
+    TroubleKind.PART_BROKER: (0.2, 4.0),
+    TroubleKind.STALL_STORE: (0.05, 1.5),
+    TroubleKind.STALL_BROKER: (0.05, 1.0),
+    TroubleKind.OUTAGE: (0.2, 4.0),
+    TroubleKind.CLOCK: (-3600.0, 3600.0),
+}
+_RATES: Final = (0.1, 0.3, 0.8)
+"""Troubles a second: rare, some, storm."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Trouble:
+    """Something breaks. `at` is in seconds from the beginning of the load."""
+
+    at: float
+    kind: TroubleKind
+    target: str
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.at:.3f} {self.kind} {self.target} {self.seconds:.3f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that is decided before a run begins; the run itself draws from streams that `seed` names."""
+
+    seed: int
+    nodes: int
+    devices: int
+    wishes: tuple[Wish, ...]
+    troubles: tuple[Trouble, ...]
+    laws: Mapping[str, str]
+    """How slow the ways to the store, the broker, devices and callers are."""
+    quirks: Quirks = field(default_factory=Quirks)
+    lease: float = 2.0
+    sweep: float = 0.5
+    max_pending: int = 20_000
+    max_waiters: int = 5_000
+    receive_maximum: int = 256
+    offsets: tuple[float, ...] = field(default=(0.0,) * 5)
+    """By how many seconds the wall clocks of the nodes are off."""
+
+    def stream(self, purpose: str) -> Random:
+        """Draws for one purpose: what is drawn for another changes nothing here."""
+        return Random(f"{self.seed}/{purpose}")
+
+    @property
+    def node_ids(self) -> list[str]:
+        """The nodes."""
+        return [f"n{number + 1}" for number in range(self.nodes)]
+
+    @property
+    def ends(self) -> float:
+        """When the last wish begins, or the last trouble."""
+        return max([one.at for one in self.wishes] + [BEGIN + one.at for one in self.troubles], default=BEGIN)
+
+
+def plan_of(seed: int, commands: int) -> Plan:
+    """The plan of a seed: one in ten is calm."""
+    chance = Random(f"{seed}/plan")
+    nodes, devices = chance.choices((1, 2, 3, 4, 5), (1, 4, 8, 2, 1))[0], chance.randint(1, 12)
+    seconds = chance.uniform(2.0, 6.0)
+    timeout = chance.choice((0.5, 1.0, 2.0, 3.0))
+    share_waits, share_keyed = chance.choice((0.0, 0.5, 1.0)), chance.choice((0.5, 1.0))
+    share_cancelled = chance.choice((0.0, 0.0, 0.2))
+    wishes = sorted(
+        Wish(
+            at=BEGIN + chance.uniform(0.0, seconds),
+            number=number,
+            device=f"device-{chance.randint(1, devices)}",
+            timeout=timeout,
+            waits=chance.random() < share_waits,
+            keyed=chance.random() < share_keyed,
+            cancels_after=chance.uniform(0.0, timeout) if chance.random() < share_cancelled else None,
+        )
+        for number in range(commands)
+    )
+    calm = seed % 10 == 0
+    kinds = [kind for kind in TroubleKind if chance.random() < 0.5]  # noqa: PLR2004
+    return Plan(
+        seed=seed,
+        nodes=nodes,
+        devices=devices,
+        wishes=tuple(wishes),
+        troubles=() if calm else tuple(sorted(_troubles(chance, kinds, nodes, devices, seconds))),
+        laws={where: chance.choices(LAWS, (4, 4, 1, 2))[0] for where in ("store", "broker", "devices", "callers")},
+        quirks=Quirks(
+            absent_members=chance.random() < 0.2,  # noqa: PLR2004
+            unmatched_told=chance.random() < 0.8,  # noqa: PLR2004
+            shares_forgotten=chance.random() < 0.7,  # noqa: PLR2004
+            receive_maximum=chance.choice((1, 20, 20, 1000)),
+        ),
+        lease=chance.choice((1.0, 2.0, 5.0)),
+        sweep=chance.choice((0.2, 0.5, 1.0)),
+        max_pending=chance.choice((10, 20_000, 20_000)),
+        max_waiters=chance.choice((5, 5_000, 5_000)),
+        receive_maximum=chance.choice((1, 20, 256)),
+        offsets=tuple(chance.uniform(-2.0, 2.0) for _ in range(5)),
+    )
+
+
+def _troubles(chance: Random, kinds: list[TroubleKind], nodes: int, devices: int, seconds: float) -> Iterable[Trouble]:
+    rate = chance.choice(_RATES) * seconds
+    for kind in kinds:
+        count = int(rate) + (chance.random() < rate % 1)
+        if kind is TroubleKind.OUTAGE:
+            count = min(count, 1)
+        for _ in range(count):
+            first, last = _SECONDS.get(kind, (0.0, 0.0))
+            yield Trouble(
+                at=round(chance.uniform(0.0, seconds), 3),
+                kind=kind,
+                target=_target(chance, kind, nodes, devices),
+                seconds=round(chance.uniform(first, last), 3),
+            )
+
+
+def _target(chance: Random, kind: TroubleKind, nodes: int, devices: int) -> str:
+    if kind is TroubleKind.OUTAGE:
+        return "store"
+    if kind is TroubleKind.RESTART and chance.random() < 0.25:  # noqa: PLR2004
+        return "broker"
+    if kind in OF_DEVICES and chance.random() < 0.5:  # noqa: PLR2004
+        return f"device-{chance.randint(1, devices)}"
+    return f"n{chance.randint(1, nodes)}"

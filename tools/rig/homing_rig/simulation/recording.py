@@ -1,0 +1,31 @@
+"""The history of a simulated run, in memory and with lines, as the checker of the chaos rig reads it."""
+
+from __future__ import annotations
+
+import itertools
+from hashlib import sha256
+
+from homing_rig.chaos.history import Event
+
+
+class Recording:
+    """Events in the order in which they happened."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.operations = itertools.count()
+        self.sequences = itertools.count()
+        self.closed = False
+
+    def write(self, event: Event) -> None:
+        """Append an event."""
+        if not self.closed:
+            self.events.append(event)
+
+    def digest(self, *more: object) -> str:
+        """What is equal for two runs in which the same happened at the same time."""
+        found = sha256()
+        for event in self.events:
+            found.update(repr(event).encode())
+        found.update(repr(more).encode())
+        return found.hexdigest()[:16]

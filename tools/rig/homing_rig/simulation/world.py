@@ -1,0 +1,278 @@
+"""The world of one run: it is put together, loaded, broken and mended as the plan says, and looked at in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from app.settings import Settings, load_settings
+from homing_rig.chaos.history import (
+    REDIS_KEYS_AFTER_TTL,
+    REDIS_KEYS_BASELINE,
+    End,
+    Executed,
+    Fault,
+    FaultPhase,
+    Header,
+    Metric,
+)
+from homing_rig.simulation.broker import SimBroker
+from homing_rig.simulation.callers import Callers
+from homing_rig.simulation.cluster import URL
+from homing_rig.simulation.devices import SimDevice
+from homing_rig.simulation.loop import Lane, SimLoop
+from homing_rig.simulation.mqtt import KEEPALIVE
+from homing_rig.simulation.network import Link
+from homing_rig.simulation.node import SimClock, SimNode, Surroundings
+from homing_rig.simulation.plan import BEGIN, Plan, Trouble, TroubleKind
+from homing_rig.simulation.recording import Recording
+from homing_rig.simulation.store import StoreHost
+
+RETENTION: Final = timedelta(minutes=2)
+REST_SECONDS: Final = 40.0
+"""How long after the last trouble everything may take to come to rest."""
+LOOKS_SECONDS: Final = 0.1
+
+
+class World:
+    """Everything there is in one run."""
+
+    def __init__(self, loop: SimLoop, plan: Plan) -> None:
+        self.recording: Final = Recording()
+        self.unrest: list[str] = []
+        """What had not come to rest in the end."""
+        self._loop = loop
+        self._plan = plan
+        self.store: Final = StoreHost(loop, SimClock(loop))
+        self.broker: Final = SimBroker(loop, plan.quirks, plan.stream("broker"))
+        self.nodes: Final = {
+            node_id: self._node(node_id, offset) for node_id, offset in zip(plan.node_ids, plan.offsets, strict=False)
+        }
+        self.devices: Final = {
+            device_id: SimDevice(
+                device_id,
+                loop,
+                self.broker,
+                self._link(device_id, "devices"),
+                self.recording,
+                plan.stream,
+                max((one.timeout for one in plan.wishes), default=1.0),
+            )
+            for device_id in sorted({one.device for one in plan.wishes})
+        }
+        nodes = list(self.nodes.values())
+        ways = [one.around.to_callers for one in nodes]
+        self.callers: Final = Callers(loop, nodes, ways, self.recording, plan.stream("callers"))
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """All that ever ran."""
+        lanes = [self._loop.world, self.store.lane, self.broker.lane, self.callers.lane]
+        lanes += [device.lane for device in self.devices.values()]
+        return lanes + [lane for node in self.nodes.values() for lane in node.lanes]
+
+    async def run(self) -> None:
+        """From the first start to the last look."""
+        self.recording.write(self._header())
+        self.recording.write(Metric(at=0.0, source="store", name=REDIS_KEYS_BASELINE, value=0))
+        for device in self.devices.values():
+            device.start()
+        for node in self.nodes.values():
+            node.start()
+        self.callers.send(self._plan.wishes)
+        for trouble in self._plan.troubles:
+            self._loop.call_at(BEGIN + trouble.at, self._break, trouble)
+        await asyncio.sleep(self._plan.ends)
+        await self._come_to_rest()
+        known = dict.fromkeys(self.callers.known)
+        known |= dict.fromkeys(one.command_id for one in self.recording.events if isinstance(one, Executed))
+        if all(node.running for node in self.nodes.values()):
+            reading = self._loop.create_task(
+                self.callers.read_all(list(known)), context=self.callers.lane.context.copy()
+            )
+            await reading
+        self._end()
+
+    def _end(self) -> None:
+        for node in self.nodes.values():
+            if node.running:
+                node.kill()
+        self._after_all_retentions()
+        self.recording.write(End(at=self._loop.time()))
+
+    def _after_all_retentions(self) -> None:
+        """Nobody lives any more; what is on record when all times are over stays for ever."""
+        self._loop.skip(RETENTION.total_seconds() + 3600.0)
+        size = self.store.commands.size
+        self.recording.write(Metric(at=self._loop.time(), source="store", name=REDIS_KEYS_AFTER_TTL, value=size))
+
+    async def _come_to_rest(self) -> None:
+        ends = self._loop.time() + REST_SECONDS
+        while (unrest := self._unrest()) and self._loop.time() < ends:
+            await asyncio.sleep(LOOKS_SECONDS)
+        self.unrest = unrest
+
+    def _unrest(self) -> list[str]:
+        """What still goes on, in words; cheap questions first, as this is asked often."""
+        if self.callers.open:
+            return [f"{self.callers.open} callers wait"]
+        away = [node.node_id for node in self.nodes.values() if not node.ready]
+        if away:
+            return [f"{', '.join(away)} not ready"]
+        waiting = sum(device.open for device in self.devices.values())
+        if waiting:
+            return [f"{waiting} answers wait for their PUBACK"]
+        found = []
+        for node in self.nodes.values():
+            here, there = len(node.life.commands.open_commands), self.store.open_of(node.node_id)
+            if here or there:
+                found.append(f"{node.node_id} has {here} open commands, and {there} are on record")
+        sessions = self.store.keys.sessions()
+        orphans = len(sessions) - len(self.nodes)
+        if orphans:
+            found.append(f"{orphans} sessions of dead nodes not adopted")
+        held = self.broker.waiting()
+        found += [f"{count} messages wait in session {one}" for one, count in held.items() if one not in self.devices]
+        return found
+
+    def _break(self, trouble: Trouble) -> None:
+        node = self.nodes.get(trouble.target)
+        match trouble.kind:
+            case TroubleKind.KILL | TroubleKind.UNPLUG if node is not None:
+                if node.running:
+                    node.kill(silent=trouble.kind is TroubleKind.UNPLUG)
+                    self._note(trouble, lambda: self._start(node))
+            case TroubleKind.RESTART if node is not None:
+                if node.running:
+                    node.stop(lambda: self._note(trouble, lambda: self._start(node)))
+            case TroubleKind.RESTART:
+                self._restart_broker(trouble)
+            case TroubleKind.FREEZE if node is not None:
+                if node.running:
+                    self._freeze(trouble, node)
+            case TroubleKind.OUTAGE:
+                self._outage(trouble)
+            case TroubleKind.CLOCK if node is not None:
+                node.clock.offset += trouble.seconds
+                self._note(trouble)
+            case _:
+                self._on_the_way(trouble, self._way(trouble))
+
+    def _start(self, node: SimNode) -> None:
+        if not node.running:
+            node.start()
+
+    def _freeze(self, trouble: Trouble, node: SimNode) -> None:
+        go_on = node.freeze()
+        way = node.around.to_broker
+        if trouble.seconds > 1.5 * KEEPALIVE:
+            self._loop.call_later(1.5 * KEEPALIVE, way.cut)  # the broker has not heard of it for too long
+        self._note(trouble, go_on)
+
+    def _restart_broker(self, trouble: Trouble) -> None:
+        if not self.broker.up:
+            return
+        self.broker.up = False
+        ways = [node.around.to_broker for node in self.nodes.values()] + [one.way for one in self.devices.values()]
+        for way in ways:
+            way.cut()
+        self._note(trouble, self.broker.restart)
+
+    def _outage(self, trouble: Trouble) -> None:
+        self.store.up = False
+        for node in self.nodes.values():
+            node.around.to_store.cut()
+
+        def back() -> None:
+            self.store.up = True
+
+        self._note(trouble, back)
+
+    def _way(self, trouble: Trouble) -> Link:
+        if trouble.target in self.devices:
+            return self.devices[trouble.target].way
+        node = self.nodes.get(trouble.target) or next(iter(self.nodes.values()))
+        return node.around.to_store if trouble.kind.endswith("_store") else node.around.to_broker
+
+    def _on_the_way(self, trouble: Trouble, way: Link) -> None:
+        match trouble.kind:
+            case TroubleKind.CUT_STORE | TroubleKind.CUT_BROKER:
+                way.cut()
+                self._note(trouble)
+            case TroubleKind.HALF_OPEN_STORE | TroubleKind.HALF_OPEN_BROKER:
+                way.cut(silent=True)
+                self._note(trouble)
+            case TroubleKind.STALL_STORE | TroubleKind.STALL_BROKER:
+                way.stall(trouble.seconds)
+                self._note(trouble)
+            case _:
+                way.up = False
+                way.cut(silent=True)
+
+                def mend() -> None:
+                    way.up = True
+
+                self._note(trouble, mend)
+
+    def _note(self, trouble: Trouble, mend: Callable[[], None] | None = None) -> None:
+        """On record, and mended after its time."""
+        fault = partial(Fault, kind=trouble.kind.value, target=trouble.target)
+        if mend is None:
+            self.recording.write(fault(at=self._loop.time(), phase=FaultPhase.MOMENT))
+            return
+        self.recording.write(fault(at=self._loop.time(), phase=FaultPhase.BEGIN))
+
+        def end() -> None:
+            mend()
+            self.recording.write(fault(at=self._loop.time(), phase=FaultPhase.END))
+
+        self._loop.call_later(trouble.seconds, end, context=self._loop.world.context)
+
+    def _header(self) -> Header:
+        return Header(
+            scenario="simulation",
+            seed=self._plan.seed,
+            started_at="1970-01-01T00:00:00Z",
+            retention=RETENTION.total_seconds(),
+            limits={"hung": float("inf"), "late_finals": float("inf")},
+        )
+
+    def _link(self, name: str, where: str) -> Link:
+        return Link(self._loop, name, self._plan.laws[where], self._plan.stream(f"net/{name}"))
+
+    def _node(self, node_id: str, offset: float) -> SimNode:
+        around = Surroundings(
+            self._loop,
+            self.broker,
+            self.store,
+            self._link(f"{node_id}-broker", "broker"),
+            self._link(f"{node_id}-store", "store"),
+            self._link(f"{node_id}-callers", "callers"),
+        )
+        return SimNode(
+            node_id,
+            settings_of(self._plan, node_id),
+            around,
+            SimClock(self._loop, offset),
+            self._plan.stream,
+            self._plan.receive_maximum,
+        )
+
+
+def settings_of(plan: Plan, node_id: str) -> Settings:
+    """The settings of a node."""
+    return load_settings(
+        _env_file=None,
+        node={"id": node_id},
+        store={"url": URL, "retention": RETENTION},
+        profiles={"shipped": "homing"},
+        command={"max_pending": plan.max_pending, "max_waiters": plan.max_waiters},
+        cluster={
+            "lease": timedelta(seconds=plan.lease),
+            "sweep_interval": timedelta(seconds=plan.sweep),
+            "drain_delay": timedelta(seconds=0.5),
+        },
+    )
