@@ -16,8 +16,8 @@ async def present(events: EventPlane, device_id: str, asker: Asker) -> tuple[dic
 
     Of what the caller may read. None when nobody has heard of the device, or its presence is nothing for the caller.
     """
-    values = [one for one in await events.values_of(device_id) if asker.may_read_event(one.entry)]
-    found = await events.presence_of(device_id)
+    values = [one for one in await events.values.values_of(device_id) if asker.may_read_event(one.entry)]
+    found = await events.presence.presence_of(device_id)
     if found is None or not asker.may_read_event(entry_of(*found)):
         return None, values
     change, since = found

@@ -11,6 +11,7 @@ from typing import Final
 from app.core.errors import HomingError
 from app.core.events.event import Entry
 from app.events.plane import EventPlane
+from app.events.sharing import NodeSession
 
 PRESENCE_SECONDS: Final = 0.25
 """How long a command waits to be told that its device is away; then it is sent."""
@@ -28,21 +29,26 @@ class KnownFromEvents:
             return None
         with suppress(TimeoutError, HomingError):
             async with asyncio.timeout(PRESENCE_SECONDS):
-                return await self._plane.offline_since(device_id)
+                return await self._plane.presence.offline_since(device_id)
         return None
 
     async def last_entry(self, database: str | None, topic: str) -> Entry | None:
         """What was said last on a topic, in the database that a profile proposes."""
         if self._plane is None:
             return None
-        found = await self._plane.value(self._plane.plan.name(database), topic)
+        found = await self._plane.values.value(self._plane.plan.name(database), topic)
         return None if found is None else found.entry
 
     def gone(self, node_id: str) -> None:
-        """A node is dead, whose session is adopted."""
+        """A node is known to be dead: this one brings events in for it, without waiting for the end of its lease."""
         if self._plane is not None:
-            self._plane.gone(node_id)
+            self._plane.intake.gone(node_id)
 
     async def adopt(self, client_id: str, topic_filters: Sequence[str], idle: timedelta) -> int:
-        """Take in what the events' session of a dead node holds; the number of messages."""
-        return 0 if self._plane is None else await self._plane.adopt(client_id, topic_filters, idle)
+        """Take in what a dead node's session of events holds, where it had one; how many messages that were.
+
+        `client_id` and `topic_filters` are those of the session of its commands. BrokerUnavailableError.
+        """
+        if self._plane is None or self._plane.shared is None:
+            return 0
+        return await self._plane.shared.adopt(NodeSession(client_id, topic_filters), idle)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from app.core.errors import DatabaseNotFoundError, EventNotFoundError, InvalidInputError
 from app.core.events.cursors import Scope, parsed, room, written
 from app.core.events.event import BEGINNING, END, Database, Event, Position, Shard
-from app.core.events.generation import GenerationState
-from app.core.events.plan import Plan
+from app.core.events.generation import Generation, GenerationState
+from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Cursor, Reading
 from app.events.merging import May, Merge, MergedPage
 from app.store.events import ArchivedError, EventStore
@@ -24,10 +25,14 @@ Databases = str | tuple[str, ...]
 
 
 class EventsReader:
-    """Every call raises DatabaseNotFoundError where there is no such database, and StoreUnavailableError."""
+    """Every call raises DatabaseNotFoundError where there is no such database, and StoreUnavailableError.
 
-    def __init__(self, store: EventStore, plan: Plan) -> None:
+    `check` raises while the log is not open.
+    """
+
+    def __init__(self, store: EventStore, plan: Plan, check: Callable[[], None] = lambda: None) -> None:
         self._store = store
+        self._check = check
         self._plan = plan
         self._by_name = {one.name: one for one in plan.databases}
 
@@ -41,6 +46,7 @@ class EventsReader:
 
     def scope(self, database: str | None, topic_filter: str) -> Scope:
         """What is read by the filter: of the database that is named, else of all."""
+        self._check()
         if database is not None:
             return Scope((self.database(database).name,), topic_filter, every=False)
         return Scope(tuple(self._by_name), topic_filter, every=True)
@@ -78,10 +84,12 @@ class EventsReader:
         may: May | None = None,
     ) -> MergedPage:
         """At most `limit` events behind the cursor, and not behind `until`: of those that the reader `may` know of."""
+        self._check()
         return await Merge(self.shards(databases), cursor, limit, may).page(self._store, topic_filter, until)
 
     async def event(self, shard: Shard, position: Position) -> Event:
         """The event at a position. EventNotFoundError says whether it cannot be read any more; ArchivedError."""
+        self._check()
         if shard not in self.shards(shard.database):
             raise EventNotFoundError(f"database {shard.database!a} has no shard {shard.number}")
         picked = await self._store.pick(shard, [position])
@@ -95,6 +103,7 @@ class EventsReader:
 
     async def heads(self, databases: Databases) -> Cursor:
         """Where they end now."""
+        self._check()
         shards = self.shards(databases)
         cold: Counter[Shard] = Counter()
         for name in dict.fromkeys(one.database for one in shards):
@@ -107,11 +116,22 @@ class EventsReader:
 
     async def gap(self, databases: Databases, cursor: Cursor) -> Position | None:
         """Until when events behind the cursor may be gone, or cannot be read any more; None when all are there."""
+        self._check()
         read: dict[str, Position] = {}  # shards are read together: what is before this was read in all of a database
         for shard, position in zip(self.shards(databases), cursor.positions, strict=True):
             read[shard.database] = max(position, read.get(shard.database, BEGINNING))
         gaps = [await self._gap(name, position) for name, position in read.items()]
         return max((one for one in gaps if one is not None), default=None)
+
+    async def structures(self, database: str | None) -> list[tuple[str, str]]:
+        """The structures of topics, each with the name of its database."""
+        names = self.scope(database, "#").databases
+        return [(name, structure) for name in names for structure in await self._store.structures(name)]
+
+    async def generations(self) -> list[tuple[NamedDatabase, Sequence[Generation]]]:
+        """All databases with their generations."""
+        self._check()
+        return [(kept, await self._store.generations(kept.name)) for kept in self._plan.kept]
 
     async def _gap(self, database: str, read: Position) -> Position | None:
         generations = await self._store.generations(database)

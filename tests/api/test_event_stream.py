@@ -43,7 +43,7 @@ async def follows(rig: Rig) -> None:
     """Somebody stands behind the tail, so what is said now is live."""
     plane = rig.application.ports.events
     assert plane is not None
-    await eventually(lambda: [one for one in plane._tails._tails.values() if one._followers])
+    await eventually(lambda: [one for one in plane.tails._tails.values() if one._followers])
 
 
 async def test_a_stream_begins_now_and_goes_on(served: Served) -> None:
@@ -120,10 +120,10 @@ async def test_what_was_dropped_before_it_was_read_is_a_gap(served: Served) -> N
     async with stream(url(served, "?from=-1h")) as reading:
         _, last = await numbers(reading, 1)
     assert last is not None
-    await plane._store.rotate("events", 1)
+    await plane.store.rotate("events", 1)
     say(rig, TOPIC, {"n": 3})
     await appended(rig, 3)
-    await plane._store.drop("events", 1)
+    await plane.store.drop("events", 1)
     async with stream(url(served), headers={"Last-Event-ID": last}) as reading:
         gap = await reading.next()
         assert gap is not None

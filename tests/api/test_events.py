@@ -472,7 +472,7 @@ async def test_a_full_log_refuses_and_the_broker_keeps_what_comes(keeping: Rig) 
     assert plane is not None
     published = await keeping.http.post("/v1/events", json=[{"topic": "gone", "data": 1}])
     assert published.status_code == 200
-    keeper = plane._keeper
+    keeper = plane.keeper
     none_left = (of_all(["events", "telemetry"], -1, "new"),)  # each of its rounds finds it full
     quotas, keeper._quotas, keeper._full = keeper._quotas, none_left, dict.fromkeys(none_left, 0)
     answer = await keeping.http.post("/v1/events", json=[{"topic": "a", "data": 1}])
@@ -499,7 +499,7 @@ async def test_a_page_says_until_when_events_are_missing(tmp_path: Path) -> None
         (event,) = await read(rig)
         plane = rig.application.ports.events
         assert plane is not None
-        await plane._store.rotate("events", 1)
+        await plane.store.rotate("events", 1)
         await eventually(lambda: rig.counters["events.cooled"] == 1)
         say(rig, TOPIC, {"n": 2})
         await appended(rig, 2)

@@ -59,7 +59,7 @@ async def test_silence_is_no_evidence(keeping: Rig) -> None:
     """Nor is what a node of an earlier version noted, which says nothing of how it was known."""
     await tell(keeping, online=True)
     told = entry_of(Change(DEVICE, online=False, said=False), 1)
-    await needed(keeping.application.ports.events).publish("events", [told])
+    await needed(keeping.application.ports.events).publisher.publish("events", [told])
     assert (await keeping.send("ok", if_offline="fail")).status_code == 200
 
 

@@ -86,8 +86,8 @@ async def follow_events(
     scope, start = start_of(events, asker, database, topic, given, begin if given is None else None)
     begins_now = given is None and begin is None
     if begins_now:
-        start = await events.end_of(scope)
-    gone = None if given is None else await events.gap(scope, start)
+        start = await events.reader.heads(scope.databases)
+    gone = None if given is None else await events.reader.gap(scope.databases, start)
     if ports.audit is not None:
         ports.audit.followed({"topic": topic, "database": ", ".join(scope.databases)})
     feed = partial(_feed, _Follow(events, scope, start, asker), gone, begins_now=begins_now)
@@ -103,7 +103,7 @@ class _Follow:
     """What is followed, and the cursor behind what was written."""
 
     def __init__(self, plane: EventPlane, scope: Scope, start: Cursor, asker: Asker) -> None:
-        self.batches: AsyncGenerator[EventBatch, None] = plane.follow(scope, start)
+        self.batches: AsyncGenerator[EventBatch, None] = plane.tails.follow(scope.databases, scope.topic_filter, start)
         self._plane = plane
         self._scope = scope
         self._asker = asker

@@ -43,6 +43,7 @@ from app.core.events.instants import PATTERN, position_of
 from app.core.events.plan import NamedDatabase
 from app.core.events.reading import Cursor
 from app.core.identifiers import PARTITIONS
+from app.events.gate import call_budget
 from app.events.merging import MergedPage
 from app.events.plane import EventPlane
 from app.events.reader import MAX_PAGE
@@ -138,12 +139,12 @@ def start_of(
 ) -> tuple[Scope, Cursor]:
     """What is read, and where it begins; InvalidInputError."""
     place = None if cursor is None else asker.cursors.take(KIND, cursor)
-    return plane.start_of(database, topic, place, begin)
+    return plane.reader.start(plane.reader.scope(database, topic), place, begin)
 
 
 def text_of(plane: EventPlane, asker: Asker, cursor: Cursor, scope: Scope) -> str:
     """The cursor, as this caller is given it."""
-    return asker.cursors.give(KIND, plane.text_of(cursor, scope), plane.room)
+    return asker.cursors.give(KIND, plane.reader.text(cursor, scope), plane.reader.room)
 
 
 async def _begin(ports: NodePorts, since: _Since = None, from_: _From = None) -> Position | None:
@@ -219,18 +220,21 @@ async def read_event(
 ) -> Reply:
     """Returns the event at a position of a shard, until the retention of the database ends."""
     check_names(request, ())
-    found = await events.event(Shard(database, shard), position)
+    async with call_budget():
+        found = await events.reader.event(Shard(database, shard), position)
     if not asker.may_read_event(found.entry):
         raise EventNotFoundError(f"shard {database}.{shard} has no event at position {position}")
     return BytesResponse(event_json(found))
 
 
 async def _page(asked: _Asked, events: EventPlane, asker: Asker) -> MergedPage:
-    if asker.sees_all:
-        return await events.page(asked.scope, asked.cursor, asked.limit, asked.until)
-    if _nothing_for(asker, events, asked.scope.topic_filter):
+    scope, may = asked.scope, None if asker.sees_all else asker.may_read_event
+    if may is not None and _nothing_for(asker, events, scope.topic_filter):
         return MergedPage((), asked.cursor, more=False)
-    return await events.page(asked.scope, asked.cursor, asked.limit, asked.until, asker.may_read_event)
+    async with call_budget():
+        return await events.reader.page(
+            scope.databases, scope.topic_filter, asked.cursor, asked.limit, asked.until, may
+        )
 
 
 def _nothing_for(asker: Asker, events: EventPlane, topic_filter: str) -> bool:
@@ -274,7 +278,7 @@ async def publish_events(
         asker.check_topic(Action.PUBLISH, device)
         entries.append(entry_of(one, f"body.{number}", device, readable=readable))
     check_readable(request)
-    positions = await events.publish(name_of(events, database), entries)
+    positions = await events.publisher.publish(name_of(events, database), entries)
     return BytesResponse(orjson.dumps({"positions": positions}))
 
 
@@ -324,7 +328,7 @@ async def _topics(
         return shown, None
     look = limit + 1
     for _ in range(TOPIC_LOOKS):
-        found = await events.topics(database, topic, after, look)
+        found = await events.values.topics(database, topic, after, look)
         shown += [one for one in found if asker.may_read_event(one.entry)]
         if len(shown) > limit:
             return shown[:limit], shown[limit - 1].entry.topic
@@ -346,7 +350,7 @@ async def list_structures(request: Request, events: Events, asker: WhoAsks, data
     """A structure is a pattern of topics, such as `thing/product/+/osd`. Its events are stored together."""
     check_names(request, ("database",))
     asker.check(Action.STREAM)
-    found = await events.structures(database)
+    found = await events.reader.structures(database)
     shown = [{"structure": structure, "database": name} for name, structure in found]
     return BytesResponse(orjson.dumps({"database": database, "streams": shown}))
 
@@ -361,7 +365,7 @@ async def list_structures(request: Request, events: Events, asker: WhoAsks, data
 )
 async def list_databases(events: Events, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     asker.check(Action.STREAM)
-    shown = [_database(one, found, events) for one, found in await events.generations()]
+    shown = [_database(one, found, events) for one, found in await events.reader.generations()]
     return BytesResponse(orjson.dumps({"databases": shown}))
 
 

@@ -62,7 +62,7 @@ async def read_state(
 ) -> Reply:
     """A last value outlives the retention of events. Without `database`, returns the latest value of all databases."""
     check_names(request, ("database",))
-    found = await events.value(database, topic)
+    found = await events.values.value(database, topic)
     if found is None or not asker.may_read_event(found.entry):
         raise ValueNotFoundError(f"topic {topic[:128]!a} has no value")
     return BytesResponse(event_json(found), headers=[_etag(found.position)])
@@ -125,8 +125,8 @@ async def put_state(
     conditions = _conditions(topic, if_match, if_none_match)
     body = await read_body(request.receive, headers_of(request.scope))
     decode_json(body)
-    name = database or await events.database_of(topic)
-    position = await events.put_value(name, Entry(topic, body, device), conditions)
+    name = database or await events.values.database_of(topic)
+    position = await events.publisher.put_value(name, Entry(topic, body, device), conditions)
     return BytesResponse(orjson.dumps({"position": position}), headers=[_etag(position)])
 
 
@@ -190,11 +190,11 @@ async def commit_transaction(
     check_names(request, ("database",))
     readable = unreadable_of(request) is None
     topics = [*(one.topic for one in body.when), *(one.topic for one in body.write), *body.delete]
-    name = database or await events.database_of(next(iter(topics), ""))
+    name = database or await events.values.database_of(next(iter(topics), ""))
     transaction = _transaction(body, name, events, asker, readable=readable)
     check_readable(request)
     try:
-        position = await events.commit(transaction)
+        position = await events.publisher.commit(transaction)
     except ValueChangedError as error:
         return problem(problems.CONFLICT, str(error), topic=error.topic, position=error.found)
     return BytesResponse(orjson.dumps({"position": position}))

@@ -11,7 +11,7 @@ import pytest
 
 from app.core.errors import StoreUnavailableError
 from app.core.events.event import Entry
-from app.events.plane import EventPlane
+from app.events.values import LastValues
 from app.replies import finding
 from tests.unit.replies.test_replier import ECHO, Dock, dock_with
 from tests.waiting import eventually
@@ -92,12 +92,12 @@ async def test_no_default_is_told_while_the_log_is_away(
 ) -> None:
     """It may well have a value: the device has to ask again."""
 
-    async def away(_plane: EventPlane, _database: str, _topic: str) -> Entry:
+    async def away(_values: LastValues, _database: str, _topic: str) -> Entry:
         if hangs:
             await asyncio.Event().wait()
         raise StoreUnavailableError("away")
 
-    monkeypatch.setattr(EventPlane, "value", away)
+    monkeypatch.setattr(LastValues, "value", away)
     monkeypatch.setattr(finding, "STATE_SECONDS", 0.01)
     dock.say("echo/D1/ask", {"what": "default"})
     await dock.silence("reply_unsent")

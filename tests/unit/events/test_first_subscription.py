@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.events import plane as planes
+from app.events import life
 from app.events.plane import EventPlane, open_plane
 from app.mqtt.base import MessageHandler, Subscription, Will
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
@@ -89,7 +89,7 @@ async def test_or_where_another_node_brings_events_in() -> None:
 
 
 async def test_or_after_some_seconds_as_commands_go_on_without_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planes, "LISTEN_SECONDS", 0.01)
+    monkeypatch.setattr(life, "LISTEN_SECONDS", 0.01)
     async with plane_of(OnlyOne()) as (plane, _):
         async with asyncio.timeout(PATIENCE):
             await eventually(lambda: health(plane) == "ok")
