@@ -14,7 +14,7 @@ from app.access.people import People
 from app.access.plane import AccessPlane, open_access
 from app.access.ports import Everybody
 from app.api.application import Application
-from app.api.ports import DirectoryRecords, Ports
+from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
 from app.api.representation import command_json
 from app.audit.plane import AuditPlane, open_audit
 from app.cluster.adopter import OnNodeDeath
@@ -79,28 +79,13 @@ class Homing:
             return {**services.fills(), **own, **{name: fill() for name, fill in (outside or {}).items()}}
 
         ports = Ports(
-            member=self.node,
+            node=_this_node(kernel, self.node, commands, observed.measures, fills),
+            commands=_commands(kernel, commands),
             access=authority,
+            logins=None if access is None else access.logins,
             directory=None if access is None or audit is None else _on_record(kernel, access, audit),
             audit=None if audit is None else audit.recorder,
-            logins=None if access is None else access.logins,
-            nodes=kernel.cluster.nodes,
-            invoker=commands.invoker,
-            profiles=kernel.languages.profiles,
-            default_profile=settings.profile,
-            store=kernel.store,
-            open_commands=commands.open_commands,
-            waiters=commands.waiters,
-            watches=commands.watches,
-            command_stream=commands.stream,
-            explainer=commands.explainer,
-            fills=fills,
-            if_offline=commands.absence.defaults,
             webhooks=None if webhooks is None else webhooks.administration,
-            counters=kernel.counters,
-            exposition=_exposition(kernel, commands, observed.measures, fills),
-            tracing=kernel.tracing,
-            now_us=kernel.now_us,
             events=events,
         )
         self.application: Final = Application(ports, settings, self._lifespan)
@@ -125,18 +110,44 @@ class Homing:
             raise
 
 
-def _exposition(
-    kernel: Kernel, commands: CommandPlane, measures: CommandMeasures, fills: Callable[[], Mapping[str, Fill]]
-) -> MetricsExposition:
-    return MetricsExposition(
-        NodeMetrics(
-            node_id=kernel.info.node_id,
-            measures=measures,
-            open_commands=commands.open_commands,
-            waiters=commands.waiters,
-            fills=fills,
-            counters=kernel.counters,
-        )
+def _this_node(
+    kernel: Kernel,
+    node: Node,
+    commands: CommandPlane,
+    measures: CommandMeasures,
+    fills: Callable[[], Mapping[str, Fill]],
+) -> ThisNode:
+    metrics = NodeMetrics(
+        node_id=kernel.info.node_id,
+        measures=measures,
+        open_commands=commands.open_commands,
+        waiters=commands.waiters,
+        fills=fills,
+        counters=kernel.counters,
+    )
+    return ThisNode(
+        member=node,
+        nodes=kernel.cluster.nodes,
+        fills=fills,
+        counters=kernel.counters,
+        exposition=MetricsExposition(metrics),
+        tracing=kernel.tracing,
+        now_us=kernel.now_us,
+    )
+
+
+def _commands(kernel: Kernel, commands: CommandPlane) -> CommandPorts:
+    return CommandPorts(
+        invoker=commands.invoker,
+        profiles=kernel.languages.profiles,
+        default_profile=kernel.settings.profile,
+        store=kernel.store,
+        open_commands=commands.open_commands,
+        waiters=commands.waiters,
+        watches=commands.watches,
+        stream=commands.stream,
+        explainer=commands.explainer,
+        if_offline=commands.absence.defaults,
     )
 
 

@@ -107,15 +107,18 @@ class Application(FastAPI):
         )
         self._written = b""
         self.ports: Final = ports
-        self.parking: Final = Parking(ports.counters)
+        counters = ports.node.counters
+        self.parking: Final = Parking(counters)
         self.streams: Final = SseStreams(
-            ports.counters, most=settings.api.max_streams, most_per_principal=settings.api.max_streams_per_principal
+            counters,
+            most=settings.api.max_streams,
+            most_per_principal=settings.api.max_streams_per_principal,
         )
         self.hot: Final = HotRoute(ports, settings, self.parking, load_timeouts(settings.timeouts.file), self.streams)
         self.lists: Final = Turns()
         for router in ROUTERS:
             self.include_router(router, dependencies=[Depends(asker)] if router in GUARDED else [])
-        problems.install(self, ports.counters, self._all_routes)
+        problems.install(self, counters, self._all_routes)
 
     def dismiss(self) -> None:
         """Send those away who wait here, as the node is about to stop."""
@@ -150,7 +153,7 @@ class Application(FastAPI):
         try:
             self.ports.access.caller(headers_of(scope).get(b"authorization"))
         except HomingError as error:
-            return problems.answer_to(error, self.ports.counters, root)
+            return problems.answer_to(error, self.ports.node.counters, root)
         return None
 
     async def _document(self, request: Request) -> Response:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Final, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
 from app.access.asking import ASKING
+from app.access.login.logins import Logins
 from app.access.ports import Access, Identity, LimitState
 from app.api.cursors import Cursors, cursors
 from app.api.hot import HotRoute
 from app.api.http import asking, headers_of
-from app.api.ports import DirectoryRecords, Ports
+from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
 from app.api.sse import SseStreams
 from app.api.turns import Turns
+from app.audit.recorder import Audit
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.commands.command import Command
 from app.core.errors import NoDirectoryError
 from app.core.events.event import Entry
 from app.events.plane import EventPlane, needed
+
+_Port = TypeVar("_Port")
 
 
 class Asker:
@@ -141,19 +145,34 @@ async def asker(request: Request) -> Asker:
     return Asker(access, caller)
 
 
-async def _events(request: Request) -> EventPlane:
-    front: Front = request.app
-    return needed(front.ports.events)
+def _port(of: Callable[[Ports], _Port]) -> Callable[[Request], Awaitable[_Port]]:
+    """The dependency that reads one part of the ports."""
+
+    async def port(request: Request) -> _Port:
+        front: Front = request.app
+        return of(front.ports)
+
+    return port
 
 
-Events = Annotated[EventPlane, Depends(_events)]
+Node = Annotated[ThisNode, Depends(_port(lambda ports: ports.node))]
+"""The node that answers."""
+Commands = Annotated[CommandPorts, Depends(_port(lambda ports: ports.commands))]
+"""Commands and profiles."""
+Recorder = Annotated[Audit | None, Depends(_port(lambda ports: ports.audit))]
+"""The recorder of the audit, where there is one."""
+LoginsOrNone = Annotated[Logins | None, Depends(_port(lambda ports: ports.logins))]
+"""Where people log in, where anybody is asked who they are."""
+Events = Annotated[EventPlane, Depends(_port(lambda ports: needed(ports.events)))]
 """The event plane; EventsOffError where there is none."""
+EventsOrNone = Annotated[EventPlane | None, Depends(_port(lambda ports: ports.events))]
+"""The event plane, where there is one."""
 WhoAsks = Annotated[Asker, Depends(asker)]
 """Who sends the request."""
 Records = Annotated[DirectoryRecords, Depends(_directory)]
 """What is on record; NoDirectoryError."""
 NodePorts = Annotated[Ports, Depends(_ports)]
-"""What the API needs of its node."""
+"""All of them, for routes that tell which there are."""
 Hot = Annotated[HotRoute, Depends(_hot)]
 """Serves the busy call."""
 Lists = Annotated[Turns, Depends(_lists)]

@@ -63,7 +63,7 @@ async def read_index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103
     planes = {"devices": ports.directory, "webhooks": ports.webhooks, "events": ports.events}
     there = {name: path for name, path in LINKS.items() if planes.get(name, ports) is not None}
     links = {name: f"{root}{path}" for name, path in there.items()}
-    body = {"name": "homing", "version": __version__, "node_id": ports.member.info.node_id, "links": links}
+    body = {"name": "homing", "version": __version__, "node_id": ports.node.member.info.node_id, "links": links}
     return BytesResponse(orjson.dumps(body))
 
 

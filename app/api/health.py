@@ -9,10 +9,10 @@ from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 
 from app.api import problems
-from app.api.dependencies import NodePorts, WhoAsks
+from app.api.dependencies import Node, WhoAsks
 from app.api.http import BytesResponse, headers_of
 from app.api.openapi import acts, problems_of
-from app.api.ports import Ports
+from app.api.ports import ThisNode
 from app.api.problems import problem
 from app.api.v1 import command_models as schemas
 from app.core.access.rules import Action
@@ -41,8 +41,8 @@ async def read_liveness() -> Reply:  # noqa: D103 - that this answer is given is
     response_description="The node can serve.",
     responses=problems_of(problems.NOT_READY, public=True),
 )
-async def read_readiness(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
-    health = await ports.member.health()
+async def read_readiness(node: Node) -> Reply:  # noqa: D103 - its summary says it
+    health = await node.member.health()
     if health.ready:
         return BytesResponse(orjson.dumps({"state": health.state, "checks": health.checks}))
     away = [f"{name}: {said}" for name, said in health.checks.items() if not is_well(said)]
@@ -62,17 +62,17 @@ async def read_readiness(ports: NodePorts) -> Reply:  # noqa: D103 - its summary
     },
     openapi_extra=acts(Action.METRICS),
 )
-async def read_metrics(request: Request, ports: NodePorts, asker: WhoAsks) -> Reply:
+async def read_metrics(request: Request, node: Node, asker: WhoAsks) -> Reply:
     """Returns the Prometheus text format, or OpenMetrics if `Accept` names `application/openmetrics-text`.
 
     A node that is not ready answers, too. With HOMING_OPS_PORT, metrics are served on that port without a key.
     """
     asker.check(Action.METRICS)
-    return await exposition(request, ports)
+    return await exposition(request, node)
 
 
-async def exposition(request: Request, ports: Ports) -> Reply:
+async def exposition(request: Request, node: ThisNode) -> Reply:
     """All metrics of the node, in the format that is asked for."""
     accept = headers_of(request.scope).get(b"accept", b"").decode("latin-1")
-    text, content_type = ports.exposition.render(accept, await ports.member.health())
+    text, content_type = node.exposition.render(accept, await node.member.health())
     return BytesResponse(text, content_type=content_type.encode())

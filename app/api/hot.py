@@ -54,25 +54,25 @@ class HotRoute:
     def __init__(
         self, ports: Ports, settings: Settings, parking: Parking, learned: LearnedTimeouts, streams: SseStreams
     ) -> None:
-        self._member = ports.member
+        self._member = ports.node.member
         self._access = ports.access
         self._audit = ports.audit
-        self._invoker = ports.invoker
-        self._counters = ports.counters
+        self._invoker = ports.commands.invoker
+        self._counters = ports.node.counters
         self._parking = parking
         self._body = CommandBodyReader(settings, learned, ports.access.profile_of)
         # After the deadline the outcome still has to be recorded, by another node where the home node died, and its
         # wake-up may be lost: then the sweep over parked callers finds it.
         self._grace = settings.store.budget + 2 * settings.cluster.sweep_interval + SWEEP_GRACE
         self._streams = streams
-        self._watches = ports.watches
-        self._store = ports.store
-        self._explainer = ports.explainer
+        self._watches = ports.commands.watches
+        self._store = ports.commands.store
+        self._explainer = ports.commands.explainer
         self.serve: Serve = self._send
-        if ports.tracing is not None:
+        if ports.node.tracing is not None:
             from app.api.traced import traced  # noqa: PLC0415 - its library is an extra
 
-            self.serve = traced(self._send, ports.tracing, "POST", PATH)
+            self.serve = traced(self._send, ports.node.tracing, "POST", PATH)
 
     def device_of(self, scope: Scope) -> str | None:
         """The device that a call is for; None when the call is for another route."""

@@ -6,7 +6,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi import Response as Reply
 
 from app.api import health, problems
-from app.api.dependencies import NodePorts
+from app.api.dependencies import Node
 from app.api.ports import Ports
 
 router = APIRouter()
@@ -24,10 +24,10 @@ class Operations(FastAPI):
         self.ports = ports
         self.include_router(health.probes)
         self.include_router(router)
-        problems.install(self, ports.counters, lambda: iter((*health.probes.routes, *router.routes)))
+        problems.install(self, ports.node.counters, lambda: iter((*health.probes.routes, *router.routes)))
 
 
 @router.get("/metrics")
-async def metrics(request: Request, ports: NodePorts) -> Reply:
+async def metrics(request: Request, node: Node) -> Reply:
     """All metrics of the node."""
-    return await health.exposition(request, ports)
+    return await health.exposition(request, node)

@@ -71,20 +71,25 @@ class DirectoryRecords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """Everything that routes may use; put together in `app/main.py`."""
+class ThisNode:
+    """The node that answers, and the others as it knows them."""
 
     member: Member
-    access: Access
-    """Who may do what."""
-    logins: Logins | None
-    """Where people log in; None where nobody is asked."""
-    audit: Audit | None
-    """What commands are put on record in; None where they are not."""
-    directory: DirectoryRecords | None
-    """The access directory, as callers may read and change it; None where there is none."""
     nodes: Callable[[], Awaitable[Sequence[NodeInfo]]]
     """The live nodes of the cluster; StoreUnavailableError."""
+    fills: Callable[[], Mapping[str, Fill]]
+    """How full every bounded buffer of this process is."""
+    counters: Counters
+    exposition: Exposition
+    tracing: Tracing | None
+    now_us: Callable[[], int]
+    """Microseconds since 1970, as this machine believes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPorts:
+    """Commands: sending, reading, following and explaining them, and the profiles that they speak."""
+
     invoker: Invoker
     profiles: Mapping[str, DeviceProfile]
     """Those that this node speaks, by name."""
@@ -96,20 +101,29 @@ class Ports:
     """Callers that are parked here."""
     watches: Watches
     """Commands that streams on this node follow."""
-    command_stream: CommandStream
+    stream: CommandStream
     """All commands, for streams that follow them together."""
     explainer: Explainer
     """Says what became of a command."""
-    fills: Callable[[], Mapping[str, Fill]]
-    """How full every bounded queue of this process is."""
     if_offline: Callable[[], Mapping[str, IfOffline]]
     """For each profile, what a command does by default if nobody is subscribed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Everything that routes may use, by subject; put together in `app/main.py`. A route asks for its own part."""
+
+    node: ThisNode
+    commands: CommandPorts
+    access: Access
+    """Who may do what."""
+    logins: Logins | None
+    """Where people log in; None where nobody is asked."""
+    directory: DirectoryRecords | None
+    """The access directory, as callers may read and change it; None where there is none."""
+    audit: Audit | None
+    """The recorder of commands; None where nothing is recorded."""
     webhooks: WebhookAdministrator | None
     """None on a node that serves none."""
-    counters: Counters
-    exposition: Exposition
-    tracing: Tracing | None = None
-    now_us: Callable[[], int] = lambda: 0
-    """Microseconds since 1970, as this machine believes."""
-    events: EventPlane | None = None
-    """What devices say unasked; None where it is not kept."""
+    events: EventPlane | None
+    """None on a node that keeps none."""

@@ -232,7 +232,7 @@ async def running(directory: AccessDirectory | None = None, **overrides: Any) ->
     ):
         await until(lambda: node.state == "ready")
         ports = application.ports
-        at_home = (ports.open_commands, ports.waiters, ports.counters)
+        at_home = (ports.commands.open_commands, ports.commands.waiters, ports.node.counters)
         yield Rig(node, application, store, mqtt, broker, device, *at_home, http, failures)
     await device.client.stop()
     assert failures == []

@@ -27,7 +27,7 @@ def url(served: Served, query: str = "") -> str:
 
 async def follows(rig: Rig, count: int = 1) -> None:
     """So many are told what happens from now on."""
-    await until(lambda: len(rig.application.ports.command_stream) == count)
+    await until(lambda: len(rig.application.ports.commands.stream) == count)
 
 
 async def next_of(reading: Reading) -> Event:
@@ -76,7 +76,7 @@ async def test_progress_outcome_and_late_response_are_told_of_any_command(rig: R
         refused = (await rig.send("refuse")).json()
         last = await next_of(reading)
         assert (last.data["command_id"], last.data["error"]) == (refused["id"], refused["error"])
-    await until(lambda: not len(rig.application.ports.command_stream))
+    await until(lambda: not len(rig.application.ports.commands.stream))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_a_stream_goes_on_after_the_event_that_was_seen_last(
         for percent in (10, 20):
             progress(rig, percent)
         first = await next_of(reading)
-    await until(lambda: not len(rig.application.ports.command_stream))
+    await until(lambda: not len(rig.application.ports.commands.stream))
     progress(rig, 30)
     answer(rig)
     await rig.read_until(lambda command: command["state"] == "succeeded")
@@ -196,7 +196,7 @@ async def test_who_does_not_read_is_cut_off(rig: Rig, served: Served, monkeypatc
             progress(rig, percent)
         await until(lambda: rig.counters["stream.too_slow"] == 1)
         await until(lambda: not rig.application.streams.fill().size)
-        assert not len(rig.application.ports.command_stream)
+        assert not len(rig.application.ports.commands.stream)
         assert reading.status == 200
 
 

@@ -38,10 +38,10 @@ def visible(who: str) -> list[str]:
 @asynccontextmanager
 async def following(site: Site, who: str | None, query: str = "") -> AsyncIterator[Reading]:
     """A stream, once it is told what happens."""
-    before = len(site.rig.application.ports.command_stream)
+    before = len(site.rig.application.ports.commands.stream)
     async with stream(f"http://127.0.0.1:{site.port}{ALL}{query}", site.headers(who)) as reading:
         if reading.status == 200:
-            await until(lambda: len(site.rig.application.ports.command_stream) > before)
+            await until(lambda: len(site.rig.application.ports.commands.stream) > before)
         yield reading
 
 
@@ -126,7 +126,7 @@ async def test_a_stream_ends_when_its_key_is_revoked_and_others_go_on(site: Site
         events = [one for one in await reading.all() if one.name != "bookmark"]
         assert [(one.name, one.data["status"]) for one in events] == [("problem", 401)]
         assert "revoked" in events[0].data["detail"]
-        await until(lambda: len(site.rig.application.ports.command_stream) == 1)
+        await until(lambda: len(site.rig.application.ports.commands.stream) == 1)
         assert (await site.send("boss")).is_success
         assert (await told(other)).data["device_id"] == OWN
     assert site.rig.counters["stream.unwanted"] == 1

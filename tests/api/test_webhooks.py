@@ -82,7 +82,7 @@ class TestBounds:
         await eventually(lambda: rig.counters["webhooks.dropped_tenant_full"])
         waiting = [(await ask(rig, "GET", f"/{one['id']}/deliveries")).json()["waiting"] for one in hooks]
         assert (sum(waiting), rig.counters["webhooks.dropped_tenant_full"]) == (3, 1)
-        await eventually(lambda: rig.application.ports.fills()["webhooks_waiting"].size == 3)
+        await eventually(lambda: rig.application.ports.node.fills()["webhooks_waiting"].size == 3)
         never.set()
 
     async def test_a_tenant_cannot_have_all_of_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

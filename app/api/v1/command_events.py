@@ -10,7 +10,7 @@ from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems, sse
-from app.api.dependencies import Asker, NodePorts, OpenStreams, WhoAsks
+from app.api.dependencies import Asker, Commands, OpenStreams, Recorder, WhoAsks
 from app.api.openapi import acts, problems_of
 from app.api.parameters import CommandId, check_names, query
 from app.api.problems import BY_ERROR
@@ -76,7 +76,8 @@ _Until = Annotated[
 async def follow_command(
     request: Request,
     command_id: CommandId,
-    ports: NodePorts,
+    commands: Commands,
+    audit: Recorder,
     streams: OpenStreams,
     asker: WhoAsks,
     after: _After = None,
@@ -92,14 +93,14 @@ async def follow_command(
     check_names(request, ("after", "until"))
     to_the_end = _is_to_the_end(until)
     seen = _number("after" if after else "Last-Event-ID", after or last_event_id, command_id)
-    account = await ports.store.follow(command_id)
+    account = await commands.store.follow(command_id)
     may = partial(_check, asker, account.command)
     may()
     if seen is not None and has_ended(account, seen, to_the_end=to_the_end):
         return Reply(status_code=204)
-    if ports.audit is not None:
-        ports.audit.followed({"command": command_id, "device": account.command.device_id})
-    feed = partial(feed_of, ports.watches, command_id, seen, to_the_end=to_the_end)
+    if audit is not None:
+        audit.followed({"command": command_id, "device": account.command.device_id})
+    feed = partial(feed_of, commands.watches, command_id, seen, to_the_end=to_the_end)
     return sse.EventStream(streams, feed, may=may, principal=asker.principal())
 
 

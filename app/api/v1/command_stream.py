@@ -14,7 +14,7 @@ from fastapi import Response as Reply
 from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems, sse
-from app.api.dependencies import Asker, NodePorts, OpenStreams, WhoAsks
+from app.api.dependencies import Asker, Commands, OpenStreams, WhoAsks
 from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names, query
 from app.api.problems import BY_ERROR
@@ -143,7 +143,7 @@ def _some(field: str, text: str | None, allowed: Sequence[str]) -> frozenset[str
 async def follow_commands(
     request: Request,
     wanted: Annotated[StreamFilter, Depends(_wanted)],
-    ports: NodePorts,
+    commands: Commands,
     streams: OpenStreams,
     asker: WhoAsks,
     after: _After = None,
@@ -157,10 +157,10 @@ async def follow_commands(
     """
     check_names(request, _NAMES)
     position = _position("after" if after else "Last-Event-ID", after or last_event_id)
-    begun = await ports.command_stream.begin(position)
+    begun = await commands.stream.begin(position)
     fresh = position is None
     feed = partial(
-        _feed, ports.command_stream, begun, lambda stream: _SseListener(asker, wanted, stream.cut_off), fresh=fresh
+        _feed, commands.stream, begun, lambda stream: _SseListener(asker, wanted, stream.cut_off), fresh=fresh
     )
     return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
 

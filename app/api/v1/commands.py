@@ -13,12 +13,12 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems
 from app.api.cursors import ANY as ANY_CURSOR
-from app.api.dependencies import Asker, Hot, Lists, NodePorts, WhoAsks
+from app.api.dependencies import Asker, Commands, EventsOrNone, Hot, Lists, Node, Recorder, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, json_of, problems_of
 from app.api.pages import filled
 from app.api.parameters import DEFAULT_LIMIT, CommandId, DeviceId, Limit, check_names, query
-from app.api.ports import Ports
+from app.api.ports import CommandPorts
 from app.api.present import present
 from app.api.problems import BY_ERROR
 from app.api.representation import command_json, explanation_json, page_json
@@ -31,6 +31,7 @@ from app.core.commands.command import Command, CommandState
 from app.core.errors import CommandFinishedError, CommandNotFoundError, InvalidInputError
 from app.core.events.instants import PATTERN, parse_position
 from app.core.identifiers import validate_device_id, validate_idempotency_key
+from app.events.plane import EventPlane
 from app.store.commands import CommandSlice
 from app.store.commands import Query as Asked
 from app.store.rules import MOST_PLACE
@@ -109,8 +110,8 @@ async def send_command(
     responses=problems_of(BY_ERROR[errors.CommandNotFoundError], problems.INVALID, _AWAY),
     openapi_extra=acts(Action.READ),
 )
-async def read_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
-    return BytesResponse(command_json(await _known(command_id, ports, asker)))
+async def read_command(command_id: CommandId, commands: Commands, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+    return BytesResponse(command_json(await _known(command_id, commands, asker)))
 
 
 @router.get(
@@ -123,26 +124,28 @@ async def read_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) 
     ),
     openapi_extra=acts(Action.READ),
 )
-async def explain_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
+async def explain_command(
+    command_id: CommandId, commands: Commands, node: Node, events: EventsOrNone, asker: WhoAsks
+) -> Reply:
     """Asks all nodes what they remember of the command. `gaps` names nodes that do not answer within half a second."""
-    command = await _known(command_id, ports, asker)
-    explanation = await ports.explainer.explain(command)
-    ports.counters[f"explained.{explanation.judgement.code}"] += 1
-    return BytesResponse(explanation_json(explanation, await _presence(command.device_id, ports, asker)))
+    command = await _known(command_id, commands, asker)
+    explanation = await commands.explainer.explain(command)
+    node.counters[f"explained.{explanation.judgement.code}"] += 1
+    return BytesResponse(explanation_json(explanation, await _presence(command.device_id, events, asker)))
 
 
-async def _presence(device_id: str, ports: Ports, asker: Asker) -> dict[str, object] | None:
+async def _presence(device_id: str, events: EventPlane | None, asker: Asker) -> dict[str, object] | None:
     """What the event log knows of the device, where there is one and it answers."""
-    if ports.events is None:
+    if events is None:
         return None
     with suppress(errors.UnavailableError, errors.EventLogError):
-        return (await present(ports.events, device_id, asker))[0]
+        return (await present(events, device_id, asker))[0]
     return None
 
 
-async def _known(command_id: str, ports: Ports, asker: Asker) -> Command:
+async def _known(command_id: str, commands: CommandPorts, asker: Asker) -> Command:
     """The command, if there is one that the caller may know of; CommandNotFoundError."""
-    command = await ports.store.read(command_id)
+    command = await commands.store.read(command_id)
     if not asker.may_read(command):
         raise CommandNotFoundError(command_id)
     return command
@@ -201,7 +204,7 @@ _FILTERS: Final = ("device", *_FILTERS_OF_DEVICE)
 
 
 async def _filters(
-    ports: NodePorts,
+    node: Node,
     state: _State = None,
     method: _Method = None,
     profile: _Profile = None,
@@ -210,7 +213,7 @@ async def _filters(
     idempotency_key: _Key = None,
 ) -> Asked:
     """Which commands a caller lists, whatever their device and page."""
-    now = ports.now_us()
+    now = node.now_us()
     return Asked(
         state=state,
         idempotency_key=idempotency_key,
@@ -251,7 +254,7 @@ async def _asked_of_device(
     openapi_extra=acts(Action.READ),
 )
 async def list_commands(
-    asked: Annotated[Asked, Depends(_asked)], ports: NodePorts, lists: Lists, asker: WhoAsks
+    asked: Annotated[Asked, Depends(_asked)], commands: Commands, lists: Lists, asker: WhoAsks
 ) -> Reply:
     """Lists the commands that the caller may read. A page may be short or empty without being the last one.
 
@@ -262,7 +265,7 @@ async def list_commands(
     cursor = None if asked.cursor is None else asker.cursors.take(_LIST, asked.cursor)
     async with lists.take():
         page = await filled(
-            ports.store.list_commands, replace(asked, cursor=cursor), asker.may_read, sees_all=asker.sees_all
+            commands.store.list_commands, replace(asked, cursor=cursor), asker.may_read, sees_all=asker.sees_all
         )
         behind = None if page.cursor is None else asker.cursors.give(_LIST, page.cursor, MOST_PLACE)
         return BytesResponse(await page_json(CommandSlice(page.commands, behind)))
@@ -277,10 +280,10 @@ async def list_commands(
     openapi_extra=acts(Action.READ),
 )
 async def list_device_commands(
-    asked: Annotated[Asked, Depends(_asked_of_device)], ports: NodePorts, lists: Lists, asker: WhoAsks
+    asked: Annotated[Asked, Depends(_asked_of_device)], commands: Commands, lists: Lists, asker: WhoAsks
 ) -> Reply:
     """Lists the commands that the caller may read."""
-    return await list_commands(asked, ports, lists, asker)
+    return await list_commands(asked, commands, lists, asker)
 
 
 _NOT_CANCELLED: Final = problems_of(
@@ -296,18 +299,20 @@ _NOT_CANCELLED: Final = problems_of(
     responses=_NOT_CANCELLED,
     openapi_extra=acts(Action.CANCEL),
 )
-async def cancel_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
+async def cancel_command(
+    command_id: CommandId, commands: Commands, node: Node, audit: Recorder, asker: WhoAsks
+) -> Reply:
     """Ends the command for its callers at once. The device is not told: if it still responds, that is `late`."""
-    command = await _known(command_id, ports, asker)
+    command = await _known(command_id, commands, asker)
     asker.check_command(Action.CANCEL, command)
-    ports.member.admit()
-    if ports.audit is not None:
-        ports.audit.check()
-        ports.audit.cancelled(command_id, command.device_id)
-    finished = await ports.invoker.cancel(command_id)
+    node.member.admit()
+    if audit is not None:
+        audit.check()
+        audit.cancelled(command_id, command.device_id)
+    finished = await commands.invoker.cancel(command_id)
     if not finished.won:
         raise CommandFinishedError(command_id, finished.outcome.state)
-    return BytesResponse(command_json(await ports.store.read(command_id)))
+    return BytesResponse(command_json(await commands.store.read(command_id)))
 
 
 @router.delete(
@@ -318,6 +323,8 @@ async def cancel_command(command_id: CommandId, ports: NodePorts, asker: WhoAsks
     responses=_NOT_CANCELLED,
     openapi_extra=acts(Action.CANCEL),
 )
-async def cancel_command_by_delete(command_id: CommandId, ports: NodePorts, asker: WhoAsks) -> Reply:
+async def cancel_command_by_delete(
+    command_id: CommandId, commands: Commands, node: Node, audit: Recorder, asker: WhoAsks
+) -> Reply:
     """Does the same as `POST …/cancel`, which nodes of version 0.2 do not know."""
-    return await cancel_command(command_id, ports, asker)
+    return await cancel_command(command_id, commands, node, audit, asker)

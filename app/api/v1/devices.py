@@ -16,7 +16,7 @@ from app.access.devices import DeviceDetails, Filter, shown
 from app.api import problems
 from app.api.conditions import Conditional, etag
 from app.api.cursors import ANY as ANY_CURSOR
-from app.api.dependencies import NodePorts, Records, WhoAsks
+from app.api.dependencies import Commands, Records, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, Limit, check_names, query
@@ -148,12 +148,12 @@ async def put_device(
     device_id: DeviceId,
     body: schemas.DeviceBody,
     condition: Conditional,
-    ports: NodePorts,
+    commands: Commands,
     records: Records,
     asker: WhoAsks,
 ) -> Reply:
     """Replaces the whole record: fields that the body leaves out are removed. Only operators may change the tenant."""
-    known = sorted(ports.if_offline())
+    known = sorted(commands.if_offline())
     if body.profile is not None and body.profile not in known:
         raise InvalidInputError("profile", f"{body.profile!a} is unknown; allowed: {', '.join(known)}")
     wanted = DeviceDetails(tenant=body.tenant, profile=body.profile, labels=body.labels, note=body.note)

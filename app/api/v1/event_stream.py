@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems, sse
 from app.api.cursors import ANY as ANY_CURSOR
-from app.api.dependencies import Asker, Events, NodePorts, OpenStreams, WhoAsks
+from app.api.dependencies import Asker, Events, OpenStreams, Recorder, WhoAsks
 from app.api.event_json import event_json
 from app.api.openapi import acts, problems_of
 from app.api.parameters import check_names
@@ -66,7 +66,7 @@ _Last = Annotated[
 async def follow_events(
     request: Request,
     events: Events,
-    ports: NodePorts,
+    audit: Recorder,
     streams: OpenStreams,
     asker: WhoAsks,
     begin: Begin,
@@ -88,8 +88,8 @@ async def follow_events(
     if begins_now:
         start = await events.reader.heads(scope.databases)
     gone = None if given is None else await events.reader.gap(scope.databases, start)
-    if ports.audit is not None:
-        ports.audit.followed({"topic": topic, "database": ", ".join(scope.databases)})
+    if audit is not None:
+        audit.followed({"topic": topic, "database": ", ".join(scope.databases)})
     feed = partial(_feed, _Follow(events, scope, start, asker), gone, begins_now=begins_now)
     return sse.EventStream(streams, feed, may=partial(_known, asker), principal=asker.principal())
 

@@ -14,7 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from app.api import problems
 from app.api.cursors import ANY as ANY_CURSOR
-from app.api.dependencies import Asker, Events, NodePorts, WhoAsks
+from app.api.dependencies import Asker, Events, Node, WhoAsks
 from app.api.event_json import about, entry_of, event_json, events_json
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
@@ -147,12 +147,12 @@ def text_of(plane: EventPlane, asker: Asker, cursor: Cursor, scope: Scope) -> st
     return asker.cursors.give(KIND, plane.reader.text(cursor, scope), plane.reader.room)
 
 
-async def _begin(ports: NodePorts, since: _Since = None, from_: _From = None) -> Position | None:
-    return position_of({"since": since, "from": from_}, ports.now_us())
+async def _begin(node: Node, since: _Since = None, from_: _From = None) -> Position | None:
+    return position_of({"since": since, "from": from_}, node.now_us())
 
 
-async def _end(ports: NodePorts, until: _Until = None, to: _To = None) -> Position:
-    end = position_of({"until": until, "to": to}, ports.now_us())
+async def _end(node: Node, until: _Until = None, to: _To = None) -> Position:
+    end = position_of({"until": until, "to": to}, node.now_us())
     return END if end is None else end
 
 

@@ -11,7 +11,7 @@ from fastapi import Response as Reply
 
 from app.access.login.logins import IssuedLogin, Logins
 from app.api import problems
-from app.api.dependencies import NodePorts, WhoAsks
+from app.api.dependencies import LoginsOrNone, WhoAsks
 from app.api.http import BytesResponse, headers_of, read_body
 from app.api.media_types import media_type_refusal
 from app.api.openapi import json_of, knows, problems_of
@@ -56,21 +56,21 @@ guarded = APIRouter(prefix="/v1", tags=["access"])
     ),
     openapi_extra={"requestBody": {"required": True, "content": json_of(schemas.LoginBody)}},
 )
-async def log_in(request: Request, ports: NodePorts) -> Reply:
+async def log_in(request: Request, logins: LoginsOrNone) -> Reply:
     """Creates a key for a person; services use keys of their own. Other nodes accept the key within a second.
 
     Within a minute, five attempts are checked for one person from one address, and HOMING_ACCESS_LOGINS (60) from one
     address in all; a /64 network of IPv6 counts as one address. `401` does not tell whether the name is known. A person
     can have twenty logins at a time; a further one ends the oldest. A new password ends all of them.
     """
-    if ports.logins is None:
+    if logins is None:
         return problem(problems.NOTHING_TO_LOG_IN_TO, _OPEN)
     headers = headers_of(request.scope)
     refusal = media_type_refusal(headers)
     if refusal is not None:
         return refusal
     body = _members(decode_json(await read_body(request.receive, headers)))
-    login = await _begin(ports.logins, body, request)
+    login = await _begin(logins, body, request)
     given = {
         "key": login.key.text,
         "id": login.key.id,
@@ -90,11 +90,11 @@ async def log_in(request: Request, ports: NodePorts) -> Reply:
     responses=problems_of(BY_ERROR[errors.EntryConflictError], problems.NOTHING_TO_LOG_IN_TO, _AWAY),
     openapi_extra=knows(),
 )
-async def log_out(ports: NodePorts, asker: WhoAsks) -> Reply:
+async def log_out(logins: LoginsOrNone, asker: WhoAsks) -> Reply:
     """Only keys that a login created can be ended here. Any other key is answered with `409`; revoke it instead."""
-    if ports.logins is None or asker.caller is None:
+    if logins is None or asker.caller is None:
         return problem(problems.NOTHING_TO_LOG_IN_TO, _OPEN)
-    await ports.logins.end(asker.caller)
+    await logins.end(asker.caller)
     return Reply(status_code=204)
 
 

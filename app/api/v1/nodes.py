@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter
 from fastapi import Response as Reply
 
-from app.api.dependencies import NodePorts, WhoAsks
+from app.api.dependencies import Commands, Node, WhoAsks
 from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.problems import BY_ERROR
@@ -29,18 +29,18 @@ router = APIRouter(prefix="/v1", tags=["cluster"])
     responses=problems_of(BY_ERROR[errors.StoreUnavailableError]),
     openapi_extra=acts(Action.NODES),
 )
-async def list_nodes(ports: NodePorts, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
+async def list_nodes(node: Node, commands: Commands, asker: WhoAsks) -> Reply:  # noqa: D103 - its summary says it
     asker.check(Action.NODES)
     this = {
-        "state": ports.member.state,
-        "pending": len(ports.open_commands),
-        "waiters": len(ports.waiters),
-        "queues": {name: fill._asdict() for name, fill in sorted(ports.fills().items())},
-        "if_offline": dict(ports.if_offline()),
-        "counters": dict(sorted(ports.counters.items())),
+        "state": node.member.state,
+        "pending": len(commands.open_commands),
+        "waiters": len(commands.waiters),
+        "queues": {name: fill._asdict() for name, fill in sorted(node.fills().items())},
+        "if_offline": dict(commands.if_offline()),
+        "counters": dict(sorted(node.counters.items())),
     }
-    own = ports.member.info.incarnation
-    return BytesResponse(orjson.dumps({"nodes": [_shown(one, own) for one in await ports.nodes()], "self": this}))
+    own = node.member.info.incarnation
+    return BytesResponse(orjson.dumps({"nodes": [_shown(one, own) for one in await node.nodes()], "self": this}))
 
 
 def _shown(one: NodeInfo, own: str) -> dict[str, Any]:

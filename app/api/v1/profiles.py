@@ -10,7 +10,7 @@ from fastapi import Response as Reply
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from app.api import problems
-from app.api.dependencies import NodePorts
+from app.api.dependencies import Commands
 from app.api.http import BytesResponse
 from app.api.openapi import knows, problems_of
 from app.api.parameters import ProfileName
@@ -73,9 +73,9 @@ router = APIRouter(prefix="/v1", tags=["profiles"])
     responses=problems_of(),
     openapi_extra=knows(),
 )
-async def list_profiles(ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
-    shown = [_shown(one) for _, one in sorted(ports.profiles.items())]
-    return BytesResponse(orjson.dumps({"profiles": shown, "default": ports.default_profile}))
+async def list_profiles(commands: Commands) -> Reply:  # noqa: D103 - its summary says it
+    shown = [_shown(one) for _, one in sorted(commands.profiles.items())]
+    return BytesResponse(orjson.dumps({"profiles": shown, "default": commands.default_profile}))
 
 
 @router.get(
@@ -86,11 +86,11 @@ async def list_profiles(ports: NodePorts) -> Reply:  # noqa: D103 - its summary 
     responses=problems_of(problems.NO_PROFILE, problems.INVALID),
     openapi_extra=knows(),
 )
-async def list_methods(name: ProfileName, ports: NodePorts) -> Reply:
+async def list_methods(name: ProfileName, commands: Commands) -> Reply:
     """A profile without a catalogue lists no methods, and sends any method."""
-    found = ports.profiles.get(name)
+    found = commands.profiles.get(name)
     if found is None:
-        known = ", ".join(sorted(ports.profiles))
+        known = ", ".join(sorted(commands.profiles))
         return problems.problem(problems.NO_PROFILE, f"{name[:64]!a} is unknown; allowed: {known}")
     listed = [_method(one) for one in found.catalogue.methods.values()]
     return BytesResponse(orjson.dumps({"profile": name, "unknown": found.catalogue.openness, "methods": listed}))
