@@ -14,8 +14,8 @@ from app.callbacks.waker import Waker
 from app.cluster.canary import Canary
 from app.commands.deadlines.expirer import Expirer
 from app.commands.deadlines.sweeper import Sweeper
-from app.commands.explain.asking import PeerQuery
 from app.commands.explain.explainer import Explainer
+from app.commands.explain.peer_query import PeerQuery
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
 from app.commands.send.absence import Absence, OfflineSince

@@ -20,9 +20,9 @@ from app.core.cluster.wakekey import WakeKey
 from app.core.commands.routing import Outcome
 from app.core.errors import BrokerUnavailableError, ConfigurationError
 from app.core.messages import Publication
-from app.core.profiles.listening import ReplyReader
+from app.core.profiles.event_reader import ReplyReader
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import ResponseReader
+from app.core.profiles.response_reader import ResponseReader
 from app.mqtt.base import MqttClient, RollCall, SessionDrain
 from app.plane import Plane
 from app.profiles.loader import Refused, load_what_can_be

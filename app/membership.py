@@ -8,7 +8,7 @@ from datetime import timedelta
 from app.cluster.adopter import Adopter, OnNodeDeath
 from app.cluster.canary import Canary
 from app.cluster.directory import NodeInfo
-from app.cluster.founding import Founding
+from app.cluster.founder import Founder
 from app.command_plane import CommandPlane
 from app.commands.deadlines.left import CommandRecovery
 from app.core.topics import canary_topics
@@ -34,7 +34,7 @@ def open_membership(kernel: Kernel, canary: Canary, commands: CommandPlane, on_d
     parts = MemberParts(
         info=kernel.info,
         sessions=kernel.sessions,
-        founding=_founding(kernel),
+        founder=_founder(kernel),
         wake_key=kernel.adapters.wake_key,
         store=kernel.store,
         cluster=kernel.cluster,
@@ -92,7 +92,7 @@ def _adopter(kernel: Kernel, commands: CommandPlane, on_death: OnNodeDeath) -> A
     )
 
 
-def _founding(kernel: Kernel) -> Founding:
+def _founder(kernel: Kernel) -> Founder:
     asker = kernel.adapters.open_roll_call
     roll_call = None if asker is None else asker(f"{kernel.info.client_id}-asks")
-    return Founding(cluster=kernel.cluster, roll_call=roll_call, counters=kernel.counters)
+    return Founder(cluster=kernel.cluster, roll_call=roll_call, counters=kernel.counters)

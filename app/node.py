@@ -16,7 +16,7 @@ from app.cluster.adopter import Adopter
 from app.cluster.canary import Canary
 from app.cluster.cluster import Cluster
 from app.cluster.directory import NodeInfo
-from app.cluster.founding import Founding
+from app.cluster.founder import Founder
 from app.cluster.sessions import BrokerSession, Sessions
 from app.commands.deadlines.left import CommandRecovery
 from app.core.cluster.wakekey import WakeKey
@@ -56,7 +56,7 @@ class MemberParts:
 
     info: NodeInfo
     sessions: Sessions
-    founding: Founding
+    founder: Founder
     wake_key: WakeKey
     store: StateStore
     cluster: Cluster
@@ -216,7 +216,7 @@ class Node:
     async def _join(self, previous: NodeInfo | None) -> BrokerSession:
         parts = self._parts
         first = previous is None
-        charter = await (parts.founding.charter(self._info) if first else parts.cluster.charter())
+        charter = await (parts.founder.charter(self._info) if first else parts.cluster.charter())
         parts.wake_key.set(charter.key)
         session = parts.sessions.of(self._info, charter)
         self._info = session.info

@@ -35,7 +35,7 @@ from app.core.events.quota import Quota, parse_quotas
 from app.core.identifiers import validate_node_id
 from app.core.topics import share
 from app.core.webhooks.destinations import Network, networks
-from app.core.webhooks.signing import LEAST_ROOT_BYTES
+from app.core.webhooks.signatures import LEAST_ROOT_BYTES
 
 PREFIX = "HOMING_"
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from app.access.asking import ASKING, RequestOrigin
 from app.access.authority import Authority
-from app.access.following import View
+from app.access.follower import View
+from app.access.origin import ASKING, RequestOrigin
 from app.core.access.admins import check_admins
 from app.core.access.callers import GROUP, Caller, CallerStanding
 from app.core.access.changes import Change, Entry, Put, Remove, Revoke, identity_of

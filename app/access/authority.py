@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final, Protocol
 
-from app.access.following import DirectoryFollower, View
-from app.access.limiting import LimitEnforcer
+from app.access.enforcer import LimitEnforcer
+from app.access.follower import DirectoryFollower, View
 from app.access.ports import Identity, LimitState
 from app.access.sentences import NO_TOKEN, NOT_ON_RECORD, WORTHLESS, why, worthless
 from app.core.access.callers import EVER, Caller, CallerStanding, Refusal, TokenFault

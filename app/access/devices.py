@@ -11,7 +11,7 @@ from typing import Final
 from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
 from app.access.conditions import ANY, Precondition, tag_of
-from app.access.following import View
+from app.access.follower import View
 from app.core.access.callers import Caller
 from app.core.access.changes import Change, Put, Remove
 from app.core.access.decide import readable

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from app.access.administration import AccessAdministrator
-from app.access.following import View
+from app.access.follower import View
 from app.core.access.admins import counts
 from app.core.access.callers import Caller, CallerStanding
 from app.core.access.changes import Change, Put, Revoke

@@ -28,7 +28,7 @@ from app.access.access_file import (
 )
 from app.access.administration import AccessAdministrator
 from app.access.conditions import Precondition, tag_of
-from app.access.following import View
+from app.access.follower import View
 from app.core.access.callers import EVER, GROUP, Caller
 from app.core.access.changes import Change, Put, Remove
 from app.core.access.explain import explain

@@ -10,10 +10,10 @@ from urllib.parse import unquote
 from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
 from app.access.bootstrap import prepare
-from app.access.copying import RulesCopier
-from app.access.following import DirectoryFollower
+from app.access.follower import DirectoryFollower
+from app.access.limit_sharer import LimitSharer
 from app.access.login.logins import Logins
-from app.access.sharing import LimitSharer
+from app.access.rules_copy import RulesCopier
 from app.core.access.keys import Key, KeyFault, parse_key
 from app.core.addresses import split_address
 from app.core.clock import Clock

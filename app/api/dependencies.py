@@ -7,8 +7,8 @@ from typing import Annotated, Final, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
-from app.access.asking import ASKING
 from app.access.login.logins import Logins
+from app.access.origin import ASKING
 from app.access.ports import Access, Identity, LimitState
 from app.api.cursors import Cursors, cursors
 from app.api.hot import HotRoute

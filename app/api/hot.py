@@ -14,7 +14,7 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.access.asking import ASKING
+from app.access.origin import ASKING
 from app.api import problems
 from app.api.command_body import CommandBodyReader
 from app.api.http import BytesResponse, Serve, asking, headers_of, read_body

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from app.access.asking import RequestOrigin
+from app.access.origin import RequestOrigin
 from app.core.access.callers import Caller
 from app.core.errors import PayloadTooLargeError
 from app.core.payload import MAX_BYTES

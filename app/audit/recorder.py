@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from app.access.asking import ASKING, RequestOrigin
+from app.access.origin import ASKING, RequestOrigin
 from app.audit.writer import MANY_IN_LINE, MOST_LINES, AuditWriter
 from app.callbacks.observer import Observer
 from app.callbacks.pending import Pending

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.callbacks.observer import Observers
 from app.core.errors import UndecodableMessageError
-from app.core.profiles.reading import ResponseReader
+from app.core.profiles.response_reader import ResponseReader
 from app.mqtt.inbox import Arrival
 
 Taker = Callable[[Arrival, Any], None]

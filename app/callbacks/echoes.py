@@ -14,8 +14,8 @@ from app.core.payload import JsonValue
 from app.core.profiles.conditions import all_hold
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.profile import DeviceProfile, ResponseSpec, to_json
-from app.core.profiles.reading import part_of
-from app.core.profiles.templating import facts_of
+from app.core.profiles.response_reader import part_of
+from app.core.profiles.templates import facts_of
 from app.store.echo_states import MOST_STATE, EchoStates
 
 

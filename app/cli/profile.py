@@ -13,7 +13,7 @@ from app.cli.trace import trace
 from app.runtime.exits import Exit
 
 if TYPE_CHECKING:
-    from app.core.profiles.templating import CommandFacts
+    from app.core.profiles.templates import CommandFacts
 
 application = typer.Typer(help="Check and try device profiles.", no_args_is_help=True)
 application.command()(trace)
@@ -146,7 +146,7 @@ def _facts(device: str, method: str, params: str) -> CommandFacts:
     from app.core.errors import ConfigurationError, InvalidInputError, UndecodableMessageError
     from app.core.identifiers import command_id, validate_device_id, validate_method
     from app.core.payload import decode_json
-    from app.core.profiles.templating import CommandFacts
+    from app.core.profiles.templates import CommandFacts
     from app.runtime.system import SystemClock, new_ulid
 
     try:

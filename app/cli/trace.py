@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from app.core.messages import ReceivedMessage
     from app.core.profiles.profile import DeviceProfile
     from app.mqtt.base import InboundDelivery, MqttClient
-    from app.profiles.tools.tracing import Tracer
+    from app.profiles.tools.tracer import Tracer
     from app.settings import Settings
 
 SHOWN: Final = 200
@@ -45,7 +45,7 @@ def trace(
     the configured user name, so it hears only what that user may read.
     """
     from app.core.durations import parse_duration
-    from app.profiles.tools.tracing import Tracer
+    from app.profiles.tools.tracer import Tracer
     from app.runtime.telemetry import configure_logging
     from app.settings import load_settings
 

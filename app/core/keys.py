@@ -26,7 +26,7 @@ device shares a slot and can be derived from the id. Topics and values of foreig
 | `mqtt:limits:{<node id>}` | string | what the node was asked for of what is limited, a second (JSON) | 3 s |
 | `mqtt:adoption:{<node id>}:<client id>` | string | who adopts the session | adoption time |
 | `mqtt:cluster` | hash | version, group, key (app/core/cluster/charter.py), made, listed; directory | session life |
-| `mqtt:access` | hash | version, at (µs) and copy: the access rules (app/access/copying.py) | HOMING_ACCESS_STALE |
+| `mqtt:access` | hash | version, at (µs) and copy: the access rules (app/access/rules_copy.py) | HOMING_ACCESS_STALE |
 | `mqtt:nodes` | sorted set | node ids, and `!`, by the time (ms) until which some of it may remain | session life |
 | `mqtt:node:<node id>` | channel | wake-ups | - |
 """

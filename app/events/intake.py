@@ -21,7 +21,7 @@ from app.core.events.plan import Plan
 from app.core.identifiers import CANARY, validate_device_id
 from app.core.messages import ReceivedMessage
 from app.core.profiles.device_events import DeviceEvent, PresenceSign
-from app.core.profiles.listening import EventReader
+from app.core.profiles.event_reader import EventReader
 from app.events.pace import give_way
 from app.events.presence import PresenceKeeper
 from app.events.writer import EventWriter, PendingEntry

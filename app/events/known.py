@@ -11,7 +11,7 @@ from typing import Final
 from app.core.errors import HomingError
 from app.core.events.event import Entry
 from app.events.plane import EventPlane
-from app.events.sharing import NodeSession
+from app.events.shared_intake import NodeSession
 
 PRESENCE_SECONDS: Final = 0.25
 """How long a command waits to be told that its device is away; then it is sent."""

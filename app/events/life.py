@@ -13,7 +13,7 @@ from app.events.cooler import Cooler
 from app.events.gate import LogGate
 from app.events.intake import Intake
 from app.events.keeper import Keeper
-from app.events.sharing import SharedIntake
+from app.events.shared_intake import SharedIntake
 from app.events.tail import Tails
 from app.events.writer import EventWriter
 from app.runtime.services import Service

@@ -13,7 +13,7 @@ from app.core.clock import Clock
 from app.core.errors import EventsOffError
 from app.core.events.event import Database, TenantShares
 from app.core.events.plan import Plan
-from app.core.profiles.listening import EventReader
+from app.core.profiles.event_reader import EventReader
 from app.core.profiles.profile import DeviceProfile
 from app.events.cooler import Cooler
 from app.events.gate import LogGate
@@ -23,7 +23,7 @@ from app.events.life import EventLife
 from app.events.presence import PresenceKeeper
 from app.events.publisher import EventPublisher
 from app.events.reader import EventsReader
-from app.events.sharing import IntakeSharing, NodeSession, SharedIntake
+from app.events.shared_intake import IntakeSharing, NodeSession, SharedIntake
 from app.events.spans import UNTRACED, EventSpans
 from app.events.tail import Tails
 from app.events.values import DevicePresence, LastValues

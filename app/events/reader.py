@@ -13,7 +13,7 @@ from app.core.events.event import BEGINNING, END, Database, Event, Position, Sha
 from app.core.events.generation import Generation, GenerationState
 from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import Cursor, Reading
-from app.events.merging import May, Merge, MergedPage
+from app.events.merge import May, Merge, MergedPage
 from app.store.events import ArchivedError, EventStore
 
 MAX_PAGE: Final = 1000

@@ -22,7 +22,7 @@ from app.core.errors import InvalidInputError, UndecodableMessageError
 from app.core.payload import MAX_BYTES, MAX_DEPTH, JsonValue, decode_json
 from app.core.profiles.profile import to_json
 from app.core.profiles.sources import Decode
-from app.core.profiles.templating import scalar_text
+from app.core.profiles.templates import scalar_text
 
 Encode = Callable[[JsonValue], bytes]
 

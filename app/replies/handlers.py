@@ -19,7 +19,7 @@ from app.core.profiles.profile import DeviceProfile, to_json
 from app.core.replies.handlers import HANDLER_NAME, MOST_SECRETS, Handler, key_of
 from app.core.replies.reply import Document
 from app.core.webhooks.endpoints import validate_url
-from app.core.webhooks.signing import signed_headers
+from app.core.webhooks.signatures import signed_headers
 from app.profiles.language.faults import ProfileFault, listed
 from app.profiles.language.positions import lines_of
 from app.runtime.services import Service

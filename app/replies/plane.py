@@ -9,7 +9,7 @@ from app.callbacks.observer import Observers
 from app.kernel import Kernel
 from app.mqtt.inbox import Arrival
 from app.plane import Plane
-from app.replies.finding import LastEntry
+from app.replies.finder import LastEntry
 from app.replies.handlers import open_handlers
 from app.replies.replier import Replier
 from app.runtime.services import Service

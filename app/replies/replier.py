@@ -22,11 +22,11 @@ from app.core.errors import (
 )
 from app.core.identifiers import validate_device_id
 from app.core.messages import Publication
-from app.core.profiles.listening import ReplyReader
+from app.core.profiles.event_reader import ReplyReader
 from app.core.replies.reply import Candidate
 from app.mqtt.base import MqttClient, Puback
 from app.mqtt.inbox import Arrival
-from app.replies.finding import Finder, FoundReply, Handlers, LastEntry, NoHandlers, no_events
+from app.replies.finder import Finder, FoundReply, Handlers, LastEntry, NoHandlers, no_events
 from app.runtime.telemetry import Counters, Fill
 from app.store.commands import CommandReader
 

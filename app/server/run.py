@@ -27,9 +27,9 @@ from app.runtime.system import SystemClock
 from app.runtime.telemetry import Counters
 from app.server.hosts import Hosts
 from app.server.limiter import TICK_SECONDS, ConnectionLimiter, Limits
-from app.server.listening import BACKLOG, url_of
 from app.server.open_files import allow_open_files
 from app.server.protocol import OpsListener, bounded
+from app.server.sockets import BACKLOG, url_of
 from app.settings import AccessSettings, ApiSettings, Settings
 
 OTHER_FILES: Final = 64

@@ -13,7 +13,7 @@ import structlog
 
 from app.core.errors import ConfigurationError
 from app.runtime.exits import Exit
-from app.server.listening import url_of
+from app.server.sockets import url_of
 from app.settings import Settings, load_settings
 from app.store.engine import kind_of
 

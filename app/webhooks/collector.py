@@ -17,9 +17,9 @@ from app.runtime.telemetry import Counters
 from app.store.commands import CommandReader
 from app.store.webhooks import WebhookStore
 from app.webhooks import events
+from app.webhooks.backlog import DeliveryBacklog
 from app.webhooks.book import EndpointBook
 from app.webhooks.events import Render
-from app.webhooks.waiting import DeliveryBacklog
 
 ROUND: Final = 100
 """How much of a partition's outbox is moved at once."""

@@ -13,10 +13,10 @@ from app.core.errors import HomingError
 from app.core.webhooks.endpoints import Endpoint
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters, Fill
+from app.webhooks.backlog import MOST_OF_TENANT, DeliveryBacklog
 from app.webhooks.book import EndpointBook
 from app.webhooks.collector import Collector
 from app.webhooks.lane import MOST_IN_FLIGHT, DeliveryLane
-from app.webhooks.waiting import MOST_OF_TENANT, DeliveryBacklog
 
 INTERVAL: Final = 0.5
 """Seconds between two looks at the outbox."""

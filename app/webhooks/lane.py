@@ -14,7 +14,7 @@ from app.core.errors import HomingError
 from app.core.webhooks.deliveries import Delivery, Progress
 from app.core.webhooks.endpoints import Endpoint
 from app.core.webhooks.schedule import GIVEN_UP_AFTER
-from app.core.webhooks.signing import Signer
+from app.core.webhooks.signatures import Signer
 from app.outbound.sender import SECONDS, Sender
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.core.errors import ConfigurationError, InvalidInputError
-from app.core.webhooks.signing import LEAST_ROOT_BYTES, Signer
+from app.core.webhooks.signatures import LEAST_ROOT_BYTES, Signer
 from app.kernel import Kernel
 from app.plane import Plane
 from app.runtime.services import Service
 from app.settings import WebhooksSettings
 from app.webhooks.administration import WebhookAdministrator
+from app.webhooks.backlog import DeliveryBacklog
 from app.webhooks.book import EndpointBook, TenantOf
 from app.webhooks.collector import Collector
 from app.webhooks.deliverer import Deliverer
 from app.webhooks.events import Render
 from app.webhooks.lane import DeliveryLane
-from app.webhooks.waiting import DeliveryBacklog
 
 if TYPE_CHECKING:
     from app.outbound.sender import HttpSender

@@ -75,7 +75,7 @@ class TestBounds:
             return web.Response()
 
         receiver.answer = hang
-        monkeypatch.setattr("app.webhooks.waiting.MOST_OF_TENANT", 3)
+        monkeypatch.setattr("app.webhooks.backlog.MOST_OF_TENANT", 3)
         hooks = [await create(rig, receiver) for _ in range(2)]
         for _ in range(2):
             await rig.send("ok")

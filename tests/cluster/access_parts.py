@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 
-from app.access.asking import ASKING
 from app.access.authority import Authority
-from app.access.following import DirectoryFollower
+from app.access.follower import DirectoryFollower
+from app.access.origin import ASKING
 from app.api.http import asking
 from app.audit.recorder import Audit
 from app.audit.writer import AuditWriter

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from app.core.webhooks.signing import signed_headers
+from app.core.webhooks.signatures import signed_headers
 from tests.cluster.harness import cluster_of
 from tests.cluster.test_docks import DOCK, dock_on
 from tests.services import MosquittoProcess, RedisProcess

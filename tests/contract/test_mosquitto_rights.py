@@ -14,7 +14,7 @@ import pytest
 from app.core.cluster.notices import NOTICES
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
-from app.core.profiles.listening import EventReader
+from app.core.profiles.event_reader import EventReader
 from app.core.topics import canary_topics, matches, share
 from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions

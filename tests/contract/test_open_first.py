@@ -21,8 +21,8 @@ from app.core.commands.routing import MatchResult, Recorded
 from app.core.messages import ReceivedMessage
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import ResponseReader
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.response_reader import ResponseReader
+from app.core.profiles.templates import CommandFacts
 from app.mqtt.inbox import Inbox
 from app.profiles.loader import load_profiles, parse_profile
 from app.runtime.system import SystemClock

@@ -78,7 +78,7 @@ PORTS = {
     },
     "cluster": {
         *("cluster", "directory", "membership", "orphans", "shares", "wakeups"),
-        *("adopter", "canary", "counters", "founding", "sessions"),
+        *("adopter", "canary", "counters", "founder", "sessions"),
     },
     "mqtt": {"base", "counters", "inbox"},
 }

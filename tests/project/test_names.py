@@ -1,4 +1,4 @@
-"""One class name has one meaning in `app/` (ADR 0086): a reader who sees `Entry` knows which."""
+"""Names of classes and modules. One class name has one meaning in `app/` (ADR 0086): who sees `Entry` knows which."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ SHARED = {
     "CommandError": "a schema in /openapi.json, and the base of the exceptions about one command",
 }
 """Names that two classes may have, each with the reason. The table has room for ten."""
+
+NOUNS = {
+    "app/api/parking.py": "the place where callers are parked",
+    "app/callbacks/pending.py": "an adjective: the command that is open",
+    "app/core/commands/routing.py": "the field's word for where a message goes next",
+    "app/core/events/reading.py": "what is asked of one shard, `Reading`, and what it gives",
+    "app/runtime/tracing.py": "the field's word, and the name of the extra",
+    "app/store/rocks/mending.py": "to be renamed: `Reopener`",
+    "app/store/rocks/scanning.py": "to be renamed: `GenerationSource`",
+    "app/store/rocks/writing.py": "to be renamed: `RocksWriter`",
+}
+"""Modules whose names end in -ing, each with the reason."""
 
 
 def doubles(folder: Path) -> dict[str, list[str]]:
@@ -48,3 +60,10 @@ def test_an_underscore_does_not_make_another_name(tmp_path: Path) -> None:
     (tmp_path / "two.py").write_text("class _Lane: ...\n")
 
     assert doubles(tmp_path) == {"Lane": ["one.py", "two.py"]}
+
+
+def test_modules_are_named_after_what_they_hold() -> None:
+    """By an agent noun or a plain noun, such as `merge` or `follower`: a gerund does not tell what is in there."""
+    modules = [*(ROOT / "app").rglob("*.py"), *(ROOT / "tools").rglob("homing_*/**/*.py")]
+    gerunds = {path.relative_to(ROOT).as_posix() for path in modules if path.stem.endswith("ing")}
+    assert gerunds == set(NOUNS)

@@ -15,8 +15,8 @@ from app.core.commands.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.reading import ResponseReader
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.response_reader import ResponseReader
+from app.core.profiles.templates import CommandFacts
 from app.profiles.loader import load_profiles
 from homing_simulator.behaviour import GARBAGE, Behaviour, Kind, Reaction
 from homing_simulator.options import FLEET_PROFILES, FleetOptions, Range

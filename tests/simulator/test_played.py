@@ -13,8 +13,8 @@ from app.core.commands.command import CommandState
 from app.core.errors import ConfigurationError, UndecodableMessageError
 from app.core.messages import Publication, ReceivedMessage
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import ResponseReader, names
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.response_reader import ResponseReader, names
+from app.core.profiles.templates import CommandFacts
 from app.profiles.loader import parse_profile
 from homing_simulator.behaviour import Behaviour, Kind, Reaction
 from homing_simulator.options import FleetOptions

@@ -22,7 +22,7 @@ from app.core.cluster.wakekey import WakeKey
 from app.core.commands.callback import Registration
 from app.core.commands.routing import Outcome
 from app.core.messages import Publication
-from app.core.profiles.reading import ResponseReader
+from app.core.profiles.response_reader import ResponseReader
 from app.core.topics import share
 from app.kernel import Adapters, Kernel, open_kernel
 from app.membership import MemberPlane, open_canary, open_membership
@@ -32,7 +32,7 @@ from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessio
 from app.observed import Observed, open_observers
 from app.plane import services_of
 from app.profiles.loader import load_profiles
-from app.replies.finding import no_events
+from app.replies.finder import no_events
 from app.replies.plane import open_replies
 from app.runtime.services import Service
 from app.runtime.system import new_charter

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
-from app.access.following import View
+from app.access.follower import View
 from app.core.access.callers import EVER, Caller
 from app.core.access.changes import Change, Put, Remove, Revoke
 from app.core.access.keys import Key, RandomBytes, make_key

@@ -44,7 +44,7 @@ from app.core.events.plan import NamedDatabase
 from app.core.events.reading import Cursor
 from app.core.identifiers import PARTITIONS
 from app.events.gate import call_budget
-from app.events.merging import MergedPage
+from app.events.merge import MergedPage
 from app.events.plane import EventPlane
 from app.events.reader import MAX_PAGE
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 import orjson
 
 from app.cluster.cluster import Cluster
-from app.commands.explain.asking import PeerQuery
+from app.commands.explain.peer_query import PeerQuery
 from app.core.commands.command import Command
 from app.core.commands.diagnosis import Case, CommandDiagnosis, DeviceSighting, Hop, NodeReport, judge
 from app.core.commands.misses import MissedMessage, Near, Target, compare, plain
 from app.core.commands.reach import DeliveryProgress
 from app.core.errors import InvalidInputError
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.templating import facts_of
+from app.core.profiles.templates import facts_of
 
 ROOM_US: Final = 60_000_000
 """How much after a command was open a message may have come that has to do with it."""

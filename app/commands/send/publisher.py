@@ -13,7 +13,7 @@ from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
 from app.core.payload import MISSING, JsonValue, Missing
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.templating import CommandFacts, facts_of
+from app.core.profiles.templates import CommandFacts, facts_of
 from app.mqtt.base import MqttClient, Puback
 
 

@@ -17,7 +17,7 @@ from app.core.errors import InvalidInputError
 from app.core.identifiers import command_id
 from app.core.payload import JsonValue
 from app.core.profiles.profile import DeviceProfile, to_json
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.templates import CommandFacts
 
 
 @dataclass(frozen=True, slots=True)

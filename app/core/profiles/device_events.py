@@ -13,7 +13,7 @@ from app.core.paths import Path, first
 from app.core.payload import MISSING, JsonValue, Missing, decode_json
 from app.core.profiles.conditions import PathCondition, all_hold
 from app.core.profiles.sources import PAYLOAD, CorrelationSource, Decode, DeviceSource, device_of, wide_document
-from app.core.profiles.templating import scalar_text
+from app.core.profiles.templates import scalar_text
 from app.core.topics import TopicTemplate
 
 

@@ -19,7 +19,7 @@ from app.core.errors import InvalidInputError
 from app.core.identifiers import name_of
 from app.core.paths import Path, first
 from app.core.payload import MISSING, JsonValue
-from app.core.profiles.templating import CommandFacts, any_absent, render_present, scalar_text
+from app.core.profiles.templates import CommandFacts, any_absent, render_present, scalar_text
 
 
 class Comparison(StrEnum):

@@ -25,7 +25,7 @@ from app.core.profiles.correlation import Correlation
 from app.core.profiles.device_events import EventSpec, PresenceSpec
 from app.core.profiles.echoes import Echo
 from app.core.profiles.sources import BETWEEN, CorrelationSource, Decode, DeviceSource
-from app.core.profiles.templating import (
+from app.core.profiles.templates import (
     CommandFacts,
     any_absent,
     level_text,

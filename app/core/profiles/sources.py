@@ -11,7 +11,7 @@ from app.core.identifiers import id_of_name
 from app.core.messages import ReceivedMessage
 from app.core.paths import Path, first
 from app.core.payload import JsonValue
-from app.core.profiles.templating import UUID_BYTES, scalar_text, uuid_text
+from app.core.profiles.templates import UUID_BYTES, scalar_text, uuid_text
 from app.core.topics import TopicTemplate
 
 BETWEEN: Final = "\x1f"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.core.errors import InvalidInputError
-from app.core.webhooks.signing import PREFIX
+from app.core.webhooks.signatures import PREFIX
 
 HANDLER_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 LEAST_SECRET: Final = 24

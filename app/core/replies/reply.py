@@ -18,7 +18,7 @@ from app.core.paths import Path, first
 from app.core.payload import MAX_BYTES, MISSING, JsonValue, Missing, decode_json
 from app.core.profiles.conditions import PathCondition, all_hold
 from app.core.profiles.sources import Decode, DeviceSource, device_of, wide_document
-from app.core.profiles.templating import rfc3339, scalar_text
+from app.core.profiles.templates import rfc3339, scalar_text
 from app.core.topics import TopicTemplate
 
 Document = dict[str, JsonValue]

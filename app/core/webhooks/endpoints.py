@@ -46,7 +46,7 @@ class Endpoint:
     """A URL that is told of events. Instants are microseconds since the Unix epoch.
 
     `devices` is a pattern of device ids; `methods` one of `profile:method`. `tenant` is "" where nobody is asked for a
-    key. The secret is derived from `id` and `epoch` (`app/core/webhooks/signing.py`).
+    key. The secret is derived from `id` and `epoch` (`app/core/webhooks/signatures.py`).
     """
 
     id: str

@@ -23,7 +23,7 @@ from pydantic import (
 from app.core.durations import DURATION, format_duration, parse_duration
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.identifiers import validate_method
-from app.core.profiles import templating
+from app.core.profiles import templates
 from app.core.profiles.sources import Decode
 from app.core.topics import TopicTemplate
 from app.profiles.codecs import CODECS, Encode
@@ -61,8 +61,8 @@ def filled_topic(text: str, info: ValidationInfo) -> str:
     """A template whose placeholders the command fills in, all of them."""
     parts = parts_of(info)
     for name in template(text).names:
-        if not templating.is_fact(name, parts):
-            known = ", ".join(f"{{{fact}}}" for fact in (*templating.FACTS, *parts))
+        if not templates.is_fact(name, parts):
+            known = ", ".join(f"{{{fact}}}" for fact in (*templates.FACTS, *parts))
             raise ValueError(f"topic template {text!a}: {{{name}}} is unknown; allowed: {known}, {{params.…}}")
     return text
 
@@ -70,7 +70,7 @@ def filled_topic(text: str, info: ValidationInfo) -> str:
 def filled(value: T, info: ValidationInfo) -> T:
     """A template of JSON whose placeholders the command fills in."""
     try:
-        templating.check(value, parts_of(info))  # type: ignore[arg-type]  # JSON of one type or another
+        templates.check(value, parts_of(info))  # type: ignore[arg-type]  # JSON of one type or another
     except ConfigurationError as error:
         raise ValueError(str(error)) from None
     return value
@@ -115,17 +115,17 @@ def _texts(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _telling(templates: list[str]) -> list[str]:
-    names = set().union(*(templating.names_in(one) for one in templates))
-    said = repr(templates[0]) if len(templates) == 1 else str(templates)
+def _telling(texts: list[str]) -> list[str]:
+    names = set().union(*(templates.names_in(text) for text in texts))
+    said = repr(texts[0]) if len(texts) == 1 else str(texts)
     if not names:
         raise ValueError(
             f"{said} is the same for every command, so it tells none from another; "
             "allowed: what the command has, such as {params.flight_id}"
         )
-    if names & templating.INSTANTS:
+    if names & templates.INSTANTS:
         raise ValueError(f"{said} has an instant, which is not known before the command is on record")
-    return templates
+    return texts
 
 
 Topic = Annotated[str, AfterValidator(_template)]

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_device_id
 from app.core.paths import Path
-from app.core.profiles import templating
+from app.core.profiles import templates
 from app.core.profiles.conditions import PathCondition, condition
 from app.core.profiles.profile import Part
 from app.core.profiles.sources import CorrelationSource, DeviceSource
@@ -213,7 +213,7 @@ class HeardTable(StrictTable):
         return tuple(
             name
             for name in template(self.topic).names
-            if name not in known and (name in templating.INSTANTS or not templating.is_fact(name))
+            if name not in known and (name in templates.INSTANTS or not templates.is_fact(name))
         )
 
     def common_faults(self) -> Iterator[ProfileFault]:

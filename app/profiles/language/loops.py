@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from app.core.paths import Path, is_plain
 from app.core.payload import MISSING, JsonValue, Missing
-from app.core.profiles import templating
+from app.core.profiles import templates
 from app.core.profiles.conditions import PathCondition
 from app.profiles.language.faults import ProfileFault
 from app.profiles.language.fields import template
@@ -15,7 +15,7 @@ from app.profiles.language.paths import parse_path
 from app.profiles.language.rules import hears
 from app.profiles.language.tables import RequestTable, ResponseTable
 
-_NEVER_A_CONSTANT = templating.IDS | templating.INSTANTS
+_NEVER_A_CONSTANT = templates.IDS | templates.INSTANTS
 
 
 def own_command_faults(table: HeardTable, requests: Iterable[RequestTable], becomes: str) -> Iterator[ProfileFault]:
@@ -65,7 +65,7 @@ def _may_hold(table: ConditionTable, request: RequestTable) -> bool:
     if found is None:
         return True
     (value,) = found
-    if isinstance(value, str) and (names := templating.names_in(value)):
+    if isinstance(value, str) and (names := templates.names_in(value)):
         return _filled_may_hold(condition, names, may_lack=request.omit_absent)
     return condition.holds(_nested(value, condition.path))
 
@@ -80,7 +80,7 @@ def _said(payload: JsonValue, path: Path, *, open_ended: bool) -> tuple[JsonValu
     """What the request has at the path; None where that is up to the command."""
     value: JsonValue | Missing = payload
     for step in path:
-        if isinstance(value, str) and templating.names_in(value):
+        if isinstance(value, str) and templates.names_in(value):
             return None
         if not isinstance(value, dict) or step not in value:
             return None if open_ended and value is payload else (MISSING,)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Json
 
 from app.core.commands.command import CommandState
 from app.core.paths import first, is_plain
-from app.core.profiles import templating
+from app.core.profiles import templates
 from app.core.profiles.conditions import StateRule
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import Comparison, Echo, Wish
@@ -272,7 +272,7 @@ class RequestTable(StrictTable):
         if self.traceparent is not None and not self._has_room(self.traceparent):
             yield ProfileFault(("traceparent",), f"{self.traceparent!r} is no free place in an object of the payload")
         for name, text in self.user_properties.items():
-            if any(one.startswith("params") for one in templating.names_in(text)):
+            if any(one.startswith("params") for one in templates.names_in(text)):
                 sentence = "names the params, which may be longer than MQTT takes here; allowed: all other facts"
                 yield ProfileFault(("user_properties", name), sentence)
         strangers = sorted(set(self.repeatable) - set(self.methods or self.repeatable))
@@ -289,11 +289,11 @@ class RequestTable(StrictTable):
     @property
     def ids(self) -> set[str]:
         """What a device learns of the command id, so that a response can carry it: it, or digests of it."""
-        names = {*template(self.topic).names, *templating.names_in(self.payload)}
-        names |= templating.names_in(list(self.user_properties.values()))
+        names = {*template(self.topic).names, *templates.names_in(self.payload)}
+        names |= templates.names_in(list(self.user_properties.values()))
         if self.properties:
             names.add("id_uuid" if self.properties == "uuid" else "id")
-        return names & templating.IDS
+        return names & templates.IDS
 
     def build(self) -> RequestSpec:
         """The request that the table describes."""

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from app.core.errors import ConfigurationError
-from app.core.profiles import templating
+from app.core.profiles import templates
 from app.core.profiles.profile import DeviceProfile
 from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import ReadFile, StrictTable, Topic, no_files, template
 from app.profiles.language.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
 from app.profiles.language.loops import endless, own_command_faults
 from app.profiles.language.methods import MethodTable, catalogue_faults, catalogue_of
-from app.profiles.language.replying import LastTable, ReplyTable, StateTable, reply_faults
+from app.profiles.language.replies import LastTable, ReplyTable, StateTable, reply_faults
 from app.profiles.language.rules import unreachable
 from app.profiles.language.tables import RequestTable, ResponseTable, RuleTable, WishTable
 from app.profiles.language.unasked import EventTable, PresenceTable
@@ -92,7 +92,7 @@ class ProfileTable(StrictTable):
     def _device_faults(self) -> Iterator[ProfileFault]:
         if self.device_id is None:
             return
-        facts = sorted(name for name in self.parts if templating.is_fact(name))
+        facts = sorted(name for name in self.parts if templates.is_fact(name))
         if not self.parts or facts or "/" in self.device_id:
             yield ProfileFault(
                 ("device_id",),
@@ -129,7 +129,7 @@ class ProfileTable(StrictTable):
                 continue
             if response.correlation == "id":
                 needed.add("id")
-            needed |= templating.names_in(list(response.value or ())) & templating.IDS
+            needed |= templates.names_in(list(response.value or ())) & templates.IDS
         return needed
 
     def _response_faults(self) -> Iterator[ProfileFault]:

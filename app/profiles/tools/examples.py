@@ -8,7 +8,7 @@ from typing import Final
 from app.core.payload import JsonValue
 from app.core.profiles.echoes import Comparison
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.templating import names_in
+from app.core.profiles.templates import names_in
 
 ANY_ID: Final = "device-1"
 _TEXT: Final = "1"

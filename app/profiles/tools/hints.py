@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from app.core.profiles import templating
+from app.core.profiles import templates
 from app.profiles.language.faults import ProfileFault
 from app.profiles.language.fields import template
 from app.profiles.language.heard import HeardTable
@@ -72,7 +72,7 @@ def _of_response(response: ResponseTable, profile: ProfileTable) -> Iterator[Pro
             ("progress",), "is never read, as no rule is 'running'; allowed: such a rule, or no progress"
         )
     yield from _unknown("methods", response.methods or (), profile)
-    names = templating.names_in(list(response.value or ()))
+    names = templates.names_in(list(response.value or ()))
     yield from _forbidden("value", names, response.methods, profile)
 
 
@@ -80,7 +80,7 @@ def _of_request(request: RequestTable, profile: ProfileTable) -> Iterator[Profil
     yield from _unknown("methods", request.methods or (), profile)
     yield from _unknown("repeatable", request.repeatable, profile)
     yield from _forbidden("topic", template(request.topic).names, request.methods, profile)
-    yield from _forbidden("payload", templating.names_in(request.payload), request.methods, profile)
+    yield from _forbidden("payload", templates.names_in(request.payload), request.methods, profile)
 
 
 def _unknown(key: str, methods: Sequence[str], profile: ProfileTable) -> Iterator[ProfileFault]:

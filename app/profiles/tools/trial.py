@@ -15,11 +15,11 @@ from app.core.profiles.conditions import PathCondition, all_hold
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.device_events import DeviceEvent, PresenceSign
 from app.core.profiles.echoes import Comparison, Wish
-from app.core.profiles.listening import EventReader, ReplyReader
+from app.core.profiles.event_reader import EventReader, ReplyReader
 from app.core.profiles.profile import DeviceProfile, to_json
-from app.core.profiles.reading import ResponseReader, answers_of, names
+from app.core.profiles.response_reader import ResponseReader, answers_of, names
 from app.core.profiles.sources import BETWEEN
-from app.core.profiles.templating import FACTS, IDS, CommandFacts
+from app.core.profiles.templates import FACTS, IDS, CommandFacts
 from app.profiles.language.paths import shown
 
 REASONS = {

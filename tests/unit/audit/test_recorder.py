@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from app.access.asking import ASKING, RequestOrigin
+from app.access.origin import ASKING, RequestOrigin
 from app.audit.recorder import Audit
 from app.audit.writer import FEW, AuditWriter
 from app.callbacks.pending import Pending

@@ -12,7 +12,7 @@ import pytest
 from app.core.errors import StoreUnavailableError
 from app.core.events.event import Entry
 from app.events.values import LastValues
-from app.replies import finding
+from app.replies import finder
 from tests.unit.replies.test_replier import ECHO, Dock, dock_with
 from tests.waiting import eventually
 
@@ -98,7 +98,7 @@ async def test_no_default_is_told_while_the_log_is_away(
         raise StoreUnavailableError("away")
 
     monkeypatch.setattr(LastValues, "value", away)
-    monkeypatch.setattr(finding, "STATE_SECONDS", 0.01)
+    monkeypatch.setattr(finder, "STATE_SECONDS", 0.01)
     dock.say("echo/D1/ask", {"what": "default"})
     await dock.silence("reply_unsent")
     assert dock.told == []

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from app.core.messages import ReceivedMessage
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.templating import FACTS, IDS, CommandFacts
+from app.core.profiles.templates import FACTS, IDS, CommandFacts
 from app.profiles.loader import load_profiles
 
 FOLDER = Path(__file__).parent / "corpus"

@@ -13,7 +13,7 @@ from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profiles.catalogue import MISSPELT
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import ResponseReader
+from app.core.profiles.response_reader import ResponseReader
 from app.profiles.loader import load_profiles, parse_profile
 
 PROFILES = load_profiles(shipped=["all"])

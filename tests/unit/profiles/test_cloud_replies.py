@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.core.commands.command import CommandState
-from app.core.profiles.listening import ReplyReader
+from app.core.profiles.event_reader import ReplyReader
 from app.profiles.loader import load_profiles
 from tests.unit.profiles.test_replies import NOW, asked, command
 

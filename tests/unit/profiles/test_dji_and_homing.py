@@ -13,8 +13,8 @@ from app.core.commands.command import CommandState
 from app.core.errors import UndecodableMessageError
 from app.core.messages import ReceivedMessage
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.reading import ResponseReader
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.response_reader import ResponseReader
+from app.core.profiles.templates import CommandFacts
 from app.profiles.loader import load_profiles
 
 PROFILES = load_profiles()

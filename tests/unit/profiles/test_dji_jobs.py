@@ -9,9 +9,9 @@ import pytest
 from app.core.commands.command import CommandState
 from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
-from app.core.profiles.listening import ReplyReader
-from app.core.profiles.reading import ResponseReader, names
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.event_reader import ReplyReader
+from app.core.profiles.response_reader import ResponseReader, names
+from app.core.profiles.templates import CommandFacts
 from tests.unit.profiles.corpora import CREATED, ID, PROFILES
 
 DJI = PROFILES["dji"]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.core.errors import UndecodableMessageError
-from app.core.profiles.reading import ResponseReader, names
+from app.core.profiles.response_reader import ResponseReader, names
 from tests.unit.profiles.corpora import CORPORA, PROFILES, Command, Corpus, Frame, bytes_of, filled
 
 ALL = ResponseReader(PROFILES.values())

@@ -17,8 +17,8 @@ from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import ResponseReader
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.response_reader import ResponseReader
+from app.core.profiles.templates import CommandFacts
 from app.profiles.loader import parse_profile
 
 ID = "042-01JCZX0000000000000000000A"

@@ -7,7 +7,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.templates import CommandFacts
 from app.profiles.loader import load_profiles, load_what_can_be, parse_profile
 
 GOOD = """

@@ -11,9 +11,9 @@ from app.core.errors import ConfigurationError, UndecodableMessageError
 from app.core.messages import ReceivedMessage, UserProperties
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.device_events import DeviceEvent, PresenceSign
-from app.core.profiles.listening import EventReader, ReplyReader
-from app.core.profiles.reading import ResponseReader, names
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.event_reader import EventReader, ReplyReader
+from app.core.profiles.response_reader import ResponseReader, names
+from app.core.profiles.templates import CommandFacts
 from app.profiles.loader import parse_profile
 
 ID = "042-01JCZX0000000000000000000A"

@@ -19,7 +19,7 @@ from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import ResponseReader
+from app.core.profiles.response_reader import ResponseReader
 from app.core.profiles.sources import BETWEEN
 from app.core.topics import TopicTemplate
 from tests.unit.profiles.corpora import CORPORA, Corpus, bytes_of, filled

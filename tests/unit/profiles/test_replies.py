@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.core.commands.command import Command, CommandState
 from app.core.errors import ConfigurationError, InvalidInputError
 from app.core.messages import Publication, ReceivedMessage
-from app.core.profiles.listening import ReplyReader
+from app.core.profiles.event_reader import ReplyReader
 from app.profiles.loader import load_profiles, parse_profile
 
 NOW = 1_732_000_000_000

@@ -17,7 +17,7 @@ from aiohttp import web
 from app.core.errors import ConfigurationError, HandlerFailedError
 from app.core.payload import MAX_BYTES, MISSING
 from app.core.profiles.profile import DeviceProfile
-from app.core.webhooks.signing import signed_headers
+from app.core.webhooks.signatures import signed_headers
 from app.profiles.loader import parse_profile
 from app.replies.handlers import HttpHandlers, open_handlers, read_handlers
 from app.runtime.system import SystemClock, new_ulid

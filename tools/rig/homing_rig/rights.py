@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from app.core.cluster.notices import NOTICES
-from app.core.profiles.listening import EventReader
+from app.core.profiles.event_reader import EventReader
 from app.core.topics import canary_topics
 from app.profiles.loader import load_profiles
 from app.store.redis.rights import CHANNELS, COMMANDS, KEYS

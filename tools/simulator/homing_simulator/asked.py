@@ -11,7 +11,7 @@ from app.core.identifiers import id_of_name
 from app.core.messages import ReceivedMessage
 from app.core.payload import MISSING, JsonValue, Missing, lookup
 from app.core.profiles.profile import DeviceProfile, RequestSpec
-from app.core.profiles.templating import UUID_BYTES, names_in, scalar_text, uuid_text
+from app.core.profiles.templates import UUID_BYTES, names_in, scalar_text, uuid_text
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 

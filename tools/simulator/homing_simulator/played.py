@@ -13,7 +13,7 @@ from app.core.messages import Publication, ReceivedMessage
 from app.core.payload import JsonValue, Missing
 from app.core.profiles.profile import DeviceProfile, RequestSpec
 from app.core.topics import TopicTemplate
-from homing_simulator.answering import Answering, correlation_of, echoed
+from homing_simulator.answers import Answering, correlation_of, echoed
 from homing_simulator.asked import INSTANTS, Known, asked, device_of
 from homing_simulator.families import ECHO, Family, Request
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.core.payload import JsonValue
 from app.core.profiles.echoes import Comparison, Echo, Wish
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.templates import CommandFacts
 from app.profiles.expressions import expression
 
 SECOND = timedelta(seconds=1)

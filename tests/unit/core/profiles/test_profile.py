@@ -13,8 +13,8 @@ from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profiles.conditions import PathCondition
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import ResponseReader
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.response_reader import ResponseReader
+from app.core.profiles.templates import CommandFacts
 from app.core.topics import TopicTemplate
 from app.profiles.loader import load_profiles, parse_profile
 

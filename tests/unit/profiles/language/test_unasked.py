@@ -15,7 +15,7 @@ from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue, decode_json
 from app.core.profiles.conditions import condition
 from app.core.profiles.device_events import DeviceEvent, PresenceSign
-from app.core.profiles.listening import EventReader
+from app.core.profiles.event_reader import EventReader
 from app.profiles.loader import load_profiles, parse_profile
 
 PROFILES = load_profiles()

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from app.core.errors import BrokerUnavailableError
 from app.core.messages import Publication
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.templating import CommandFacts
+from app.core.profiles.templates import CommandFacts
 from app.mqtt.options import MqttOptions
 from app.runtime.system import SystemClock
 

@@ -112,7 +112,7 @@ async def _until_signal(work: Coroutine[Any, Any, bool]) -> bool | None:
 
 def _listener(port: int) -> socket.socket:
     from app.core.errors import ConfigurationError
-    from app.server.listening import listen, url_of
+    from app.server.sockets import listen, url_of
 
     try:
         return listen("127.0.0.1", port)
@@ -132,8 +132,8 @@ def _log_folder(given: Path | None) -> str:
 
 
 async def _demo(listener: socket.socket, devices: int, log_dir: str, *, once: bool) -> bool:
-    from app.server.listening import url_of
     from app.server.run import NodeServer
+    from app.server.sockets import url_of
     from homing_client import NO_RETRY, AsyncHoming
     from homing_simulator.embedded import EmbeddedBroker
 

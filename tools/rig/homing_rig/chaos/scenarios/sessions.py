@@ -18,7 +18,7 @@ from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.nodes import QUICK_LEASE
 from homing_rig.chaos.schedule import BROKER, REDIS, Fault, Kind
 from homing_rig.chaos.shared_figures import DIED, DUPLICATES, HUNG, LOST, NOT_BACK, REFUSED, WRONG, measure
-from homing_rig.chaos.watching import OK, Watcher
+from homing_rig.chaos.watcher import OK, Watcher
 
 NOTICING_SECONDS = 5.0
 """After the last fault, before anybody is asked whether all is well: until then nodes may not know of it."""

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from app.access.copying import RulesCopier
-from app.access.following import DirectoryFollower
+from app.access.follower import DirectoryFollower
+from app.access.rules_copy import RulesCopier
 from app.core.access.model import Document
 from app.core.errors import DirectoryUnavailableError, StoreUnavailableError, UnavailableError
 from app.store.directory import AccessDirectory
 from tests.api.rig import until
-from tests.unit.access.test_copying import LIFE, Clock, Store
+from tests.unit.access.test_rules_copy import LIFE, Clock, Store
 
 DOCUMENT = Document(cluster_id="c", version=1)
 
@@ -184,7 +184,7 @@ async def test_what_changed_last_before_the_directory_went_away_is_in_the_copy(p
 async def test_while_the_first_steps_take_long_the_node_goes_by_the_copy(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.access.following.LATE_SECONDS", 0.001)
+    monkeypatch.setattr("app.access.follower.LATE_SECONDS", 0.001)
     await kept(place)
     migrated = asyncio.Event()
 

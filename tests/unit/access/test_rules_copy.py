@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 
-from app.access.copying import AGAIN_SECONDS, RulesCopier, RulesCopy, body_of, read, signed_copy, written
+from app.access.rules_copy import AGAIN_SECONDS, RulesCopier, RulesCopy, body_of, read, signed_copy, written
 from app.core.access.model import Device, Document, Kind, Principal
 from tests.unit.core.access.documents import DOCUMENTS
 

@@ -21,17 +21,17 @@ PATIENCE: Final = timedelta(seconds=1)
 """How long the first node of a cluster waits for nodes of another one to answer."""
 
 
-class _FoundingCluster(Membership, ClusterDirectory, Protocol):
+class _FounderCluster(Membership, ClusterDirectory, Protocol):
     """Who lives, and what they share."""
 
 
-class Founding:
+class Founder:
     """Asks over the broker when the store has a charter and knows of no living node; nobody, without `roll_call`.
 
     Two clusters with one charter are one share group to the broker: each gets a part of the other's responses.
     """
 
-    def __init__(self, *, cluster: _FoundingCluster, roll_call: RollCall | None, counters: Counters) -> None:
+    def __init__(self, *, cluster: _FounderCluster, roll_call: RollCall | None, counters: Counters) -> None:
         self._cluster = cluster
         self._roll_call = roll_call
         self._counters = counters

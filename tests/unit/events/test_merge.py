@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from app.core.events.event import END, Entry, Event, Shard
 from app.core.events.reading import Cursor, Reading, Slice
-from app.events import merging
-from app.events.merging import Merge, MergedPage
+from app.events import merge
+from app.events.merge import Merge, MergedPage
 from app.store.events import EventStore
 
 POSITIONS = st.sets(st.integers(1, 60), max_size=20)
@@ -82,7 +82,7 @@ async def test_what_others_have_shows_in_no_page(mine: list[set[int]], limit: in
 
 
 async def test_a_reader_of_nothing_costs_a_page_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "MOST_HIDDEN", 50)
+    monkeypatch.setattr(merge, "MOST_HIDDEN", 50)
     log = Log([set(range(1, 1000)), set(range(1, 1000))], scanned=20)
     page = await log.page(log.start, 10, may_third=False)
     assert (page.events, page.more) == ([], True)

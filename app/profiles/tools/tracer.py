@@ -13,9 +13,9 @@ from app.core.messages import ReceivedMessage
 from app.core.payload import JsonValue
 from app.core.profiles.conditions import all_hold
 from app.core.profiles.correlation import Correlation
-from app.core.profiles.listening import EventReader, ReplyReader
+from app.core.profiles.event_reader import EventReader, ReplyReader
 from app.core.profiles.profile import DeviceProfile
-from app.core.profiles.reading import ResponseKind, ResponseReader, answers_of
+from app.core.profiles.response_reader import ResponseKind, ResponseReader, answers_of
 from app.core.topics import matches
 from app.profiles.tools.trial import REASONS, besides, sentence_of, value_of
 

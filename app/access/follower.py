@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from app.access.copying import AGAIN_SECONDS, RulesCopier
+from app.access.rules_copy import AGAIN_SECONDS, RulesCopier
 from app.core.access.callers import Caller
 from app.core.access.model import Document
 from app.core.access.snapshot import Snapshot

@@ -7,7 +7,7 @@ import pytest
 from app.cli.trace import lines_of, summary
 from app.core.messages import ReceivedMessage
 from app.profiles.loader import parse_profile
-from app.profiles.tools.tracing import Tracer
+from app.profiles.tools.tracer import Tracer
 from tests.unit.profiles.corpora import CORPORA, PROFILES, Corpus
 
 LAMP = """

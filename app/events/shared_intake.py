@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import UnavailableError
-from app.core.profiles.listening import EventReader
+from app.core.profiles.event_reader import EventReader
 from app.core.topics import share
 from app.events.intake import Intake
 from app.mqtt.base import MqttClient, SessionDrain, Subscription

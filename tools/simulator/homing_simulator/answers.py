@@ -19,7 +19,7 @@ from app.core.profiles.conditions import PathCondition, all_hold
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import Comparison, Echo
 from app.core.profiles.profile import DeviceProfile, ResponseSpec
-from app.core.profiles.reading import ResponseReader
+from app.core.profiles.response_reader import ResponseReader
 from app.core.profiles.sources import BETWEEN, CorrelationSource
 from homing_simulator.asked import Known
 

@@ -18,7 +18,7 @@ from app.core.profiles.correlation import Correlation
 from app.core.profiles.echoes import HeardState
 from app.core.profiles.profile import DeviceProfile, Part, ResponseSpec, correlation_text, to_json
 from app.core.profiles.sources import Decode, device_of, wide_document
-from app.core.profiles.templating import CommandFacts, scalar_text
+from app.core.profiles.templates import CommandFacts, scalar_text
 from app.core.topictree import LONG_TOPIC, MOST_TOPICS, TopicTree
 
 MAX_KEYS: Final = 8

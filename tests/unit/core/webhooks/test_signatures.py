@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from app.core.webhooks.endpoints import OVERLAP_US
-from app.core.webhooks.signing import Signer
+from app.core.webhooks.signatures import Signer
 from tests.unit.core.webhooks.test_endpoints import endpoint
 
 ROOT = b"0123456789abcdef0123456789abcdef"
