@@ -33,58 +33,70 @@ FIRST_WAIT = timedelta(seconds=1)
 interrupts the wait can be told."""
 
 
+_Device = Annotated[
+    str, typer.Argument(help="The device id, such as dock-1.", show_default=False, autocompletion=devices)
+]
+_Method = Annotated[
+    str, typer.Argument(help="The method, such as cover_open.", show_default=False, autocompletion=methods)
+]
+_Pairs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Params. A value that is not JSON is taken as text. {…} gives all params.",
+    ),
+]
+_Param = Annotated[
+    list[str] | None,
+    typer.Option("--param", "-p", metavar="KEY=VALUE", help="A param, as an option. Repeatable."),
+]
+_Params = Annotated[str | None, typer.Option(metavar="OBJECT", help="All params as JSON.")]
+_Timeout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="The time to wait for the device, such as 500ms, 10s or 1.5m. By default, the node decides.",
+    ),
+]
+_Profile = Annotated[
+    str | None, typer.Option(help="The device profile. By default, the node decides.", autocompletion=profiles)
+]
+_OneWay = Annotated[
+    bool,
+    typer.Option("--one-way", help="Do not expect an answer of the device, only the broker's acknowledgement."),
+]
+_IfOffline = Annotated[
+    OfflineChoice | None,
+    typer.Option(
+        help="What to do if nobody is subscribed to the device's topic: fail gives up at once, send waits until "
+        "--timeout. By default, fail if the broker reports it, else send."
+    ),
+]
+_Notify = Annotated[
+    list[str] | None,
+    typer.Option(metavar="WEBHOOK", help="The id of a webhook that receives the outcome. Repeatable."),
+]
+_NoWait = Annotated[bool, typer.Option("--async", help="Print the id of the command and do not wait.")]
+_Key = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", help="An idempotency key. A repeated call with the same key joins the first command."),
+]
+
+
 def send(  # noqa: PLR0913 - each is something that people type
-    device: Annotated[
-        str, typer.Argument(help="The device id, such as dock-1.", show_default=False, autocompletion=devices)
-    ],
-    method: Annotated[
-        str, typer.Argument(help="The method, such as cover_open.", show_default=False, autocompletion=methods)
-    ],
-    pairs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...",
-            help="Params. A value that is not JSON is taken as text. {…} gives all params.",
-        ),
-    ] = None,
+    device: _Device,
+    method: _Method,
+    pairs: _Pairs = None,
     *,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", "-p", metavar="KEY=VALUE", help="A param, as an option. Repeatable."),
-    ] = None,
-    params: Annotated[str | None, typer.Option(metavar="OBJECT", help="All params as JSON.")] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="The time to wait for the device, such as 500ms, 10s or 1.5m. By default, the node decides.",
-        ),
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="The device profile. By default, the node decides.", autocompletion=profiles)
-    ] = None,
-    one_way: Annotated[
-        bool,
-        typer.Option("--one-way", help="Do not expect an answer of the device, only the broker's acknowledgement."),
-    ] = False,
-    if_offline: Annotated[
-        OfflineChoice | None,
-        typer.Option(
-            help="What to do if nobody is subscribed to the device's topic: fail gives up at once, send waits until "
-            "--timeout. By default, fail if the broker reports it, else send."
-        ),
-    ] = None,
-    notify: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WEBHOOK", help="The id of a webhook that receives the outcome. Repeatable."),
-    ] = None,
-    no_wait: Annotated[bool, typer.Option("--async", help="Print the id of the command and do not wait.")] = False,
-    idempotency_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY", help="An idempotency key. A repeated call with the same key joins the first command."
-        ),
-    ] = None,
+    param: _Param = None,
+    params: _Params = None,
+    timeout: _Timeout = None,
+    profile: _Profile = None,
+    one_way: _OneWay = False,
+    if_offline: _IfOffline = None,
+    notify: _Notify = None,
+    no_wait: _NoWait = False,
+    idempotency_key: _Key = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,

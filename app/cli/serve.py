@@ -10,32 +10,32 @@ import typer
 from app.cli.output import Stop
 from app.runtime.exits import Exit
 
+_Workers = Annotated[int, typer.Option(min=1, max=256, help="The number of processes; each is a node of its own.")]
+_Host = Annotated[str | None, typer.Option(help="The address to listen on, in place of HOMING_API_HOST.")]
+_Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="The port to listen on, in place of HOMING_API_PORT.")
+]
+_NodeId = Annotated[str | None, typer.Option(help="The node id, in place of HOMING_NODE_ID. Workers append -1, -2, ….")]
+_WorkerPort = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=65535,
+        help="An additional port for the first worker alone; the next worker listens on the next port.",
+    ),
+]
+_ListenFd = Annotated[list[int] | None, typer.Option(hidden=True, help="The sockets that a worker inherits.")]
+_OpsFd = Annotated[int | None, typer.Option(hidden=True, help="The inherited socket for health and metrics.")]
+
 
 def serve(
-    workers: Annotated[
-        int, typer.Option(min=1, max=256, help="The number of processes; each is a node of its own.")
-    ] = 1,
-    host: Annotated[str | None, typer.Option(help="The address to listen on, in place of HOMING_API_HOST.")] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port to listen on, in place of HOMING_API_PORT.")
-    ] = None,
-    node_id: Annotated[
-        str | None, typer.Option(help="The node id, in place of HOMING_NODE_ID. Workers append -1, -2, ….")
-    ] = None,
-    worker_port: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65535,
-            help="An additional port for the first worker alone; the next worker listens on the next port.",
-        ),
-    ] = None,
-    listen_fd: Annotated[
-        list[int] | None, typer.Option(hidden=True, help="The sockets that a worker inherits.")
-    ] = None,
-    ops_fd: Annotated[
-        int | None, typer.Option(hidden=True, help="The inherited socket for health and metrics.")
-    ] = None,
+    workers: _Workers = 1,
+    host: _Host = None,
+    port: _Port = None,
+    node_id: _NodeId = None,
+    worker_port: _WorkerPort = None,
+    listen_fd: _ListenFd = None,
+    ops_fd: _OpsFd = None,
 ) -> None:
     """Run a node. Settings come from the environment and from .env: see .env.example.
 
