@@ -42,7 +42,7 @@ from app.api.v1 import (
     state,
     webhooks,
 )
-from app.api.v1 import command_models as schemas
+from app.api.v1.unseen_models import unseen
 from app.core.errors import HomingError
 from app.profiles.timeouts import load_timeouts
 from app.settings import Settings
@@ -174,6 +174,6 @@ class Application(FastAPI):
                 as_of_open(document)
             with_border(document)
             components = document["components"]
-            components["schemas"] |= schemas.unseen()
+            components["schemas"] |= unseen()
             components["securitySchemes"] = SECURITY
         return super().openapi()

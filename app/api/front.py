@@ -20,7 +20,7 @@ from app.api import problems
 from app.api.dependencies import NodePorts
 from app.api.http import BytesResponse
 from app.api.problems import problem
-from app.api.v1 import command_models as schemas
+from app.api.v1 import node_models as models
 
 LINKS: Final[Mapping[str, str]] = {
     "docs": "/docs",
@@ -57,7 +57,7 @@ _KEPT: Final = (b"cache-control", b"max-age=3600")
 router = APIRouter()
 
 
-@router.get("/", tags=["index"], summary="List the entry points of the API", response_model=schemas.Index)
+@router.get("/", tags=["index"], summary="List the entry points of the API", response_model=models.Index)
 async def read_index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
     root = request.scope.get("root_path", "")
     planes = {"devices": ports.directory, "webhooks": ports.webhooks, "events": ports.events}

@@ -14,7 +14,7 @@ from app.api.http import BytesResponse, headers_of
 from app.api.openapi import acts, problems_of
 from app.api.ports import ThisNode
 from app.api.problems import problem
-from app.api.v1 import command_models as schemas
+from app.api.v1 import node_models as models
 from app.core.access.rules import Action
 from app.node import NodeState, is_well
 
@@ -27,9 +27,7 @@ probes = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
 
-@probes.get(
-    "/healthz", summary="Liveness", response_model=schemas.Alive, response_description="The process is running."
-)
+@probes.get("/healthz", summary="Liveness", response_model=models.Alive, response_description="The process is running.")
 async def read_liveness() -> Reply:  # noqa: D103 - that this answer is given is all it says
     return BytesResponse(ALIVE)
 
@@ -37,7 +35,7 @@ async def read_liveness() -> Reply:  # noqa: D103 - that this answer is given is
 @probes.get(
     "/readyz",
     summary="Readiness: tells load balancers whether to use this node",
-    response_model=schemas.Ready,
+    response_model=models.Ready,
     response_description="The node can serve.",
     responses=problems_of(problems.NOT_READY, public=True),
 )

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from app.api.command_body import MEMBERS
 from app.api.v1 import access_models as schemas_of_access
 from app.api.v1 import command_models as schemas
+from app.api.v1 import device_models, node_models
 from app.core.durations import parse_duration
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_command_id, validate_device_id, validate_idempotency_key, validate_method
@@ -320,7 +321,14 @@ def accepted(check: Callable[[str], object], text: str) -> bool:
 
 @pytest.mark.parametrize(
     "model",
-    [schemas.CommandBody, schemas.Command, schemas.Nodes, schemas_of_access.Me, schemas.DeviceBody, schemas.Device],
+    [
+        schemas.CommandBody,
+        schemas.Command,
+        node_models.Nodes,
+        schemas_of_access.Me,
+        device_models.DeviceBody,
+        device_models.Device,
+    ],
 )
 def test_the_examples_are_valid(model: type[BaseModel]) -> None:
     for example in model.model_json_schema().get("examples", []):
@@ -344,9 +352,9 @@ async def test_what_the_endpoints_answer_fits_the_models(rig: Rig) -> None:
     pending = (await rig.send("silent", headers=ASYNC)).json()
     schemas.Command.model_validate(pending)
     schemas.CommandPage.model_validate((await rig.http.get("/v1/commands")).json())
-    schemas.Nodes.model_validate((await rig.http.get("/v1/nodes")).json())
-    schemas.Alive.model_validate((await rig.http.get("/healthz")).json())
-    schemas.Ready.model_validate((await rig.http.get("/readyz")).json())
+    node_models.Nodes.model_validate((await rig.http.get("/v1/nodes")).json())
+    node_models.Alive.model_validate((await rig.http.get("/healthz")).json())
+    node_models.Ready.model_validate((await rig.http.get("/readyz")).json())
     for faulty in ({"method": 1}, {"method": "ok", "timeout": 10}):
         problem = (await rig.http.post("/v1/devices/d/commands", json=faulty)).json()
         assert schemas.Problem.model_validate(problem).errors

@@ -1,15 +1,14 @@
-"""What goes in and out, for `/docs` and `/openapi.json`.
+"""Commands and problems as they go in and out, for `/docs` and `/openapi.json`.
 
 Responses do not go through these models: results and parameters are JSON already, and are copied as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
-from pydantic.json_schema import SkipJsonSchema, models_json_schema
+from pydantic.json_schema import SkipJsonSchema
 
 from app.api.cursors import ANY as ANY_CURSOR
 from app.core import identifiers
@@ -43,11 +42,13 @@ LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,64}$")]
 """Of a label."""
 
 
-class _CommandModel(BaseModel):
+class SchemaModel(BaseModel):
+    """A schema that names all members."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class CommandBody(_CommandModel):
+class CommandBody(SchemaModel):
     """A command for a device."""
 
     method: Annotated[
@@ -175,7 +176,7 @@ class CommandError(BaseModel):
     ] = None
 
 
-class LateResponse(_CommandModel):
+class LateResponse(SchemaModel):
     """A response that arrived after the outcome. It is recorded and does not change the outcome."""
 
     state: CommandState
@@ -184,7 +185,7 @@ class LateResponse(_CommandModel):
     received_at: Instant
 
 
-class Command(_CommandModel):
+class Command(SchemaModel):
     """The current state of a command."""
 
     id: CommandId
@@ -258,7 +259,7 @@ class Command(_CommandModel):
     )
 
 
-class LastHeard(_CommandModel):
+class LastHeard(SchemaModel):
     """The last message of a device that a node received on topics of a profile."""
 
     at: Instant
@@ -267,7 +268,7 @@ class LastHeard(_CommandModel):
     topic: str
 
 
-class CommandPage(_CommandModel):
+class CommandPage(SchemaModel):
     """A page of commands, newest first.
 
     A page may be short or empty without being the last one: a search by state examines at most 2,000 commands, for at
@@ -283,188 +284,7 @@ class CommandPage(_CommandModel):
     ]
 
 
-class DeviceBody(_CommandModel):
-    """The new record of a device. Fields that are left out are removed from the record."""
-
-    tenant: Annotated[
-        str | None,
-        Field(description="The tenant that owns the device. If left out, the owner does not change.", max_length=128),
-    ] = None
-    profile: Annotated[
-        str | None, Field(description="The profile for commands that do not name one.", pattern=PROFILE)
-    ] = None
-    labels: Annotated[
-        dict[LabelName, Annotated[str, Field(max_length=256)]],
-        Field(description="Labels for people and filters. Rights do not depend on them.", max_length=32),
-    ] = {}
-    note: Annotated[str, Field(max_length=1000)] = ""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"profile": "dji", "labels": {"site": "roof"}}]}
-    )
-
-
-class Device(_CommandModel):
-    """The record of a device."""
-
-    id: str
-    tenant: str
-    profile: Annotated[str | None, Field(description="The name of the device's profile; null for the node's default.")]
-    labels: dict[str, str]
-    note: str
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "id": DEVICE_ID,
-                    "tenant": "north",
-                    "profile": "dji",
-                    "labels": {"site": "roof"},
-                    "note": "by the door",
-                }
-            ]
-        }
-    )
-
-
-class DevicePage(_CommandModel):
-    """A page of devices, ordered by id. A page may be short or empty without being the last one."""
-
-    devices: list[Device]
-    cursor: Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
-
-
-class Node(_CommandModel):
-    """A live node, as its lease describes it."""
-
-    node_id: str
-    incarnation: Annotated[str, Field(description="The id of this start of the node; each start has a new one.")]
-    started_at: Instant
-    self: Annotated[bool, Field(description="True for the node that answers.")]
-
-
-class Queue(_CommandModel):
-    """The size and bound of a queue."""
-
-    size: int
-    bound: int
-
-
-class Self(_CommandModel):
-    """The node that answers."""
-
-    state: str
-    pending: Annotated[int, Field(description="The number of open commands whose home node this is.")]
-    waiters: Annotated[int, Field(description="The number of callers that are waiting on this node.")]
-    queues: Annotated[dict[str, Queue], Field(description="The size and bound of each queue.")]
-    if_offline: Annotated[
-        dict[str, IfOffline],
-        Field(description="For each profile, what a command does by default if nobody is subscribed."),
-    ]
-    counters: Annotated[dict[str, int], Field(description="Counters since the node's start, under stable names.")]
-
-
-class Nodes(_CommandModel):
-    """The cluster as this node sees it."""
-
-    nodes: list[Node]
-    self: Self
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "nodes": [
-                        {
-                            "node_id": "node-a",
-                            "incarnation": "01JC8ZQ5M7W3T9K2V4X6Y8B0D1",
-                            "started_at": "2026-03-01T07:59:00.000Z",
-                            "self": True,
-                        }
-                    ],
-                    "self": {
-                        "state": "ready",
-                        "pending": 0,
-                        "waiters": 0,
-                        "queues": {"pending": {"size": 0, "bound": 20000}},
-                        "if_offline": {"dji": "fail", "homing": "fail"},
-                        "counters": {"response.local": 12},
-                    },
-                }
-            ]
-        }
-    )
-
-
-class LoginBody(_CommandModel):
-    """The credentials of a person who logs in."""
-
-    name: Annotated[str, Field(description="The person's name or id.", min_length=1, max_length=256)]
-    password: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra={"format": "password"})]
-    tenant: Annotated[
-        str | None,
-        Field(description="The tenant of the person; left out for operators of Homing itself.", max_length=256),
-    ] = None
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ann", "password": "correct horse battery"}]})
-
-
-class Login(_CommandModel):
-    """The key of a person who has logged in."""
-
-    key: Annotated[str, Field(description="The key, to be sent as `Authorization: Bearer`. It is shown only once.")]
-    id: Annotated[str, Field(description="The public id of the key, as shown in lists.")]
-    principal: str
-    tenant: Annotated[
-        str | None, Field(description="The tenant of the principal; null for an operator of Homing itself.")
-    ]
-    expires_at: Instant
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "key": f"homing_2F7QW9ZD_{'x' * 43}_{'x' * 6}",
-                    "id": "2F7QW9ZD",
-                    "principal": "ann",
-                    "tenant": None,
-                    "expires_at": "2026-06-01T20:00:00.000Z",
-                }
-            ]
-        }
-    )
-
-
-class Index(_CommandModel):
-    """The name and version of the node, and the entry points of the API."""
-
-    name: Annotated[str, Field(examples=["homing"])]
-    version: str
-    node_id: str
-    links: Annotated[dict[str, str], Field(examples=[{"docs": "/docs", "commands": "/v1/commands"}])]
-
-
-class Alive(_CommandModel):
-    """The process is running."""
-
-    status: Annotated[str, Field(examples=["ok"])]
-
-
-class Ready(_CommandModel):
-    """The state of the node and of each part that it depends on."""
-
-    state: Annotated[str, Field(examples=["ready"])]
-    checks: Annotated[
-        dict[str, str],
-        Field(
-            description="The result of each check: `ok`, `ok, but` with a warning, or what is wrong.",
-            examples=[{"store": "ok", "mqtt": "ok", "cluster": "ok"}],
-        ),
-    ]
-
-
-class Fault(_CommandModel):
+class Fault(SchemaModel):
     """A value that is not allowed, and the reason."""
 
     field: str
@@ -490,13 +310,3 @@ class Problem(BaseModel):
     error: Annotated[CommandError | None, Field(description="The reason why the command was not sent.")] = None
     errors: Annotated[list[Fault] | None, Field(description="The values that are not allowed.")] = None
     checks: Annotated[dict[str, str] | None, Field(description="The result of each check of the node.")] = None
-
-
-def unseen() -> Mapping[str, Any]:
-    """The schemas, by name, of the models that FastAPI sees in no route, as it neither reads nor sends them."""
-    _, schema = models_json_schema(
-        [(CommandBody, "validation"), (LoginBody, "validation"), (Problem, "validation")],
-        ref_template="#/components/schemas/{model}",
-    )
-    definitions: Mapping[str, Any] = schema["$defs"]
-    return definitions

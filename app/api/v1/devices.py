@@ -22,6 +22,7 @@ from app.api.openapi import acts, header, problems_of
 from app.api.parameters import DeviceId, Limit, check_names, query
 from app.api.problems import BY_ERROR
 from app.api.v1 import command_models as schemas
+from app.api.v1 import device_models as models
 from app.core import errors
 from app.core.access.model import Device
 from app.core.access.patterns import validate_pattern
@@ -97,7 +98,7 @@ def _label(text: str) -> tuple[str, str]:
 @router.get(
     "/devices",
     summary="List the registered devices",
-    response_model=schemas.DevicePage,
+    response_model=models.DevicePage,
     response_description="A page of devices.",
     responses=problems_of(_NO_DIRECTORY, problems.INVALID, problems.UNAVAILABLE),
     openapi_extra=acts(Action.READ),
@@ -112,7 +113,7 @@ async def list_devices(asked: Annotated[Filter, Depends(_filter)], records: Reco
 @router.get(
     "/devices/{device_id}",
     summary="Read the record of a device",
-    response_model=schemas.Device,
+    response_model=models.Device,
     response_description="The device.",
     responses={
         200: {"headers": _TAG},
@@ -127,11 +128,11 @@ async def read_device(device_id: DeviceId, records: Records, asker: WhoAsks) -> 
 @router.put(
     "/devices/{device_id}",
     summary="Create or replace the record of a device",
-    response_model=schemas.Device,
+    response_model=models.Device,
     response_description="The new record.",
     responses={
         200: {"headers": _TAG},
-        201: {"description": "The record was created.", "headers": _TAG, "model": schemas.Device},
+        201: {"description": "The record was created.", "headers": _TAG, "model": models.Device},
         **problems_of(
             _UNKNOWN,
             _NO_DIRECTORY,
@@ -146,7 +147,7 @@ async def read_device(device_id: DeviceId, records: Records, asker: WhoAsks) -> 
 )
 async def put_device(
     device_id: DeviceId,
-    body: schemas.DeviceBody,
+    body: models.DeviceBody,
     condition: Conditional,
     commands: Commands,
     records: Records,

@@ -17,7 +17,7 @@ from app.api.media_types import media_type_refusal
 from app.api.openapi import json_of, knows, problems_of
 from app.api.problems import BY_ERROR, problem
 from app.api.representation import instant
-from app.api.v1 import command_models as schemas
+from app.api.v1 import login_models as models
 from app.core import errors
 from app.core.errors import InvalidInputError
 from app.core.payload import JsonValue, decode_json
@@ -37,7 +37,7 @@ guarded = APIRouter(prefix="/v1", tags=["access"])
     "/login",
     status_code=201,
     summary="Log in with a name and a password",
-    response_model=schemas.Login,
+    response_model=models.Login,
     response_description="A key that expires after twelve hours. It is listed and can be revoked like any other key.",
     responses=problems_of(
         BY_ERROR[errors.UnauthenticatedError],
@@ -54,7 +54,7 @@ guarded = APIRouter(prefix="/v1", tags=["access"])
         _AWAY,
         public=True,
     ),
-    openapi_extra={"requestBody": {"required": True, "content": json_of(schemas.LoginBody)}},
+    openapi_extra={"requestBody": {"required": True, "content": json_of(models.LoginBody)}},
 )
 async def log_in(request: Request, logins: LoginsOrNone) -> Reply:
     """Creates a key for a person; services use keys of their own. Other nodes accept the key within a second.
@@ -108,7 +108,7 @@ def _members(body: JsonValue) -> Mapping[str, JsonValue]:
     if not isinstance(body, dict):
         raise InvalidInputError("body", "is no object; allowed: name, password, tenant")
     for name in body:
-        if name not in schemas.LoginBody.model_fields:
+        if name not in models.LoginBody.model_fields:
             raise InvalidInputError(ascii(name[:64])[1:-1], "is unknown; allowed: name, password, tenant")
     return body
 

@@ -13,7 +13,7 @@ from app.api.http import BytesResponse
 from app.api.openapi import acts, problems_of
 from app.api.problems import BY_ERROR
 from app.api.representation import instant
-from app.api.v1 import command_models as schemas
+from app.api.v1 import node_models as models
 from app.cluster.directory import NodeInfo
 from app.core import errors
 from app.core.access.rules import Action
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1", tags=["cluster"])
 @router.get(
     "/nodes",
     summary="Read the state of the cluster as this node sees it",
-    response_model=schemas.Nodes,
+    response_model=models.Nodes,
     response_description="The live nodes, with details of the node that answers.",
     responses=problems_of(BY_ERROR[errors.StoreUnavailableError]),
     openapi_extra=acts(Action.NODES),
