@@ -28,6 +28,7 @@ NOUNS = {
     "app/store/rocks/mending.py": "to be renamed: `Reopener`",
     "app/store/rocks/scanning.py": "to be renamed: `GenerationSource`",
     "app/store/rocks/writing.py": "to be renamed: `RocksWriter`",
+    "tools/rig/homing_rig/simulation/recording.py": "a noun: the record of a simulated run",
 }
 """Modules whose names end in -ing, each with the reason."""
 

@@ -28,7 +28,7 @@ from app.membership import open_canary, open_membership
 from app.node import Node, NodeState
 from app.observed import open_observers
 from app.plane import services_of
-from app.replies.finding import no_events
+from app.replies.finder import no_events
 from app.replies.plane import open_replies
 from app.runtime.services import Services
 from app.settings import Settings
