@@ -62,8 +62,8 @@ local function lend(wish, consumer)
   local share = math.ceil((window.size - window.lent - window.later - window.parked) / lately)
   local cap = math.min(wish, GROUP, share)
   local limit, deliveries, lent, loose = cap, 0, {}, {}
-  while #lent < limit and looked < LOOKED do
-    local group = pop_first()
+  for _ = 1, LOOKED do
+    local group = #lent < limit and looked < LOOKED and pop_first()
     if not group then break end
     local tried = string.byte(group)
     if #lent > 0 and tried ~= deliveries then
@@ -73,7 +73,8 @@ local function lend(wish, consumer)
     deliveries = tried
     limit = tried == 0 and cap or math.min(cap, tried == 1 and SUSPECTS or 1)
     local at = 2
-    while at <= #group and #lent < limit and looked < LOOKED do
+    for _ = looked + 1, LOOKED do
+      if at > #group or #lent >= limit then break end
       local reference = string.sub(group, at, at + REFERENCE - 1)
       at = at + REFERENCE
       looked = looked + 1
