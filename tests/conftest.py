@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
 
@@ -29,6 +30,16 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.upper().startswith("HOMING_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """A test that leaves the log configured takes what is logged away from the tests behind it in the same worker."""
+    before = structlog.get_config()
+    yield
+    after = structlog.get_config()
+    structlog.configure(**before)
+    assert after == before, "this test leaves structlog configured: restore its configuration"
 
 
 @pytest.fixture(scope="session")

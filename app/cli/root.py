@@ -91,7 +91,13 @@ PANELS: Final[Mapping[str, Mapping[str, VerbEntry]]] = MappingProxyType(
 )
 """What `homing --help` shows, in this order: what is used most comes first."""
 ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
-    {"demo": "homing-simulator", "simulate": "homing-simulator", "bench": "homing-rig", "chaos": "homing-rig"}
+    {
+        "demo": "homing-simulator",
+        "simulate": "homing-simulator",
+        "bench": "homing-rig",
+        "chaos": "homing-rig",
+        "simulate-cluster": "homing-rig",
+    }
 )
 """The distributions that add these verbs, by their entry points."""
 VERBS_OF_OTHERS: Final = "homing.verbs"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -42,9 +44,8 @@ class Finding:
 
 def run(plan: Plan) -> Finding:
     """Simulate it. SimulatorError when the simulation itself fails."""
-    quiet()
     loop = SimLoop(plan.stream("loop"))
-    with guarded(loop.time, plan.seed):
+    with _quiet(), guarded(loop.time, plan.seed):
         return _run(loop, plan)
 
 
@@ -75,9 +76,15 @@ def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Find
     return Finding(plan, digest, tuple(breaches), loop.steps, loop.time(), report, world.recording)
 
 
-def quiet() -> None:
-    """Let the product's log go nowhere: to write it would cost more than the run."""
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let the product's log go nowhere meanwhile: to write it would cost more than the run."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def _said(context: dict[str, object]) -> str:
