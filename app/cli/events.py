@@ -63,13 +63,18 @@ def publish(
     data: Annotated[str, typer.Argument(help=HELP["data"], metavar="JSON", show_default=False)],
     *,
     database: Database = None,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="An idempotency key. Repeated with the same key, the event is appended once."),
+    ] = None,
     url: Url = None,
     context: ContextName = None,
 ) -> None:
     """Append an event to the log, and print its position once it is durable. Devices do not receive it."""
     value = read_json("JSON", data)
     with connected(url, context) as homing:
-        (position,) = homing.events.publish([{"topic": topic, "data": value}], database=database)
+        said = [{"topic": topic, "data": value}]
+        (position,) = homing.events.publish(said, database=database, idempotency_key=idempotency_key)
     tell(out, position)
 
 

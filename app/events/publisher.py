@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from app.core.events.batches import CallId
 from app.core.events.event import Entry, Position, Shard, validate_entry
 from app.core.events.plan import Plan
 from app.core.events.quota import is_bounded
@@ -38,10 +39,11 @@ class EventPublisher:
         self._gate = gate
         self._spans = spans
 
-    async def publish(self, database: str, entries: Iterable[Entry]) -> list[Position]:
+    async def publish(self, database: str, entries: Iterable[Entry], call: CallId | None = None) -> list[Position]:
         """Append what a backend says, in its order, and return the positions.
 
-        All entries of one shard are appended together; when one fails, those of other shards may be there.
+        All entries of one shard are appended together; when one fails, those of other shards may be there. Repeated
+        as the same `call` within two minutes, all are there once.
         """
         self._gate.check()
         self._reader.database(database)
@@ -55,7 +57,7 @@ class EventPublisher:
             for shard, numbers in shards.items():
                 part = [given[number] for number in numbers]
                 with self._spans.append(shard, part):
-                    last = await self._log.append(shard, part)
+                    last = await self._log.append(shard, part, batch=call)
                 for place, number in enumerate(reversed(numbers)):
                     positions[number] = last - place
         return positions

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from app.core.errors import EventLogError
-from app.core.events.batches import BatchId
+from app.core.events.batches import BatchId, CallId
 from app.core.events.event import Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation
 from app.core.events.reading import Picked, Reading, Slice
@@ -34,15 +34,15 @@ class EventLog(Lifetime, Protocol):
         """How full the log's own queues are."""
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
     ) -> Position:
         """Put 1 to MAX_ENTRIES entries behind all others, in this order; they are durable when it returns.
 
         Returns the position of the last one; those before have the numbers before. QuotaError as `allow` says.
         FencedError when there is an epoch, and somebody has appended to the shard with a later one. An append that
         failed otherwise may have happened, and may be repeated: as the same `batch` it is then in once, while the shard
-        knows its writer; without one it is in twice. Each value becomes the last one of its topic; an empty one deletes
-        it.
+        knows its writer, or for two minutes a call; without one it is in twice. Each value becomes the last one of its
+        topic; an empty one deletes it.
         """
 
     async def commit(self, transaction: Transaction) -> Position:

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import DamagedEventsError
-from app.core.events.batches import BatchId
+from app.core.events.batches import BatchId, CallId
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.reading import MOST_READ_BYTES, Picked, Reading, Slice
@@ -50,7 +50,7 @@ class TieredEventLog:
         return {**self._hot.fills(), **self._archive.fills()}
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
     ) -> Position:
         """See EventLog."""
         return await self._hot.append(shard, entries, epoch, batch)

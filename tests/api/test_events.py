@@ -73,6 +73,20 @@ async def test_events_of_a_profile_are_in_its_database(keeping: Rig) -> None:
     assert [one["kind"] for one in await read(keeping, database="telemetry")] == ["dji:osd"]
 
 
+async def test_a_call_with_an_idempotency_key_is_in_the_log_once(keeping: Rig) -> None:
+    said = [{"topic": f"fleet/{number}", "data": number} for number in range(6)]  # of several shards
+    key = {"idempotency-key": "order-17"}
+    first, again = [await keeping.http.post("/v1/events", json=said, headers=key) for _ in range(2)]
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert first.json() == again.json()
+    other = await keeping.http.post("/v1/events", json=[said[0] | {"data": 7}], headers=key)
+    elsewhere = await keeping.http.post("/v1/events?database=telemetry", json=said[:1], headers=key)
+    assert {*other.json()["positions"], *elsewhere.json()["positions"]}.isdisjoint(first.json()["positions"])
+    assert sorted(one["data"] for one in await read(keeping, topic="fleet/#", database="events")) == [*range(6), 7]
+    wrong = await keeping.http.post("/v1/events", json=said, headers={"idempotency-key": "a b"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "idempotency_key")
+
+
 @pytest.mark.parametrize(
     ("place", "status", "kind", "says"),
     [

@@ -80,6 +80,14 @@ async def test_events_are_told_as_they_come(served: Served) -> None:
         assert said([await anext(told)]) == [1]
 
 
+async def test_what_is_said_with_an_idempotency_key_is_said_once(served: Served, open_homing: Open) -> None:
+    homing = open_homing(url(served))
+    said = [{"topic": "fleet/note", "data": 1}]
+    calls = [await done(homing.events.publish, said, idempotency_key="k") for _ in range(2)]
+    assert calls[0] == calls[1]
+    assert len(await all_of(homing.events.read, "fleet/#")) == 1
+
+
 async def test_what_a_backend_says_is_read_again(served: Served, open_homing: Open) -> None:
     homing = open_homing(url(served))
     positions = await done(homing.events.publish, [{"topic": "fleet/note", "data": n} for n in range(3)])

@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import FencedError, StoreUnavailableError
-from app.core.events.batches import MOST_WRITERS, BatchId
+from app.core.events import batches
+from app.core.events.batches import CALL_KNOWN_US, MOST_WRITERS, BatchId, CallId, KnownCalls
 from app.core.events.event import Entry, Position, Shard
 from app.core.events.reading import Reading
 from app.events.writer import EventWriter, PendingEntry
@@ -46,6 +47,37 @@ async def test_what_comes_again_is_answered_as_the_first_time(log: EventStore) -
     assert await values(log) == ["1", "2", "3", "4"]
     (about,) = await log.generations("events")
     assert about.count == 4
+
+
+async def test_a_call_that_is_named_happens_once_in_its_shard(log: EventStore, event_place: EventPlace) -> None:
+    first = await log.append(SHARD, said("1", "2"), None, CallId("order-17"))
+    for batch in (None, BatchId("call:order-17", 1), BatchId("order-17", 1)):
+        await log.append(SHARD, said("3"), None, batch)
+    assert await log.append(SHARD, said("4"), None, CallId("order-17")) == first
+    assert await log.append(SHARD, said("5"), None, CallId("order-18")) > first
+    await log.append(OTHER, said("6"), None, CallId("order-17"))
+    assert (await values(log), await values(log, OTHER)) == (["1", "2", "3", "3", "3", "5"], ["6"])
+    await log.close()
+    again = await event_place.open()
+    if await values(again):  # not that in memory
+        assert await again.append(SHARD, said("7"), None, CallId("order-17")) == first
+
+
+async def test_calls_at_once_with_one_name_are_in_once(log: EventStore) -> None:
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(log.append(SHARD, said(str(one)), None, CallId("same"))) for one in range(8)]
+    assert len({one.result() for one in calls}) == 1
+    assert len(await values(log)) == 1
+
+
+def test_calls_are_known_for_two_minutes_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = KnownCalls([("b", 20), ("a", 10)])
+    assert calls.put(CallId("c"), 10 + CALL_KNOWN_US) == []
+    assert calls.put(CallId("d"), 11 + CALL_KNOWN_US) == ["a"]
+    assert calls.position_of(CallId("a")) is None
+    assert calls.position_of(CallId("b")) == 20
+    monkeypatch.setattr(batches, "MOST_CALLS", 2)
+    assert calls.put(CallId("e"), 12 + CALL_KNOWN_US) == ["b", "c"]
 
 
 async def test_without_a_number_it_is_another_one(log: EventStore) -> None:

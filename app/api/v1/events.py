@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Body, Depends, Path, Query, Request
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
 from fastapi import Response as Reply
 from pydantic import AfterValidator, BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
@@ -28,10 +28,12 @@ from app.core import errors
 from app.core.access.rules import Action
 from app.core.durations import format_duration
 from app.core.errors import EventNotFoundError, InvalidInputError
+from app.core.events.batches import CallId, call_of
 from app.core.events.cursors import Scope
 from app.core.events.event import (
     END,
     MAX_TOPIC_BYTES,
+    Entry,
     Event,
     Position,
     Shard,
@@ -42,7 +44,7 @@ from app.core.events.generation import Generation
 from app.core.events.instants import PATTERN, position_of
 from app.core.events.plan import NamedDatabase
 from app.core.events.reading import Cursor
-from app.core.identifiers import PARTITIONS
+from app.core.identifiers import IDEMPOTENCY_KEY, PARTITIONS, validate_idempotency_key
 from app.events.gate import call_budget
 from app.events.merge import MergedPage
 from app.events.plane import EventPlane
@@ -80,6 +82,18 @@ def _part(description: str, example: object, **bounds: Any) -> Any:  # noqa: ANN
     return Path(description=description, examples=[example], **bounds)
 
 
+IdempotencyKey = Annotated[
+    str | SkipJsonSchema[None],
+    Header(
+        alias="Idempotency-Key",
+        description=(
+            "A repeated call with the same key and body within two minutes appends nothing, and returns the same "
+            "positions."
+        ),
+        json_schema_extra=looks_like(IDEMPOTENCY_KEY),
+        examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
+    ),
+]
 DatabaseName = Annotated[
     str | SkipJsonSchema[None],
     AfterValidator(lambda name: None if name is None else validate_database(name)),
@@ -265,10 +279,11 @@ async def publish_events(
     asker: WhoAsks,
     said: Annotated[list[event_schemas.Said], Body(min_length=1, max_length=event_schemas.MOST_PUBLISHED)],
     database: DatabaseName = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Reply:
     """Appends events to the log only: devices do not receive them. Events of one shard are appended together.
 
-    If the call is repeated after a `503`, the events may be in the log twice.
+    If the call is repeated after a `503` without an idempotency key, the events may be in the log twice.
     """
     check_names(request, ("database",))
     entries = []
@@ -278,8 +293,17 @@ async def publish_events(
         asker.check_topic(Action.PUBLISH, device)
         entries.append(entry_of(one, f"body.{number}", device, readable=readable))
     check_readable(request)
-    positions = await events.publisher.publish(name_of(events, database), entries)
+    name = name_of(events, database)
+    positions = await events.publisher.publish(name, entries, call_by(asker, idempotency_key, name, entries))
     return BytesResponse(orjson.dumps({"positions": positions}))
+
+
+def call_by(asker: Asker, key: str | None, database: str, entries: Sequence[Entry]) -> CallId | None:
+    """What is appended once, however often this caller says it with this key; None where there is no key."""
+    if key is None:
+        return None
+    identity = asker.identity()
+    return call_of("" if identity is None else identity.principal, validate_idempotency_key(key), database, entries)
 
 
 _Place = str | SkipJsonSchema[None]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from app.core.events.event import Position
+from app.core.events.event import Entry, Position
 
 MOST_WRITERS: Final = 64
 """Writers of a shard whose last batch is known: of those that have appended last."""
+CALL_KNOWN_US: Final = 120_000_000
+"""For so long the call of an append is known: whoever repeats it does so sooner."""
+MOST_CALLS: Final = 65_536
+"""Calls of a shard that are known, where they are kept in the memory of the process."""
 
 
 class BatchId(NamedTuple):
@@ -16,6 +21,47 @@ class BatchId(NamedTuple):
 
     writer: str
     number: int
+
+
+class CallId(NamedTuple):
+    """What a caller names an append by, so that it happens once in a shard however often it comes."""
+
+    text: str
+
+
+def call_of(caller: str, key: str, database: str, entries: Iterable[Entry]) -> CallId:
+    """The call of whoever says this with an idempotency key: with another body, or by another caller, it is another."""
+    digest = blake2b(digest_size=16)
+    parts = [caller.encode(), key.encode(), database.encode()]
+    for entry in entries:
+        parts += (entry.topic.encode(), entry.value, entry.device.encode(), entry.id.encode())
+    for part in parts:
+        digest.update(len(part).to_bytes(4))
+        digest.update(part)
+    return CallId(digest.hexdigest())
+
+
+class KnownCalls:
+    """The calls of a shard of the last two minutes, and where each ended."""
+
+    def __init__(self, known: Iterable[tuple[str, Position]] = ()) -> None:
+        self._known = dict(sorted(known, key=lambda one: one[1]))
+
+    def position_of(self, call: CallId) -> Position | None:
+        """Where a call ended that is known; None for one that is not."""
+        return self._known.get(call.text)
+
+    def put(self, call: CallId, position: Position) -> list[str]:
+        """A call has ended here. Which others are forgotten, as they are older, or too many."""
+        self._known[call.text] = position
+        forgotten: list[str] = []
+        for text, ended in self._known.items():
+            if position - ended <= CALL_KNOWN_US and len(self._known) - len(forgotten) <= MOST_CALLS:
+                break
+            forgotten.append(text)
+        for text in forgotten:
+            del self._known[text]
+        return forgotten
 
 
 class LastBatches:

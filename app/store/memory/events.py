@@ -11,7 +11,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailableError, ValueChangedError
-from app.core.events.batches import BatchId, LastBatches
+from app.core.events.batches import BatchId, CallId, KnownCalls, LastBatches
 from app.core.events.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.quota import check_room
@@ -34,6 +34,7 @@ class _ShardState:
     """Up to here nothing is here."""
     epoch: int = 0
     batches: LastBatches = field(default_factory=LastBatches)
+    calls: KnownCalls = field(default_factory=KnownCalls)
     room: int | None = None
     values: dict[str, Event] = field(default_factory=dict)
     topics: list[str] = field(default_factory=list)
@@ -88,10 +89,10 @@ class MemoryEventLog:
         return {}
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
     ) -> Position:
         database, state = self._of(shard)
-        known = state.batches.position_of(batch)
+        known = state.calls.position_of(batch) if isinstance(batch, CallId) else state.batches.position_of(batch)
         if known is not None:
             return known
         if epoch is not None and epoch < state.epoch:
@@ -99,7 +100,9 @@ class MemoryEventLog:
         check_room(shard.database, state.room, entries)
         state.epoch = state.epoch if epoch is None else epoch
         position = self._put(database, state, shard.number, entries)
-        if batch is not None:
+        if isinstance(batch, CallId):
+            state.calls.put(batch, position)
+        elif batch is not None:
             state.batches.put(batch, position)
         return position
 

@@ -17,7 +17,7 @@ from rocksdict import Rdict, WriteBatch
 
 from app.core.clock import Clock
 from app.core.errors import DamagedEventsError, HomingError, StoreUnavailableError
-from app.core.events.batches import BatchId
+from app.core.events.batches import BatchId, CallId
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.reading import Picked, Reading, Slice
@@ -91,7 +91,7 @@ class RocksEventLog:
         return {"events_writes": self._folder.fill()}
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
     ) -> Position:
         return await self._put(Addition(shard, entries, epoch, batch))
 

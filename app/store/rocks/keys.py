@@ -5,6 +5,7 @@ r"""Every key in the RocksDB of the event log. Numbers are big-endian, so that k
 | `default` | `d` database | number of shards |
 | | `h` shard | its last position and epoch |
 | | `b` shard, writer | number of his last batch, and where it ends |
+| | `c` shard, call | where a call ended, of those of the last two minutes |
 | | `s` database `\0` structure | empty; those of all generations, for 0.2.0 |
 | | `g` database `\0` generation | JSON: state, first, last, count, size, note |
 | | `o` database `\0` generation | how many of its events `o` below names: all, or 0.2.0 has written there |
@@ -55,6 +56,11 @@ def of_head(shard: Shard) -> bytes:
 def of_writer(shard: Shard, writer: str) -> bytes:
     """Which batch of a writer was the last one."""
     return b"b%s%s" % (of_shard(shard), writer.encode())
+
+
+def of_call(shard: Shard, call: str) -> bytes:
+    """Where a call ended."""
+    return b"c%s%s" % (of_shard(shard), call.encode())
 
 
 def of_shard(shard: Shard) -> bytes:

@@ -11,7 +11,7 @@ from typing import Final
 from rocksdict import ColumnFamily, Rdict
 
 from app.core.errors import ConfigurationError, DamagedEventsError, DatabaseNotFoundError
-from app.core.events.batches import BatchId, LastBatches
+from app.core.events.batches import BatchId, CallId, KnownCalls, LastBatches
 from app.core.events.event import BEGINNING, Database, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.record import unpack_entry
@@ -53,6 +53,7 @@ class RocksDatabase:
     database: Database
     heads: list[ShardHead]
     batches: list[LastBatches]
+    calls: list[KnownCalls]
     cuts: dict[int, OpenGeneration] = field(default_factory=dict)
     before: Structures | None = None
     """Those of all generations, where 0.2.0 has written to one that is still there."""
@@ -67,6 +68,12 @@ class RocksDatabase:
     def current(self) -> OpenGeneration:
         """The generation that is appended to."""
         return self.cuts[max(self.cuts)]
+
+    def taken(self, shard: Shard, batch: BatchId | CallId | None) -> Position | None:
+        """Where a batch or a call ended that was taken before."""
+        if isinstance(batch, CallId):
+            return self.calls[shard.number].position_of(batch)
+        return self.batches[shard.number].position_of(batch)
 
     def structures(self) -> set[str]:
         """Those of all generations."""
@@ -117,6 +124,7 @@ class RocksState:
         for book in self.books.values():
             book.heads[:] = self._heads(book.database)
             book.batches[:] = map(self._batches, book.database.all_shards())
+            book.calls[:] = map(self._calls, book.database.all_shards())
             book.held[:] = self._held(book.database)
             for cut in book.cuts.values():
                 cut.about = self._generation(book.database.name, cut.about.number)
@@ -163,7 +171,8 @@ class RocksState:
     def _book(self, database: Database) -> None:
         self._check_shards(database)
         batches = [self._batches(shard) for shard in database.all_shards()]
-        book = RocksDatabase(database, self._heads(database), batches)
+        calls = [self._calls(shard) for shard in database.all_shards()]
+        book = RocksDatabase(database, self._heads(database), batches, calls)
         self.books[database.name] = book
         book.held = self._held(database)
         numbers = [int.from_bytes(key[-4:]) for key in self._keys(keys.of_generation(database.name, 0)[:-4])]
@@ -203,6 +212,11 @@ class RocksState:
         found = ((key[len(prefix) :].decode(), self.database.get(key)) for key in self._keys(prefix))
         taken = ((writer, keys.TAKEN.unpack(row)) for writer, row in found if row is not None)
         return LastBatches((BatchId(writer, number), position) for writer, (number, position) in taken)
+
+    def _calls(self, shard: Shard) -> KnownCalls:
+        prefix = keys.of_call(shard, "")
+        found = ((key[len(prefix) :].decode(), self.database.get(key)) for key in self._keys(prefix))
+        return KnownCalls((call, keys.place_of(row)) for call, row in found if row is not None)
 
     def _held(self, database: Database) -> list[ValueUsage]:
         return [ValueUsage(database, self._sizes(database, keys.of_shard(shard))) for shard in database.all_shards()]

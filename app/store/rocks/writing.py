@@ -11,7 +11,7 @@ from rocksdict import WriteBatch
 
 from app.core.clock import Clock
 from app.core.errors import FencedError, HomingError, StoreUnavailableError, ValueChangedError
-from app.core.events.batches import BatchId
+from app.core.events.batches import BatchId, CallId
 from app.core.events.event import Entry, Position, Shard, size_of
 from app.core.events.generation import ColdFile, GenerationState
 from app.core.events.quota import check_room
@@ -33,7 +33,7 @@ class Addition:
     shard: Shard
     entries: Sequence[Entry]
     epoch: int | None = None
-    batch: BatchId | None = None
+    batch: BatchId | CallId | None = None
     conditions: Sequence[ValueCondition] = ()
     strict: bool = False
     """Whether all topics must get their last values."""
@@ -161,7 +161,7 @@ class RocksWriter:
     def _add(self, batch: _PendingWrites, one: Addition) -> Position:
         book = self._state.book(one.shard.database)
         head = book.heads[one.shard.number]
-        taken = book.batches[one.shard.number].position_of(one.batch)
+        taken = book.taken(one.shard, one.batch)
         if taken is not None:
             batch.shards.add(one.shard)  # to be synced: what it was written with may have failed at just that
             return taken
@@ -216,8 +216,13 @@ class RocksWriter:
         return position
 
     def _note(
-        self, batch: _PendingWrites, book: RocksDatabase, shard: Shard, taken: BatchId, position: Position
+        self, batch: _PendingWrites, book: RocksDatabase, shard: Shard, taken: BatchId | CallId, position: Position
     ) -> None:
+        if isinstance(taken, CallId):
+            batch.rows.put(keys.of_call(shard, taken.text), keys.PLACE.pack(position))
+            for old in book.calls[shard.number].put(taken, position):
+                batch.rows.delete(keys.of_call(shard, old))
+            return
         batch.rows.put(keys.of_writer(shard, taken.writer), keys.TAKEN.pack(taken.number, position))
         forgotten = book.batches[shard.number].put(taken, position)
         if forgotten is not None:

@@ -73,9 +73,27 @@ class Events:
                 if event is not None and not (distinct and repeats.has(event.data)):
                     yield event
 
-    def publish(self, events: Sequence[Mapping[str, Any]], *, database: str | None = None) -> list[str]:
-        """Append events to the log, each with a `topic` and `data`. Returns their positions once they are durable."""
-        asked = Request("POST", "/v1/events", query={"database": database}, body=list(events), repeatable=False)
+    def publish(
+        self,
+        events: Sequence[Mapping[str, Any]],
+        *,
+        database: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """Append events to the log, each with a `topic` and `data`. Returns their positions once they are durable.
+
+        With an `idempotency_key` the call is repeated where its answer is lost, and the events are in the log once.
+        Nodes of 0.2 do not know of it.
+        """
+        headers = {} if idempotency_key is None else {"idempotency-key": idempotency_key}
+        asked = Request(
+            "POST",
+            "/v1/events",
+            query={"database": database},
+            body=list(events),
+            headers=headers,
+            repeatable=idempotency_key is not None,
+        )
         return [str(one) for one in body_of(self._session.exchange(asked))["positions"]]
 
     def topics(self, topic: str | None = None, *, database: str | None = None) -> Iterator[JsonObject]:

@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from app.core.errors import FencedError, QuotaError, StoreUnavailableError
-from app.core.events.batches import BatchId
+from app.core.events.batches import BatchId, CallId
 from app.core.events.event import Entry, Position, Shard
 from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.quota import parse_quotas
@@ -148,7 +148,7 @@ class Stubborn(MemoryEventLog):
     failures: list[Exception]
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
     ) -> Position:
         if self.failures:
             raise self.failures.pop()
@@ -202,7 +202,11 @@ async def test_after_a_full_batch_the_next_one_is_waited_for_as_well() -> None:
 
     class Counting(MemoryEventLog):
         async def append(
-            self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
+            self,
+            shard: Shard,
+            entries: Sequence[Entry],
+            epoch: int | None = None,
+            batch: BatchId | CallId | None = None,
         ) -> Position:
             sizes.append(len(entries))
             return await super().append(shard, entries, epoch, batch)

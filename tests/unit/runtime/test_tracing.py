@@ -15,7 +15,7 @@ from app.commands.send.absence import Absence
 from app.commands.send.publisher import Publisher
 from app.core.commands.command import Command, CommandState
 from app.core.errors import BrokerUnavailableError, ConfigurationError, FencedError, StoreUnavailableError
-from app.core.events.batches import BatchId
+from app.core.events.batches import BatchId, CallId
 from app.core.events.event import Database, Entry, Position, Shard
 from app.events.writer import EventWriter, PendingEntry
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
@@ -115,7 +115,7 @@ class Reluctant(MemoryEventLog):
     errors: list[Exception]
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
     ) -> Position:
         if self.errors:
             raise self.errors.pop(0)

@@ -19,7 +19,7 @@ from app.core.errors import (
     ValueChangedError,
 )
 from app.core.events import keys
-from app.core.events.batches import MOST_WRITERS, BatchId
+from app.core.events.batches import CALL_KNOWN_US, MOST_WRITERS, BatchId, CallId
 from app.core.events.block import pack_block
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
 from app.core.events.generation import ColdFile, Generation, pack_files
@@ -41,6 +41,8 @@ from app.store.redis.events.scan import BlockReader
 
 POLL_SECONDS: Final = 0.02
 """How often heads are looked at while somebody waits for events."""
+RETRIED_MS: Final = 60_000
+"""For so long it is known what became of a call that a connection has lost."""
 TOPICS: Final = 512
 """Topics of one round trip."""
 
@@ -81,7 +83,7 @@ class RedisEventLog:
         return {"events_calls": self._calls.fill()}
 
     async def append(
-        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | None = None
+        self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
     ) -> Position:
         return await self._append(shard, entries, epoch, batch)
 
@@ -190,7 +192,7 @@ class RedisEventLog:
         shard: Shard,
         entries: Sequence[Entry],
         epoch: int | None = None,
-        batch: BatchId | None = None,
+        batch: BatchId | CallId | None = None,
         transaction: Transaction | None = None,
     ) -> Position:
         database = self._database(shard.database)
@@ -208,7 +210,7 @@ class RedisEventLog:
             database.values_allowed(""),
             database.value_bytes_allowed(""),
             "" if transaction is None else "1",
-            *(batch or ("", 0)),
+            *(batch if isinstance(batch, BatchId) else ("", CALL_KNOWN_US // 1000 if batch else RETRIED_MS)),
             MOST_WRITERS,
             len(conditions),
             database.tenants.count(),
@@ -220,7 +222,10 @@ class RedisEventLog:
             arguments += (topic, place, pack_entry(one) if one.value else b"", database.tenants.of(one.device))
         names = [keys.state(shard), keys.cuts(shard), keys.latest(shard), keys.topics(shard)]
         # A connection that breaks repeats the call; whoever may repeat it later has numbered it.
-        names.append(keys.writers(shard) if batch else keys.done(shard, self._new_secret()))
+        if isinstance(batch, BatchId):
+            names.append(keys.writers(shard))
+        else:
+            names.append(keys.done(shard, f"call:{batch.text}" if batch else self._new_secret()))
         names += (keys.owners(shard), keys.shares(shard))
         reply = await self._calls.run(APPEND_EVENTS, names, arguments)
         if reply[0] == b"ok":

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from app.core.errors import DamagedEventsError, InvalidInputError, PayloadTooLargeError
 from app.core.events.block import count_of, pack_block, unpack_block
 from app.core.events.event import (
+    MAX_VALUE_BYTES,
+    OWN_BYTES,
     Database,
     Entry,
     Event,
@@ -120,3 +122,12 @@ def test_what_is_no_block_is_damage_and_nothing_else(data: bytes, place: int, by
     for damaged in (data, bytes(whole), bytes(whole[: place % len(whole)])):
         with suppress(DamagedEventsError):
             unpack_block(damaged, 1000, 3, lambda _topic: True)
+
+
+def test_homings_own_entries_have_room_for_an_envelope_around_what_a_device_said() -> None:
+    full = b"x" * MAX_VALUE_BYTES
+    validate_entry(Entry("a", full))
+    validate_entry(Entry("$homing/dead/-/alarms", full + b"e" * OWN_BYTES))
+    for topic, value in (("a", full + b"e"), ("$homing/dead/-/alarms", full + b"e" * (OWN_BYTES + 1))):
+        with pytest.raises(PayloadTooLargeError, match=f"has {len(value)} bytes; allowed are {len(value) - 1}"):
+            validate_entry(Entry(topic, value))

@@ -3,7 +3,7 @@
 --   of each writer: neither happens twice; owners of last values, and what each tenant has.
 -- ARGV: slab prefix, epoch or '', number of entries, bytes as quotas count them, '1' when these bound it, the block, its
 --   marks, how many topics may have a last value, how many bytes these may take, '1' when all of these must get theirs, the writer
---   or '', the number of his batch, how many writers are remembered, number of conditions, among how many tenants the room
+--   or '', the number of his batch, or for how many milliseconds a call without writer is known, how many writers are remembered, number of conditions, among how many tenants the room
 --   for last values is divided or 0, then for each condition a topic and a position or '', then for each last value that
 --   changes its topic, its place in the block from 0, its record or '' to delete it, and its tenant or ''.
 -- Reply: {'ok', position of the last one, then a name and a number for each bound that left no room for last values},
@@ -193,7 +193,7 @@ redis.call('HSET', KEYS[1], 'head', text(last), 'generation', generation,
   'epoch', ARGV[2] ~= '' and ARGV[2] or text(epoch), 'held', text(math.max(0, held)),
   'taken', text(before + size))
 if writer == '' then
-  redis.call('SET', KEYS[5], text(last), 'PX', 60000)
+  redis.call('SET', KEYS[5], text(last), 'PX', tonumber(ARGV[12]))
 else
   redis.call('HSET', KEYS[5], writer, ARGV[12] .. ' ' .. text(last))
   if not taken then forget_writers() end
