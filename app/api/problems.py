@@ -72,6 +72,7 @@ NOTHING_TO_LOG_IN_TO: Final = ProblemType("nothing-to-log-in-to", "This node doe
 TIMED_OUT: Final = ProblemType("timed-out", "No answer came before the deadline", 504)
 UNAVAILABLE: Final = ProblemType("unavailable", "A service that this node needs is unavailable", 503, retry_after=1)
 ACCESS_STORE_AWAY: Final = ProblemType("access-store-away", "The access directory is unavailable", 503, retry_after=1)
+KEY_REUSED: Final = ProblemType("idempotency-key-reused", "The idempotency key belongs to a different call", 422)
 
 BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyType(
     {
@@ -91,9 +92,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
             "unreadable-record", "This node cannot read the command", 503, retry_after=1
         ),
         errors.CommandFinishedError: ProblemType("command-finished", "The command has an outcome already", 409),
-        errors.IdempotencyMismatchError: ProblemType(
-            "idempotency-key-reused", "The idempotency key belongs to a different command", 422
-        ),
+        errors.IdempotencyMismatchError: KEY_REUSED,
         errors.IllegalTransitionError: ProblemType(
             "illegal-transition", "The command's state does not allow this", 409
         ),
@@ -119,6 +118,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.EventNotFoundError: ProblemType("event-not-found", "There is no such event", 404),
         errors.ValueNotFoundError: ProblemType("value-not-found", "The topic has no value", 404),
         errors.ValueChangedError: ProblemType("value-changed", "The value has changed meanwhile", 412),
+        errors.CallMismatchError: KEY_REUSED,
         errors.QuotaError: ProblemType("quota-exceeded", "The quota of the event log is used up", 507),
         errors.FencedError: INTERNAL,
         errors.DamagedEventsError: INTERNAL,

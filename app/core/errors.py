@@ -34,6 +34,7 @@ HomingError
 │   ├── EventNotFoundError      there is no event at a position
 │   ├── ValueNotFoundError      a topic has no last value
 │   ├── ValueChangedError       the last value of a topic is another one than expected
+│   ├── CallMismatchError       the idempotency key was used for other events
 │   ├── QuotaError              the events take as much room as they may
 │   ├── FencedError             somebody with a later right to write has taken over
 │   └── DamagedEventsError      a piece of what was written cannot be read any more
@@ -270,6 +271,10 @@ class ValueChangedError(EventLogError):
         self.topic = topic
         self.expected = expected
         self.found = found
+
+
+class CallMismatchError(EventLogError):
+    """The idempotency key was used for other events."""
 
 
 class QuotaError(EventLogError):

@@ -43,17 +43,21 @@ class EventPublisher:
         """Append what a backend says, in its order, and return the positions.
 
         All entries of one shard are appended together; when one fails, those of other shards may be there. Repeated
-        as the same `call` within two minutes, all are there once.
+        as the same `call` within two minutes, all are there once. CallMismatchError: nothing was appended, as its key
+        stands for another call.
         """
         self._gate.check()
         self._reader.database(database)
         given = [validate_entry(entry) for entry in entries]
-        self._admit(database, given)
+        if call is None:  # a call that is known gets its answer from a full log, too, which refuses what is new
+            self._admit(database, given)
         shards: dict[Shard, list[int]] = {}
         for number, entry in enumerate(given):
             shards.setdefault(self._plan.shard(database, entry.topic), []).append(number)
         positions = [0] * len(given)
         async with call_budget():
+            if call is not None:
+                await self._log.claim(database, call)
             for shard, numbers in shards.items():
                 part = [given[number] for number in numbers]
                 with self._spans.append(shard, part):

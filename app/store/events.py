@@ -45,6 +45,12 @@ class EventLog(Lifetime, Protocol):
         topic; an empty one deletes it.
         """
 
+    async def claim(self, database: str, call: CallId) -> None:
+        """For two minutes the key of this call stands for it; CallMismatchError while it stands for another one.
+
+        That is to tell callers of their mistakes: a process that keeps its log itself forgets it when it ends.
+        """
+
     async def commit(self, transaction: Transaction) -> Position:
         """`append` if all conditions hold, else ValueChangedError and nothing is written."""
 

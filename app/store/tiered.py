@@ -55,6 +55,10 @@ class TieredEventLog:
         """See EventLog."""
         return await self._hot.append(shard, entries, epoch, batch)
 
+    async def claim(self, database: str, call: CallId) -> None:
+        """See EventLog."""
+        await self._hot.claim(database, call)
+
     async def commit(self, transaction: Transaction) -> Position:
         """See EventLog."""
         return await self._hot.commit(transaction)

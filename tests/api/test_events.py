@@ -79,10 +79,11 @@ async def test_a_call_with_an_idempotency_key_is_in_the_log_once(keeping: Rig) -
     first, again = [await keeping.http.post("/v1/events", json=said, headers=key) for _ in range(2)]
     assert (first.status_code, again.status_code) == (200, 200)
     assert first.json() == again.json()
-    other = await keeping.http.post("/v1/events", json=[said[0] | {"data": 7}], headers=key)
-    elsewhere = await keeping.http.post("/v1/events?database=telemetry", json=said[:1], headers=key)
-    assert {*other.json()["positions"], *elsewhere.json()["positions"]}.isdisjoint(first.json()["positions"])
-    assert sorted(one["data"] for one in await read(keeping, topic="fleet/#", database="events")) == [*range(6), 7]
+    for body in ([said[0] | {"data": 7}], said[:5], [*said, {"topic": "else/1", "data": 1}], list(reversed(said))):
+        other = await keeping.http.post("/v1/events", json=body, headers=key)
+        assert (other.status_code, other.json()["type"]) == (422, "urn:homing:problem:idempotency-key-reused")
+    assert (await keeping.http.post("/v1/events?database=telemetry", json=said[:1], headers=key)).status_code == 200
+    assert sorted(one["data"] for one in await read(keeping, topic="#", database="events")) == [*range(6)]
     wrong = await keeping.http.post("/v1/events", json=said, headers={"idempotency-key": "a b"})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "idempotency_key")
 
@@ -484,13 +485,19 @@ async def test_a_node_without_events_says_so(rig: Rig) -> None:
 async def test_a_full_log_refuses_and_the_broker_keeps_what_comes(keeping: Rig) -> None:
     plane = keeping.application.ports.events
     assert plane is not None
-    published = await keeping.http.post("/v1/events", json=[{"topic": "gone", "data": 1}])
+    key = {"idempotency-key": "k"}
+    published = await keeping.http.post("/v1/events", json=[{"topic": "gone", "data": 1}], headers=key)
     assert published.status_code == 200
     keeper = plane.keeper
     none_left = (of_all(["events", "telemetry"], -1, "new"),)  # each of its rounds finds it full
     quotas, keeper._quotas, keeper._full = keeper._quotas, none_left, dict.fromkeys(none_left, 0)
     answer = await keeping.http.post("/v1/events", json=[{"topic": "a", "data": 1}])
     assert (answer.status_code, answer.json()["type"]) == (507, "urn:homing:problem:quota-exceeded")
+    await keeper.look()
+    again = await keeping.http.post("/v1/events", json=[{"topic": "gone", "data": 1}], headers=key)
+    assert (again.status_code, again.json()) == (200, published.json()), "it is there, and this is its answer"
+    new = await keeping.http.post("/v1/events", json=[{"topic": "a", "data": 1}], headers={"idempotency-key": "l"})
+    assert new.status_code == 507
     say(keeping, TOPIC, {"n": 1})
     await eventually(lambda: keeping.counters["events.refused"] > 0)
     assert keeping.broker.holds_for("homing-intake") >= 1, "canaries wait behind it"

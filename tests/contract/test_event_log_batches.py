@@ -9,14 +9,14 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.errors import FencedError, StoreUnavailableError
+from app.core.errors import CallMismatchError, DatabaseNotFoundError, FencedError, StoreUnavailableError
 from app.core.events import batches
-from app.core.events.batches import CALL_KNOWN_US, MOST_WRITERS, BatchId, CallId, KnownCalls
+from app.core.events.batches import CALL_KNOWN_US, MOST_WRITERS, BatchId, CallId, ClaimedKeys, KnownCalls, call_of
 from app.core.events.event import Entry, Position, Shard
 from app.core.events.reading import Reading
 from app.events.writer import EventWriter, PendingEntry
 from app.store.events import EventStore
-from tests.contract.event_places import EventPlace
+from tests.contract.event_places import EventPlace, RedisEvents
 from tests.waiting import PATIENCE
 
 SHARD = Shard("events", 2)
@@ -61,6 +61,40 @@ async def test_a_call_that_is_named_happens_once_in_its_shard(log: EventStore, e
     again = await event_place.open()
     if await values(again):  # not that in memory
         assert await again.append(SHARD, said("7"), None, CallId("order-17")) == first
+
+
+async def test_a_key_stands_for_one_call(log: EventStore, event_place: EventPlace) -> None:
+    another_node = await event_place.open() if isinstance(event_place, RedisEvents) else log
+    call = call_of("ops", "order-17", "events", said("1", "2"))
+    for _ in range(2):
+        await log.claim("events", call)
+    await log.claim("telemetry", call)
+    for entries in (said("1"), said("2", "1"), said("12"), [Entry("b", b"1"), Entry("b", b"2")]):
+        wrong = call_of("ops", "order-17", "events", entries)
+        for node in (log, another_node):
+            with pytest.raises(CallMismatchError, match="other events"):
+                await node.claim("events", wrong)
+    await log.claim("events", call_of("ops", "order-18", "events", said("1")))
+    await log.claim("events", call_of("viewer", "order-17", "events", said("1")))
+    with pytest.raises(DatabaseNotFoundError):
+        await log.claim("nothing", call)
+
+
+def test_what_a_node_adds_makes_no_other_call() -> None:
+    here = Entry("a", b"1", device="dock-1", kind="x", id="1")
+    assert call_of("", "k", "events", [here]) == call_of("", "k", "events", [Entry("a", b"1")])
+
+
+def test_keys_are_claimed_for_two_minutes_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    claimed = ClaimedKeys()
+    claimed.claim(CallId("one", "a"), 10)
+    with pytest.raises(CallMismatchError):
+        claimed.claim(CallId("other", "a"), 10 + CALL_KNOWN_US)
+    claimed.claim(CallId("other", "a"), 11 + CALL_KNOWN_US)
+    monkeypatch.setattr(batches, "MOST_CALLS", 2)
+    for key in "bc":
+        claimed.claim(CallId("one", key), 11 + CALL_KNOWN_US)
+    claimed.claim(CallId("one", "a"), 11 + CALL_KNOWN_US)  # forgotten
 
 
 async def test_calls_at_once_with_one_name_are_in_once(log: EventStore) -> None:

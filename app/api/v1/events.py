@@ -88,7 +88,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         description=(
             "A repeated call with the same key and body within two minutes appends nothing, and returns the same "
-            "positions."
+            "positions. With another body it is refused."
         ),
         json_schema_extra=looks_like(IDEMPOTENCY_KEY),
         examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
@@ -268,6 +268,7 @@ def _nothing_for(asker: Asker, events: EventPlane, topic_filter: str) -> bool:
         BY_ERROR[errors.PayloadTooLargeError],
         problems.INVALID,
         BY_ERROR[errors.DeviceNotFoundError],
+        BY_ERROR[errors.CallMismatchError],
         BY_ERROR[errors.QuotaError],
         AWAY,
     ),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from app.core.errors import CallMismatchError
 from app.core.events.event import Entry, Position
 
 MOST_WRITERS: Final = 64
@@ -27,18 +28,50 @@ class CallId(NamedTuple):
     """What a caller names an append by, so that it happens once in a shard however often it comes."""
 
     text: str
+    key: str = ""
+    """What the caller may use for this call alone."""
 
 
 def call_of(caller: str, key: str, database: str, entries: Iterable[Entry]) -> CallId:
-    """The call of whoever says this with an idempotency key: with another body, or by another caller, it is another."""
+    """The call of whoever says this with an idempotency key. A key is its caller's, and of one database.
+
+    Only what was said counts, and nothing that a node adds: another one may have other profiles.
+    """
+    whose = _digest([caller.encode(), key.encode(), database.encode()])
+    said = (part for entry in entries for part in (entry.topic.encode(), entry.value))
+    return CallId(_digest([whose.encode(), *said]), whose)
+
+
+def _digest(parts: Iterable[bytes]) -> str:
     digest = blake2b(digest_size=16)
-    parts = [caller.encode(), key.encode(), database.encode()]
-    for entry in entries:
-        parts += (entry.topic.encode(), entry.value, entry.device.encode(), entry.id.encode())
     for part in parts:
         digest.update(len(part).to_bytes(4))
         digest.update(part)
-    return CallId(digest.hexdigest())
+    return digest.hexdigest()
+
+
+class ClaimedKeys:
+    """The keys of a database's calls of the last two minutes, in the memory of a process."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, Position]] = {}
+
+    def claim(self, call: CallId, now: Position) -> None:
+        """From `now` on the key stands for this call; CallMismatchError while it stands for another one."""
+        text, since = self._known.get(call.key, ("", 0))
+        if text and now - since <= CALL_KNOWN_US:
+            check_claim(call, text)
+            return
+        self._known.pop(call.key, None)
+        self._known[call.key] = (call.text, now)
+        if len(self._known) > MOST_CALLS:
+            del self._known[next(iter(self._known))]
+
+
+def check_claim(call: CallId, text: str) -> None:
+    """CallMismatchError where the key of a call stands for one with another text."""
+    if text != call.text:
+        raise CallMismatchError("the idempotency key was used within two minutes for other events")
 
 
 class KnownCalls:

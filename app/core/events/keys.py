@@ -11,6 +11,7 @@
 | `mqtt:latest:{t}:owners` | sorted set | topic, NUL, bytes of its last value, and the tenant whose it is | never |
 | `mqtt:latest:{t}:shares` | hash | tenant → number and bytes of the last values that count to it | never |
 | `mqtt:done:{t}:<call>` | string | the position that a call was given, so that it happens once | 1 or 2 minutes |
+| `mqtt:done:{t}:key:<key>` | string | the call that a caller's key stands for | 2 minutes |
 | `mqtt:done:{t}:writers` | hash | writer → number of his last batch, and the position that it was given | never |
 | `mqtt:structures:<database>` | hash | structures of topics | with the oldest generation |
 | `mqtt:database:<database>` | string | its number of shards | never |

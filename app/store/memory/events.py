@@ -11,7 +11,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.errors import DatabaseNotFoundError, FencedError, StoreUnavailableError, ValueChangedError
-from app.core.events.batches import BatchId, CallId, KnownCalls, LastBatches
+from app.core.events.batches import BatchId, CallId, ClaimedKeys, KnownCalls, LastBatches
 from app.core.events.event import BEGINNING, END, Database, Entry, Event, Position, Shard, size_of
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.quota import check_room
@@ -49,6 +49,7 @@ class _DatabaseState:
         self.generations: Final = [Generation(1, GenerationState.CURRENT)]
         self.begins: Final = {1: [BEGINNING] * database.shards}
         """By generation, the heads of the shards when it began: the clock may be set back, so instants do not tell."""
+        self.claimed: Final = ClaimedKeys()
         self.changed = asyncio.Event()
 
     def within(self, shard: int, reading: Reading) -> Reading:
@@ -105,6 +106,9 @@ class MemoryEventLog:
         elif batch is not None:
             state.batches.put(batch, position)
         return position
+
+    async def claim(self, database: str, call: CallId) -> None:
+        self._database(database).claimed.claim(call, round(self._clock.wall() * 1_000_000))
 
     async def commit(self, transaction: Transaction) -> Position:
         database, state = self._of(transaction.shard)

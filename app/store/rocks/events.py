@@ -95,6 +95,9 @@ class RocksEventLog:
     ) -> Position:
         return await self._put(Addition(shard, entries, epoch, batch))
 
+    async def claim(self, database: str, call: CallId) -> None:
+        self._state.book(database).claimed.claim(call, round(self._clock.wall() * 1_000_000))
+
     async def commit(self, transaction: Transaction) -> Position:
         return await self._put(
             Addition(transaction.shard, transaction.entries, conditions=transaction.conditions, strict=True)

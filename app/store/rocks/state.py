@@ -11,7 +11,7 @@ from typing import Final
 from rocksdict import ColumnFamily, Rdict
 
 from app.core.errors import ConfigurationError, DamagedEventsError, DatabaseNotFoundError
-from app.core.events.batches import BatchId, CallId, KnownCalls, LastBatches
+from app.core.events.batches import BatchId, CallId, ClaimedKeys, KnownCalls, LastBatches
 from app.core.events.event import BEGINNING, Database, Position, Shard
 from app.core.events.generation import ColdFile, Generation, GenerationState
 from app.core.events.record import unpack_entry
@@ -54,6 +54,7 @@ class RocksDatabase:
     heads: list[ShardHead]
     batches: list[LastBatches]
     calls: list[KnownCalls]
+    claimed: ClaimedKeys = field(default_factory=ClaimedKeys)
     cuts: dict[int, OpenGeneration] = field(default_factory=dict)
     before: Structures | None = None
     """Those of all generations, where 0.2.0 has written to one that is still there."""

@@ -19,7 +19,7 @@ from app.core.errors import (
     ValueChangedError,
 )
 from app.core.events import keys
-from app.core.events.batches import CALL_KNOWN_US, MOST_WRITERS, BatchId, CallId
+from app.core.events.batches import CALL_KNOWN_US, MOST_WRITERS, BatchId, CallId, check_claim
 from app.core.events.block import pack_block
 from app.core.events.event import BEGINNING, Database, Entry, Event, Position, Shard, size_of
 from app.core.events.generation import ColdFile, Generation, pack_files
@@ -86,6 +86,15 @@ class RedisEventLog:
         self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
     ) -> Position:
         return await self._append(shard, entries, epoch, batch)
+
+    async def claim(self, database: str, call: CallId) -> None:
+        shards = self._database(database).all_shards()
+        key = keys.done(shards[int(call.key[:8], 16) % len(shards)], f"key:{call.key}")
+        _, found = await self._calls.call_many(
+            [("SET", key, call.text, "NX", "PX", str(CALL_KNOWN_US // 1000)), ("GET", key)]
+        )
+        if found is not None:  # it ends between the two: nothing to compare
+            check_claim(call, found.decode())
 
     async def commit(self, transaction: Transaction) -> Position:
         return await self._append(transaction.shard, transaction.entries, transaction=transaction)
