@@ -15,9 +15,9 @@ from app.cluster.canary import Canary
 from app.commands.deadlines.expirer import Expirer
 from app.commands.deadlines.sweeper import Sweeper
 from app.commands.explain.explainer import Explainer
-from app.commands.explain.peer_query import PeerQuery
 from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
+from app.commands.peer_query import PeerQuery
 from app.commands.send.absence import Absence, OfflineSince
 from app.commands.send.invoker import Invoker
 from app.commands.send.publisher import Publisher
@@ -44,6 +44,8 @@ class CommandPlane:
     watches: Watches
     stream: CommandStream
     """All commands, for readers that follow them together."""
+    peers: PeerQuery
+    """Asks the other nodes."""
     explainer: Explainer
     invoker: Invoker
     absence: Absence
@@ -88,6 +90,7 @@ def open_commands(
     """
     home = _home(kernel, observed)
     sending = _sending(kernel, observed, home, canary, told_of, offline_since)
+    peers = _peers(kernel)
     return CommandPlane(
         inbox=_inbox(kernel, observed, home, replies_to),
         open_commands=home.open_commands,
@@ -95,7 +98,8 @@ def open_commands(
         waker=home.waker,
         watches=observed.watches,
         stream=observed.command_stream,
-        explainer=_explainer(kernel, observed.notes, home.open_commands),
+        peers=peers,
+        explainer=_explainer(kernel, peers, observed.notes, home.open_commands),
         invoker=sending.invoker,
         absence=sending.absence,
         expirer=sending.expirer,
@@ -231,21 +235,24 @@ def _inbox(kernel: Kernel, observed: Observed, home: _Home, replies_to: Callable
     return Inbox(dispatcher.take, kernel.clock)
 
 
-def _explainer(kernel: Kernel, notes: Notes, open_commands: OpenCommands) -> Explainer:
-    notes.open_command = open_commands.get
-    asking = PeerQuery(
+def _peers(kernel: Kernel) -> PeerQuery:
+    peers = PeerQuery(
         cluster=kernel.cluster,
         node_id=kernel.info.node_id,
-        notes=notes.about,
         new_secret=kernel.adapters.new_secret,
         counters=kernel.counters,
     )
-    explainer = Explainer(
-        asking=asking,
+    kernel.channel.noted.add(peers.noted)
+    return peers
+
+
+def _explainer(kernel: Kernel, peers: PeerQuery, notes: Notes, open_commands: OpenCommands) -> Explainer:
+    notes.open_command = open_commands.get
+    return Explainer(
+        peers=peers,
+        recall=notes.about,
         cluster=kernel.cluster,
         profiles=kernel.languages.profiles,
         elsewhere=notes.elsewhere,
         last_heard=notes.last_heard,
     )
-    kernel.channel.noted.add(explainer.noted)
-    return explainer

@@ -28,6 +28,7 @@ from app.metrics import MetricsExposition, NodeMetrics
 from app.node import Node
 from app.observed import event_spans, open_observers
 from app.observers.measures import CommandMeasures
+from app.overview import Overviews, glance_at
 from app.plane import observers_of, services_of
 from app.replies.plane import open_replies
 from app.runtime.services import Services
@@ -87,6 +88,15 @@ class Homing:
             audit=None if audit is None else audit.recorder,
             webhooks=None if webhooks is None else webhooks.administration,
             events=events,
+            overviews=Overviews(
+                peers=commands.peers,
+                explainer=commands.explainer,
+                store=kernel.store,
+                failures=observed.failures,
+                open_commands=commands.open_commands,
+                glance=lambda: glance_at(self.node, fills(), len(commands.open_commands), kernel.clock),
+                clock=kernel.clock,
+            ),
         )
         self.application: Final = Application(ports, settings, self._lifespan)
         kernel.access_changed.add(self.application.recheck)

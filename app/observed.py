@@ -14,6 +14,7 @@ from app.kernel import Kernel
 from app.latency.factory import open_log
 from app.latency.log import LatencyLog
 from app.observers.drops import Drops
+from app.observers.failures import Failures
 from app.observers.journal import Journal
 from app.observers.measures import CommandMeasures
 from app.observers.notes import Notes
@@ -33,6 +34,7 @@ class Observed:
     observers: Observers
     measures: CommandMeasures
     notes: Notes
+    failures: Failures
     watches: Watches
     command_stream: CommandStream
     log: LatencyLog | None
@@ -51,15 +53,16 @@ def open_observers(kernel: Kernel, observers: Sequence[Observer]) -> Observed:
     watches = Watches(kernel.store, node_id, interval=kernel.interval)
     kernel.channel.wake.add(lambda command_id, _outcome: watches.hear(command_id))
     kernel.channel.watched.add(watches.hear)
-    notes = Notes(node_id, clock)
+    notes, failures = Notes(node_id, clock), Failures()
     stream = CommandStream(
         kernel.store.changes, kernel.store, counters, always=kernel.settings.command.events == "always"
     )
-    listening = (*observers, notes, measures, watches, Drops(BurstLog(counters, clock)))
+    listening = (*observers, notes, failures, measures, watches, Drops(BurstLog(counters, clock)))
     return Observed(
         observers=Observers(counters, [one for one in (*listening, spans, journal) if one is not None]),
         measures=measures,
         notes=notes,
+        failures=failures,
         watches=watches,
         command_stream=stream,
         log=log,

@@ -20,7 +20,7 @@ from app.audit.recorder import Audit
 from app.core.access.callers import Caller
 from app.core.access.rules import Action
 from app.core.commands.command import Command
-from app.core.errors import NoDirectoryError
+from app.core.errors import ForbiddenError, NoDirectoryError
 from app.core.events.event import Entry
 from app.events.plane import EventPlane, needed
 
@@ -37,6 +37,14 @@ class Asker:
     def check(self, action: Action) -> None:
         """Return when they may do what is about no device; the errors of `Access.check`."""
         self._access.check(self.caller, action)
+
+    def may(self, action: Action) -> bool:
+        """Whether they may do what is about no device."""
+        try:
+            self.check(action)
+        except ForbiddenError:
+            return False
+        return True
 
     def check_own(self, action: Action) -> None:
         """Return when they may do what is about their own tenant; about Homing itself where they have none."""

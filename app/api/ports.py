@@ -22,6 +22,7 @@ from app.core.commands.command import IfOffline
 from app.core.profiles.profile import DeviceProfile
 from app.events.plane import EventPlane
 from app.node import Health, NodeState
+from app.overview import Overviews
 from app.runtime.telemetry import Counters, Fill
 from app.store.command_history import CommandHistory
 from app.store.commands import CommandReader
@@ -127,3 +128,5 @@ class Ports:
     """None on a node that serves none."""
     events: EventPlane | None
     """None on a node that keeps none."""
+    overviews: Overviews
+    """Shows the cluster at a glance."""

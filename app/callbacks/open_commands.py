@@ -34,6 +34,10 @@ class OpenCommands:
     def __len__(self) -> int:
         return len(self._pending)
 
+    def __iter__(self) -> Iterator[Pending]:
+        """The open commands, oldest first."""
+        return iter(self._pending.values())
+
     def __contains__(self, command_id: str) -> bool:
         return command_id in self._pending
 

@@ -64,6 +64,7 @@ RUNNING: Final = {
     "serve": VerbEntry("serve:serve", "Run a node."),
     "doctor": VerbEntry("doctor:doctor", "Check the configured broker, store and access directory, and suggest fixes."),
     "status": VerbEntry("cluster:status", "Show whether the node is running and can serve."),
+    "overview": VerbEntry("overview:overview", "Show which party is in trouble, what fails and what is open."),
     "nodes": VerbEntry("cluster:nodes", "List the live nodes of the cluster."),
     "metrics": VerbEntry("cluster:metrics", "Print the metrics of a node."),
 }

@@ -20,7 +20,7 @@ WatchedHandler = Callable[[str], None]
 
 
 NoteHandler = Callable[[bytes], None]
-"""Called with what another node asks, or answers: app/commands/explain/peer_query.py."""
+"""Called with what another node asks, or answers: app/commands/peer_query.py."""
 
 
 def _nobody(_what: object) -> None:

@@ -264,6 +264,7 @@ def events_of_all(
 LOGOUT: Final = Request("DELETE", "/v1/login", repeatable=False)
 PROFILES: Final = Request("GET", "/v1/profiles")
 NODES: Final = Request("GET", "/v1/nodes")
+OVERVIEW: Final = Request("GET", "/v1/overview")
 ME: Final = Request("GET", "/v1/me")
 INDEX: Final = Request("GET", "/")
 HEALTH: Final = Request("GET", "/healthz")

@@ -103,6 +103,7 @@ CALLS: Final[Mapping[str, Callable[[Any], Awaitable[Any]]]] = {
     "GET /v1/audit": lambda homing: all_of(homing.access.audit),
     "GET /v1/audit/verify": lambda homing: done(homing.access.verify_audit),
     "GET /v1/nodes": lambda homing: done(homing.nodes),
+    "GET /v1/overview": lambda homing: done(homing.overview),
     "GET /v1/me": lambda homing: done(homing.me),
     "GET /": lambda homing: done(homing.index),
     "GET /healthz": lambda homing: done(homing.alive),

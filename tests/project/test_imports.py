@@ -26,7 +26,7 @@ LAYERS = (
     {"audit", "commands", "events", "observers", "replies", "webhooks"},
     {"node", "observed"},
     {"command_plane"},
-    {"membership"},
+    {"membership", "overview"},
     {"api"},
     {"metrics"},
     {"main"},
@@ -84,7 +84,7 @@ PORTS = {
 }
 """What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
 
-PORT_USERS = {"audit", "callbacks", "commands", "events", "replies", "webhooks", "node", "metrics", "api"}
+PORT_USERS = {"audit", "callbacks", "commands", "events", "replies", "webhooks", "node", "metrics", "overview", "api"}
 """Who knows ports only: an engine or an adapter reaches them through the constructor."""
 
 ENGINES = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import orjson
 
 from app.cluster.cluster import Cluster
-from app.commands.explain.peer_query import PeerQuery
+from app.commands.peer_query import PeerQuery, Question
 from app.core.commands.command import Command
 from app.core.commands.diagnosis import Case, CommandDiagnosis, DeviceSighting, Hop, NodeReport, judge
 from app.core.commands.misses import MissedMessage, Near, Target, compare, plain
@@ -24,6 +24,11 @@ CLOCKS_US: Final = 2_000_000
 """By how much clocks of nodes and store may differ: what came longer before a command is not about it."""
 MOST_REPORT: Final = 200
 """How much of a report of progress is told, in characters."""
+SUBJECT: Final = "command"
+"""The member of a question that says which command it is about."""
+
+Recall = Callable[[str, Target], NodeReport]
+"""Tells what this node remembers of a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,8 @@ class Explainer:
     def __init__(
         self,
         *,
-        asking: PeerQuery,
+        peers: PeerQuery,
+        recall: Recall,
         cluster: Cluster,
         profiles: Mapping[str, DeviceProfile],
         elsewhere: Callable[[str, str], str | None],
@@ -68,18 +74,18 @@ class Explainer:
         """On topics of which other profile than this one this node heard a device last, if on none of this one."""
         self.last_heard: Final = last_heard
         """Where this node heard a device last."""
-        self._asking = asking
+        self._peers = peers
+        self._recall = recall
         self._cluster = cluster
         self._profiles = profiles
-
-    def noted(self, what: bytes) -> None:
-        """Take what another node asks, or answers."""
-        self._asking.noted(what)
+        peers.answers[SUBJECT] = self._answer
 
     async def explain(self, command: Command) -> CommandExplanation:
         """StoreUnavailableError when nobody can say which nodes there are."""
         request_topic, target = self._target(command)
-        told, silent = await self._asking.ask(command.id, target)
+        own = self._recall(command.id, target)
+        answers, silent = await self._peers.ask({SUBJECT: command.id, "about": asdict(target)}, _report_of)
+        told = [own, *answers.values()]
         near = sorted(
             (
                 near
@@ -98,6 +104,9 @@ class Explainer:
         return CommandExplanation(
             command, _timeline(command, told, missed, request_topic), near, heard, judge(case), gaps
         )
+
+    async def _answer(self, question: Question) -> Mapping[str, Any]:
+        return asdict(self._recall(str(question[SUBJECT]), Target(**question["about"])))
 
     def _target(self, command: Command) -> tuple[str | None, Target]:
         """The topic that it goes to, and what its answer would look like."""
@@ -127,6 +136,16 @@ class Explainer:
         if leased is not None and command.home_node not in leased:
             gaps.append(f"its home node {command.home_node} is gone, and its notes with it")
         return gaps
+
+
+def _report_of(said: Mapping[str, Any]) -> NodeReport:
+    """The report in the answer of another node."""
+    return NodeReport(
+        str(said["node"]),
+        [Hop(**one) for one in said["hops"]],
+        [MissedMessage(**one) for one in said["misses"]],
+        [DeviceSighting(**one) for one in said["heard"]],
+    )
 
 
 def _error_of(command: Command) -> tuple[str, DeliveryProgress]:

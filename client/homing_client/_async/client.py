@@ -329,6 +329,10 @@ class AsyncHoming:
         """List the live nodes of the cluster."""
         return operations.cluster_of(await self._session.exchange(operations.NODES))
 
+    async def overview(self) -> JsonObject:
+        """Read the cluster at a glance: which party is in trouble, the nodes, failures and open commands."""
+        return await self._object(operations.OVERVIEW)
+
     async def me(self) -> Me:
         """Read who the caller is to the node."""
         return operations.me_of(await self._session.exchange(operations.ME))

@@ -326,6 +326,10 @@ class Homing:
         """List the live nodes of the cluster."""
         return operations.cluster_of(self._session.exchange(operations.NODES))
 
+    def overview(self) -> JsonObject:
+        """Read the cluster at a glance: which party is in trouble, the nodes, failures and open commands."""
+        return self._object(operations.OVERVIEW)
+
     def me(self) -> Me:
         """Read who the caller is to the node."""
         return operations.me_of(self._session.exchange(operations.ME))

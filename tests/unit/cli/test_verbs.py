@@ -73,6 +73,7 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/profiles": ["profiles"],
     "GET /v1/profiles/{name}/methods": ["methods", "dji"],
     "GET /v1/nodes": ["nodes"],
+    "GET /v1/overview": ["overview"],
     "GET /v1/me": ["whoami"],
     "GET /": ["status"],
     "GET /healthz": ["status"],
