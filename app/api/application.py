@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from app import __version__
 from app.access.ports import Everybody
-from app.api import front, health, problems
+from app.api import console, front, health, problems
 from app.api.dependencies import asker
 from app.api.escapes import with_device
 from app.api.hot import HotRoute
@@ -84,7 +84,7 @@ PREFIX: Final = "/v1/"
 """Of all their paths."""
 FOR_STRANGERS: Final = frozenset(route.path for route in login.router.routes if isinstance(route, Route))
 """The other paths below it."""
-ROUTERS: Final = (*GUARDED, login.router, front.router, health.probes, health.router)
+ROUTERS: Final = (*GUARDED, login.router, front.router, console.router, health.probes, health.router)
 
 
 class Application(FastAPI):

@@ -18,11 +18,12 @@ from fastapi import Response as Reply
 from app import __version__
 from app.api import problems
 from app.api.dependencies import NodePorts
-from app.api.http import BytesResponse
+from app.api.http import BytesResponse, headers_of
 from app.api.problems import problem
 from app.api.v1 import node_models as models
 
 LINKS: Final[Mapping[str, str]] = {
+    "console": "/console/",
     "docs": "/docs",
     "openapi": "/openapi.json",
     "commands": "/v1/commands",
@@ -58,7 +59,10 @@ router = APIRouter()
 
 
 @router.get("/", tags=["index"], summary="List the entry points of the API", response_model=models.Index)
-async def read_index(request: Request, ports: NodePorts) -> Reply:  # noqa: D103 - its summary says it
+async def read_index(request: Request, ports: NodePorts) -> Reply:
+    """A browser, whose `Accept` names `text/html` first, is sent on to the console."""
+    if headers_of(request.scope).get(b"accept", b"").lstrip().startswith(b"text/html"):
+        return Reply(status_code=303, headers={"location": "console/", "vary": "accept"})
     root = request.scope.get("root_path", "")
     planes = {"devices": ports.directory, "webhooks": ports.webhooks, "events": ports.events}
     there = {name: path for name, path in LINKS.items() if planes.get(name, ports) is not None}

@@ -278,8 +278,8 @@ def table_of(rows: list[Row]) -> Table:
 
 def _explain(url: str) -> None:
     out.console.print(
-        f"\nAPI   {url}/v1/commands\nDocs  {url}/docs\n"
-        f"Try   curl -s {url}/v1/devices/{FIRST_DEVICE}/commands -H 'Content-Type: application/json' "
+        f"\nConsole  {url}/console/\nAPI      {url}/v1/commands\nDocs     {url}/docs\n"
+        f"Try      curl -s {url}/v1/devices/{FIRST_DEVICE}/commands -H 'Content-Type: application/json' "
         """-d '{"method": "cover_open"}'"""
         "\nCtrl-C ends it.",
         markup=False,

@@ -1,0 +1,200 @@
+/** The frame: where one is, the menu, the search, the keys. */
+
+import "./text.js";
+import { render } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { call } from "./api.js";
+import { html, moveRow, Trouble } from "./parts.js";
+import { Command } from "./pages/command.js";
+import { Commands } from "./pages/commands.js";
+import { Home } from "./pages/home.js";
+import { Nodes } from "./pages/nodes.js";
+import { onPrefs, pref, prefer } from "./prefs.js";
+import { difference, duration, zone } from "./time.js";
+
+const COMMAND_ID = /^\d{3}-[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
+const CLOCKS_MS = 5000;
+const MENU = [
+  { name: "home", word: "Home", key: "h", href: "#/" },
+  { name: "commands", word: "Commands", key: "c", href: "#/commands" },
+  { name: "nodes", word: "Nodes", key: "n", href: "#/nodes" },
+];
+const KEYS = [
+  ["/", "search"],
+  ["g h", "Home"],
+  ["g c", "Commands"],
+  ["g n", "Nodes"],
+  ["j, k", "next row, row before"],
+  ["Enter", "open the row"],
+  ["p", "pause a stream"],
+  ["?", "these keys"],
+];
+
+/** The route in the address; a part that cannot be read stays as it is. */
+function route() {
+  const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
+  const parts = path.split("/").filter(Boolean).map((one) => {
+    try {
+      return decodeURIComponent(one);
+    } catch {
+      return one;
+    }
+  });
+  return { parts, params: new URLSearchParams(search) };
+}
+
+/** @param {{ parts: string[], params: URLSearchParams }} at */
+function pageOf({ parts, params }) {
+  const [name = "home", id] = parts;
+  if (name === "home") return { name, title: "Home", page: html`<${Home} />` };
+  if (name === "nodes") return { name, title: "Nodes", page: html`<${Nodes} />` };
+  if (name === "commands" && id) return { name, title: id, page: html`<${Command} key=${id} id=${id} />` };
+  if (name === "commands") {
+    const go = (/** @type {Record<string, string>} */ some) => {
+      const found = new URLSearchParams(Object.entries(some).filter(([, value]) => value));
+      location.hash = `#/commands${found.size ? `?${found}` : ""}`;
+    };
+    return { name, title: "Commands", page: html`<${Commands} params=${params} go=${go} />` };
+  }
+  return { name: "", title: "Not found", page: html`<h1 tabindex="-1">There is no such page</h1><p>The menu has all of them.</p>` };
+}
+
+/** @param {string} text */
+function find(text) {
+  const wanted = text.trim();
+  if (!wanted) return;
+  const upper = wanted.toUpperCase();
+  location.hash = COMMAND_ID.test(upper) ? `#/commands/${upper}` : `#/commands?${new URLSearchParams({ device: wanted })}`;
+}
+
+function Search() {
+  /** @param {any} event */
+  function submit(event) {
+    event.preventDefault();
+    find(String(new FormData(event.currentTarget).get("text")));
+  }
+  return html`<form role="search" aria-label="Find a command or a device" class="search" onSubmit=${submit}>
+    <input id="search" name="text" type="search" placeholder="Command id or device" aria-label="Command id or device" autocomplete="off" spellcheck=${false} enterkeyhint="search" />
+  </form>`;
+}
+
+function Tools({ help }) {
+  const themes = { "": ["◐", "as the system"], light: ["☀", "light"], dark: ["☾", "dark"] };
+  const theme = pref("theme");
+  const [icon, word] = themes[theme];
+  const next = { "": "light", light: "dark", dark: "" }[theme];
+  return html`<div class="tools">
+    <button type="button" aria-label=${`Times are in ${zone()}. Switch to ${pref("utc") ? "local time" : "UTC"}`} onClick=${() => prefer({ utc: !pref("utc") })}>${zone()}</button>
+    <button type="button" aria-label=${`Colours: ${word}. Change`} title=${`Colours: ${word}`} onClick=${() => prefer({ theme: next })}><span aria-hidden="true">${icon}</span></button>
+    <button type="button" aria-label="Keys" title="Keys" onClick=${help}><span aria-hidden="true">?</span></button>
+  </div>`;
+}
+
+/** @param {{ box: any }} props */
+function Help({ box }) {
+  return html`<dialog ref=${box} aria-labelledby="help-title">
+    <h2 id="help-title">Keys</h2>
+    <dl class="keys">${KEYS.map(([key, word]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${word}</dd></div>`)}</dl>
+    <p><label><input type="checkbox" checked=${pref("keys")} onChange=${(/** @type {any} */ event) => prefer({ keys: event.currentTarget.checked })} /> Keys of one letter do something</label></p>
+    <p class="row"><button type="button" autofocus onClick=${() => box.current?.close()}>Close</button></p>
+  </dialog>`;
+}
+
+/** @param {{ me: any, index: any, error: any, again: () => void }} props */
+function Foot({ me, index, error, again }) {
+  if (error) return html`<footer><${Trouble} error=${error} again=${again} /></footer>`;
+  const apart = difference();
+  return html`<footer>
+    ${index && html`<p>Homing ${index.version}, answered by ${index.node_id}. <a href="../docs">API</a></p>`}
+    ${me?.open && html`<p>This node asks nobody who they are.</p>`}
+    ${me?.principal && html`<p>You are ${me.principal}${me.tenant ? ` of ${me.tenant}` : ""}.</p>`}
+    ${Math.abs(apart) > CLOCKS_MS && html`<p>The clock of this machine differs from the node's by ${duration(Math.abs(apart))}; ages go by the node's.</p>`}
+  </footer>`;
+}
+
+/** Keys of one letter; in fields they are letters. @param {() => void} help */
+function useKeys(help) {
+  useEffect(() => {
+    let before = "";
+    /** @param {KeyboardEvent} event */
+    function press(event) {
+      const at = /** @type {HTMLElement} */ (event.target);
+      const typing = at.closest?.("input, textarea, select, dialog") !== null;
+      if (!pref("keys") || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      const chord = before === "g" ? `g ${event.key}` : event.key;
+      before = event.key;
+      const entry = MENU.find((one) => chord === `g ${one.key}`);
+      if (entry) location.hash = entry.href;
+      else if (chord === "/") document.getElementById("search")?.focus();
+      else if (chord === "j") moveRow(1);
+      else if (chord === "k") moveRow(-1);
+      else if (chord === "p") document.getElementById("pause")?.click();
+      else if (chord === "?") help();
+      else return;
+      before = "";
+      event.preventDefault();
+    }
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+}
+
+/** What the node is, and who asks. */
+function useIndex() {
+  const [found, set] = useState(/** @type {any} */ ({ me: null, index: null, error: null }));
+  const [turn, again] = useState(0);
+  useEffect(() => {
+    Promise.all([call("GET", ""), call("GET", "v1/me")]).then(
+      ([index, me]) => set({ index, me, error: null }),
+      (error) => set({ index: null, me: null, error }),
+    );
+  }, [turn]);
+  return { ...found, again: () => again(turn + 1) };
+}
+
+function App() {
+  const [at, move] = useState(route);
+  const [, turn] = useState(0);
+  const help = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const main = useRef(/** @type {HTMLElement | null} */ (null));
+  const first = useRef(true);
+  const showHelp = () => help.current?.showModal();
+  useKeys(showHelp);
+  const index = useIndex();
+
+  useEffect(() => {
+    const moved = () => move(route());
+    const changed = () => turn((count) => count + 1);
+    addEventListener("hashchange", moved);
+    const forget = onPrefs(changed);
+    return () => {
+      removeEventListener("hashchange", moved);
+      forget();
+    };
+  }, []);
+
+  const { name, title, page } = pageOf(at);
+  const where = at.parts.join("/");
+  useEffect(() => {
+    document.title = title === "Home" ? "Homing" : `${title} · Homing`;
+    if (!first.current) /** @type {HTMLElement | null} */ (main.current?.querySelector("h1"))?.focus();
+    first.current = false;
+  }, [where]);
+  document.documentElement.dataset.theme = pref("theme");
+
+  return html`<header>
+      <a class="skip" href=${location.hash || "#/"} onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.querySelector("h1")?.focus(); }}>Skip to the contents</a>
+      <a class="brand" href="#/">Homing</a>
+      <nav aria-label="Pages"><ul>${MENU.map((one) => html`<li key=${one.name}><a href=${one.href} aria-current=${one.name === name ? "page" : undefined}>${one.word}</a></li>`)}</ul></nav>
+      <${Search} />
+      <${Tools} help=${showHelp} />
+    </header>
+    <main ref=${main}>${page}</main>
+    <${Foot} ...${index} />
+    <${Help} box=${help} />`;
+}
+
+/** @param {HTMLElement} root */
+export function start(root) {
+  render(html`<${App} />`, root);
+}

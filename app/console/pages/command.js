@@ -1,0 +1,168 @@
+/** A command: what became of it, why, and the request that sends it again. */
+
+import { Copy, Loading, State, Trouble, Value, When, html, progressOf, useTick } from "../parts.js";
+import { useEffect, useRef, useState } from "../vendor/hooks.js";
+import { call, part } from "../api.js";
+import { sendByCommandLine, sendByCurl, sendByPython } from "../copy.js";
+import { written } from "../json.js";
+import { Live } from "../live.js";
+import { duration, now } from "../time.js";
+import { STREAM, capital, isFinal, stepOf, verdictOf } from "../words.js";
+
+const SETTLE_MS = 300;
+
+/** @param {{ one: any }} props */
+function Step({ one }) {
+  return html`<li>
+    <span class="when"><${When} at=${one.at} fine /></span>
+    <span class="where">${one.node ?? ""}</span>
+    <span class="main"><strong>${stepOf(one.what)}</strong>${one.topic && html` <code>${one.topic}</code>`}${one.bytes !== null && html` <span class="muted">${one.bytes} bytes</span>`}${one.reason && html`<span class="why">${one.reason}</span>`}</span>
+  </li>`;
+}
+
+/** @param {{ command: any }} props */
+function Running({ command }) {
+  useTick();
+  const { percent, words } = progressOf(command.progress);
+  const left = Date.parse(command.deadline) - now();
+  return html`<section class="running" aria-label="Progress">
+    ${percent !== null && html`<progress max="100" value=${percent} aria-label="Progress">${words}</progress>`}
+    <p>${words && html`<strong>${words}</strong>, `}open for ${duration(now() - Date.parse(command.created_at))}, ${left > 0 ? `${duration(left)} left to its deadline` : "past its deadline"}.</p>
+  </section>`;
+}
+
+/** @param {{ command: any, done: () => void }} props */
+function Cancel({ command, done }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [error, fail] = useState(/** @type {any} */ (null));
+  const [busy, work] = useState(false);
+  async function cancel() {
+    work(true);
+    try {
+      await call("POST", `v1/commands/${part(command.id)}/cancel`);
+      dialog.current?.close();
+      done();
+    } catch (problem) {
+      fail(problem);
+    }
+    work(false);
+  }
+  return html`<button type="button" onClick=${() => { fail(null); dialog.current?.showModal(); }}>Cancel …</button>
+    <dialog ref=${dialog} aria-labelledby="cancel-title">
+      <h2 id="cancel-title">Cancel ${command.method} on ${command.device_id}?</h2>
+      <p>Its callers get the outcome <em>cancelled</em> at once. The device is not told: it may go on, and what it still answers is kept as a late answer.</p>
+      <pre tabindex="0" role="region" aria-label="The request"><code>homing cancel ${command.id}</code></pre>
+      ${error && html`<${Trouble} error=${error} />`}
+      <p class="row"><button type="button" autofocus onClick=${() => dialog.current?.close()}>No, leave it</button><button type="button" class="danger" disabled=${busy} onClick=${cancel}>${busy ? "Cancelling …" : "Cancel the command"}</button></p>
+    </dialog>`;
+}
+
+/** @param {{ command: any, explanation: any, open: boolean, again: () => void }} props */
+function Actions({ command, explanation, open, again }) {
+  return html`<p class="row actions">
+    ${open && html`<${Cancel} command=${command} done=${again} />`}
+    <${Copy} text=${() => sendByCurl(command)} label="Copy as curl" />
+    <${Copy} text=${() => sendByPython(command)} label="Python" />
+    <${Copy} text=${() => sendByCommandLine(command)} label="CLI" />
+    <${Copy} text=${() => written(explanation, 2)} label="JSON" />
+    <${Copy} text=${() => location.href} label="Link" />
+  </p>`;
+}
+
+/** @param {{ title: string, value: any }} props */
+function Part({ title, value }) {
+  if (value === null || value === undefined) return null;
+  return html`<details open=${title === "Error" || title === "Late answer"}><summary>${title}</summary><${Value} value=${value} name=${title} /></details>`;
+}
+
+/** @param {{ explanation: any }} props */
+function Misses({ explanation }) {
+  const { misses, heard, presence, gaps } = explanation;
+  return html`${misses.length > 0 &&
+    html`<section><h2>Nearest misses <span class="count">${misses.length}</span></h2>
+      <p class="muted">Messages that answered no command and may have been meant as this answer, nearest first.</p>
+      <ul class="steps">${misses.map((/** @type {any} */ one) => html`<li><span class="when"><${When} at=${one.at} fine /></span><span class="where">${one.node}</span><span class="main"><code>${one.topic}</code> <strong>${one.reason}</strong>${one.got && html`<span class="why">names ${one.got}</span>`}</span></li>`)}</ul></section>`}
+    ${(heard.length > 0 || presence) &&
+    html`<section><h2>The device was heard</h2>
+      ${presence && html`<p>According to the event log it is ${presence.online ? "online" : "offline"} since <${When} at=${presence.since} />, last seen <${When} at=${presence.last_seen} />.</p>`}
+      <ul class="steps">${heard.slice(0, 8).map((/** @type {any} */ one) => html`<li><span class="when"><${When} at=${one.at} /></span><span class="where">${one.node}</span><span class="main"><code>${one.topic}</code> <span class="muted">profile ${one.profile}</span></span></li>`)}</ul></section>`}
+    ${gaps.length > 0 && html`<section><h2>What nobody can know any more</h2><ul class="plain">${gaps.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul></section>`}`;
+}
+
+/** @param {{ id: string }} props */
+export function Command({ id }) {
+  const [explanation, set] = useState(/** @type {any} */ (null));
+  const [error, fail] = useState(/** @type {any} */ (null));
+  const [stream, setStream] = useState(/** @type {any} */ (null));
+  const [turn, again] = useState(0);
+
+  useEffect(() => {
+    const gone = new AbortController();
+    let live = /** @type {Live | null} */ (null);
+    let timer = 0;
+    async function read() {
+      try {
+        const found = await call("GET", `v1/commands/${part(id)}/explain`, { signal: gone.signal });
+        set(found);
+        fail(null);
+        if (!isFinal(found.command.state) && live === null) {
+          live = new Live(`v1/commands/${part(id)}/events`, {
+            onEvents(events) {
+              const latest = events.findLast((one) => one.name === "progress");
+              if (latest) set((/** @type {any} */ before) => ({ ...before, command: { ...before.command, state: "running", progress: latest.data.progress } }));
+              clearTimeout(timer);
+              timer = setTimeout(read, SETTLE_MS);
+            },
+            onState: (state, why) => setStream({ state, why }),
+          });
+        }
+        if (isFinal(found.command.state)) {
+          live?.close();
+          setStream(null);
+        }
+      } catch (problem) {
+        if (!gone.signal.aborted) fail(problem);
+      }
+    }
+    read();
+    return () => {
+      gone.abort();
+      clearTimeout(timer);
+      live?.close();
+    };
+  }, [id, turn]);
+
+  const back = html`<p class="back"><a href="#/commands">‹ Commands</a></p>`;
+  const retry = () => again(turn + 1);
+  if (!explanation) {
+    const unknown = error?.status === 404 || error?.status === 422;
+    return html`${back}<h1 tabindex="-1" class="id">${id}</h1>
+      ${error && unknown && html`<div class="trouble" role="alert"><p><strong>There is no such command, or it is not yours to read, or its retention has ended.</strong></p><p class="muted">${error.message}</p></div>`}
+      ${error && !unknown && html`<${Trouble} error=${error} again=${retry} />`}
+      ${!error && html`<${Loading} rows=${5} />`}`;
+  }
+  const { command, verdict, timeline } = explanation;
+  const open = !isFinal(command.state);
+  const took = command.finished_at ? ` after ${duration(Date.parse(command.finished_at) - Date.parse(command.created_at))}` : "";
+  return html`${back}
+    <h1 tabindex="-1"><code>${command.method}</code> on ${command.device_id}</h1>
+    <p class="row facts"><${State} state=${command.state} />${took && html`<span>${took}</span>`}<span class="muted">profile ${command.profile}</span><span class="muted">home ${command.home_node}</span>${stream && html`<span class=${`state ${STREAM[stream.state].tone}`} role="status"><span class="dot" aria-hidden="true"></span>${STREAM[stream.state].word}</span>`}</p>
+    <p class="id muted">${command.id} <${Copy} text=${command.id} label="Copy id" kind="small" /></p>
+    ${error && html`<${Trouble} error=${error} again=${retry} />`}
+    <section class=${`headline ${open ? "quiet" : command.state === "succeeded" ? "good" : "bad"}`} aria-label="Explanation">
+      <p class="party">${capital(verdictOf(verdict.code))}</p>
+      <p class="sentence">${capital(verdict.text)}.</p>
+      ${verdict.evidence.length > 0 && html`<ul class="plain">${verdict.evidence.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul>`}
+    </section>
+    ${open && html`<${Running} command=${command} />`}
+    <${Actions} command=${command} explanation=${explanation} open=${open} again=${retry} />
+    <section><h2>What happened</h2><ol class="steps">${timeline.map((/** @type {any} */ one) => html`<${Step} one=${one} />`)}</ol></section>
+    <section class="parts" aria-label="Contents">
+      <${Part} title="Error" value=${command.error} />
+      <${Part} title="Late answer" value=${command.late} />
+      <${Part} title="Result" value=${command.result} />
+      <${Part} title="Params" value=${command.params} />
+      <${Part} title="Progress" value=${command.progress ?? command.last_progress} />
+    </section>
+    <${Misses} explanation=${explanation} />`;
+}

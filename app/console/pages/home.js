@@ -1,0 +1,139 @@
+/** Home: which party is in trouble, what fails, what is open. */
+
+import { Age, Copy, Loading, Trouble, When, html, useTick } from "../parts.js";
+import { useOverview } from "../overview.js";
+import { clock, iso } from "../time.js";
+import { capital, checkOf, counted, isWell, partyOf, verdictOf } from "../words.js";
+
+/** The state of one check over all nodes. @param {any[]} nodes @param {string} name */
+function chipOf(nodes, name) {
+  const told = nodes.filter((one) => one.answered && Object.hasOwn(one.checks, name));
+  const bad = told.filter((one) => !isWell(one.checks[name]));
+  const warned = told.filter((one) => one.checks[name] !== "ok");
+  const word = checkOf(name);
+  if (bad.length) return { icon: "✖", tone: "bad", text: `${word} ${told.length - bad.length}/${told.length}`, why: bad[0].checks[name] };
+  if (warned.length) return { icon: "▲", tone: "warn", text: word, why: warned[0].checks[name] };
+  return { icon: "✔", tone: "good", text: word, why: "ok" };
+}
+
+/** @param {any} overview */
+function chipsOf(overview) {
+  if (!overview.nodes) return [];
+  const ready = overview.nodes.filter((/** @type {any} */ one) => one.ready).length;
+  const all = overview.nodes.length;
+  const names = [...new Set(overview.nodes.flatMap((/** @type {any} */ one) => Object.keys(one.checks)))];
+  return [
+    { icon: ready === all ? "✔" : "✖", tone: ready === all ? "good" : "bad", text: `nodes ${ready}/${all}`, why: `${ready} of ${all} are ready` },
+    ...names.map((name) => chipOf(overview.nodes, name)),
+  ];
+}
+
+/** What is shared in a chat: in UTC, with a link. @param {any} overview */
+function shared(overview) {
+  const party = partyOf(overview.verdict.party);
+  return [
+    `${party.word}: ${overview.verdict.text}`,
+    chipsOf(overview).map((one) => `${one.icon} ${one.text}`).join("  "),
+    `${iso(Date.parse(overview.at))} ${location.href.split("#")[0]}`,
+  ].join("\n");
+}
+
+/** @param {{ overview: any }} props */
+function Headline({ overview }) {
+  const { verdict } = overview;
+  const party = partyOf(verdict.party);
+  return html`<section class=${`headline ${party.tone}`} aria-label="Verdict">
+    <p class="party"><span class="icon" aria-hidden="true">${party.icon}</span>${party.word}</p>
+    <p class="sentence">${capital(verdict.text)}.${verdict.since && html` Since <${When} at=${verdict.since} />.`}</p>
+    <p class="row">
+      ${overview.nodes && html`<a class="button" href="#/nodes">Evidence</a>`}
+      <${Copy} text=${() => shared(overview)} label="Share" />
+    </p>
+  </section>`;
+}
+
+/** @param {{ overview: any }} props */
+function Chips({ overview }) {
+  const chips = chipsOf(overview);
+  if (!chips.length) return html`<p class="muted">The state of nodes needs the <code>nodes</code> right without a tenant.</p>`;
+  return html`<ul class="chips" aria-label="Checks of all nodes">
+    ${chips.map((one) => html`<li key=${one.text} class=${one.tone} title=${one.why}><span class="icon" aria-hidden="true">${one.icon}</span>${one.text}</li>`)}
+  </ul>`;
+}
+
+/** @param {{ group: any }} props */
+function Group({ group }) {
+  const party = group.party === null ? { icon: "?", word: "unclear", tone: "quiet" } : partyOf(group.party);
+  const newest = group.newest;
+  return html`<tr>
+    <td class="who"><span class=${`state ${party.tone}`}><span class="icon" aria-hidden="true">${party.icon}</span>${party.word}</span></td>
+    <td class="many">${group.count}×</td>
+    <td class="main"><a data-row href=${`#/commands/${newest.id}`}>${verdictOf(group.code)}</a></td>
+    <td class="what"><code>${group.profile}:${group.method}</code></td>
+    <td class="where">${group.devices === 1 ? newest.device_id : counted(group.devices, "device")}</td>
+    <td class="when"><${When} at=${newest.at} /></td>
+  </tr>`;
+}
+
+/** @param {{ overview: any }} props */
+function Fails({ overview }) {
+  const { trouble } = overview;
+  return html`<section>
+    <h2>What fails</h2>
+    ${trouble.length === 0
+      ? html`<p class="empty">No command that you may read has failed in the last hour.</p>`
+      : html`<table class="rows fails">
+          <caption class="offstage">Failures of the last hour, in groups</caption>
+          <thead><tr><th scope="col">Party</th><th scope="col">Count</th><th scope="col">Reason</th><th scope="col">Method</th><th scope="col">Devices</th><th scope="col">Latest</th></tr></thead>
+          <tbody>${trouble.map((/** @type {any} */ group) => html`<${Group} key=${group.newest.id} group=${group} />`)}</tbody>
+        </table>`}
+  </section>`;
+}
+
+/** @param {{ overview: any }} props */
+function Open({ overview }) {
+  const { open_commands: open, nodes } = overview;
+  const all = nodes ? nodes.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + (one.open ?? 0), 0) : open.length;
+  return html`<section>
+    <h2>Open now${all ? html` <span class="count">${all}</span>` : ""}</h2>
+    ${open.length === 0
+      ? html`<p class="empty">No command is open. <a href="#/commands">Commands</a> has those that have ended.</p>`
+      : html`<table class="rows open">
+          <caption class="offstage">Commands that have been open for longest</caption>
+          <thead><tr><th scope="col">Device</th><th scope="col">Method</th><th scope="col">Open for</th><th scope="col">Node</th></tr></thead>
+          <tbody>${open.slice(0, 12).map(
+            (/** @type {any} */ one) => html`<tr key=${one.id}>
+              <td class="main"><a data-row href=${`#/commands/${one.id}`}>${one.device_id}</a></td>
+              <td class="what"><code>${one.method}</code></td>
+              <td class="when"><${Age} at=${one.created_at} /></td>
+              <td class="where">${one.home_node}</td>
+            </tr>`,
+          )}</tbody>
+        </table>`}
+    ${all > Math.min(open.length, 12) && html`<p class="muted">Shown are those that have been open for longest.</p>`}
+  </section>`;
+}
+
+/** @param {{ overview: any, readAt: number, error: any, again: () => void }} props */
+function Shown({ readAt, error, again }) {
+  useTick();
+  if (error && readAt) {
+    const seconds = Math.round((Date.now() - readAt) / 1000);
+    return html`<${Trouble} error=${error} again=${again} what=${`No answer for ${seconds} s. Shown is the state of ${clock(readAt)}.`} />`;
+  }
+  return html`<p class="muted shown">Shown: ${clock(readAt)}, read every 10 s while this page is visible.</p>`;
+}
+
+export function Home() {
+  const { overview, readAt, error, again } = useOverview();
+  if (!overview) return html`<h1 class="offstage" tabindex="-1">Home</h1>${error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Loading} rows=${6} />`}`;
+  return html`<h1 class="offstage" tabindex="-1">Home</h1>
+    <div class=${error ? "stale" : ""}>
+      <${Headline} overview=${overview} />
+      <${Chips} overview=${overview} />
+      ${!overview.complete && html`<p class="note">The store did not say which nodes there are: shown is what one node knows.</p>`}
+      <${Fails} overview=${overview} />
+      <${Open} overview=${overview} />
+    </div>
+    <${Shown} readAt=${readAt} error=${error} again=${again} />`;
+}

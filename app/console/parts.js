@@ -1,0 +1,113 @@
+/** Parts that several pages are made of. */
+
+import htm from "./vendor/htm.js";
+import { h } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { copy } from "./copy.js";
+import { bytesOf, written } from "./json.js";
+import { clock, duration, iso, now } from "./time.js";
+import { stateOf } from "./words.js";
+
+/** @type {(strings: TemplateStringsArray, ...values: any[]) => any} */
+export const html = /** @type {any} */ (htm).bind(h);
+
+const FOLD_BYTES = 2048;
+const FOLD_LINES = 200;
+const SAID_MS = 2000;
+
+/** @param {{ state: string }} props */
+export function State({ state }) {
+  const { icon, word, tone } = stateOf(state);
+  return html`<span class=${`state ${tone}`}><span class="icon" aria-hidden="true">${icon}</span>${word}</span>`;
+}
+
+/** An instant. @param {{ at: string | null | undefined, fine?: boolean }} props */
+export function When({ at, fine }) {
+  const ms = at ? Date.parse(at) : Number.NaN;
+  if (!Number.isFinite(ms)) return html`<span class="muted">unknown</span>`;
+  return html`<time datetime=${iso(ms)} title=${iso(ms)}>${clock(ms, fine)}</time>`;
+}
+
+/** How long it has been since an instant, by the node's clock. @param {{ at: string }} props */
+export function Age({ at }) {
+  useTick();
+  return html`<time datetime=${iso(Date.parse(at))} title=${iso(Date.parse(at))}>${duration(now() - Date.parse(at))}</time>`;
+}
+
+/** Draws once a second what grows old. */
+export function useTick() {
+  const [, turn] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => turn((count) => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+}
+
+/** @param {{ text: string | (() => string), label: string, kind?: string }} props */
+export function Copy({ text, label, kind = "" }) {
+  const [said, say] = useState("");
+  const timer = useRef(0);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  async function click() {
+    const done = await copy(typeof text === "function" ? text() : text);
+    say(done ? "copied" : "not allowed here");
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => say(""), SAID_MS);
+  }
+  return html`<button type="button" class=${`copy ${kind}`} onClick=${click}>${label}<span role="status" class="said">${said}</span></button>`;
+}
+
+/** What went wrong, what was asked, and what can be done. @param {{ error: any, again?: () => void, what?: string }} props */
+export function Trouble({ error, again, what }) {
+  const asked = error.asked ?? "";
+  const text = `${asked}: ${error.status || "no answer"} ${error.title ?? ""}: ${error.message}`;
+  return html`<div class="trouble" role="alert">
+    <p><strong>${what ?? error.title ?? "That did not work"}</strong></p>
+    <p>${error.message}</p>
+    <p class="muted">Asked: <code>${asked}</code>${error.status ? `, answered ${error.status}` : ""}</p>
+    <p class="row">
+      ${again && html`<button type="button" onClick=${again}>Try again</button>`}
+      <${Copy} text=${text} label="Copy" />
+    </p>
+  </div>`;
+}
+
+/** A JSON value; a long one is folded. @param {{ value: any, name: string }} props */
+export function Value({ value, name }) {
+  const [whole, show] = useState(false);
+  if (value === null || value === undefined) return html`<span class="muted">none</span>`;
+  const text = written(value, 2);
+  const lines = text.split("\n");
+  const long = text.length > FOLD_BYTES || lines.length > FOLD_LINES;
+  const shown = whole || !long ? text : lines.slice(0, FOLD_LINES).join("\n").slice(0, FOLD_BYTES);
+  return html`<div class="value">
+    <pre tabindex="0" aria-label=${name} role="region"><code>${shown}${long && !whole ? "…" : ""}</code></pre>
+    <p class="row">
+      ${long && html`<button type="button" aria-expanded=${whole} onClick=${() => show(!whole)}>${whole ? "Fold" : `Show all ${bytesOf(text).toLocaleString("en")} bytes`}</button>`}
+      <${Copy} text=${text} label=${`Copy ${name.toLowerCase()}`} kind="small" />
+    </p>
+  </div>`;
+}
+
+/** Percent and words of a report of progress, where it says such. @param {any} progress */
+export function progressOf(progress) {
+  const inner = progress?.progress ?? progress;
+  const percent = typeof inner?.percent === "number" ? Math.min(Math.max(inner.percent, 0), 100) : null;
+  return { percent, words: percent === null ? "" : `${Math.round(percent)} %` };
+}
+
+/** A skeleton that keeps the place of what is loaded; it shows only after a while. @param {{ rows?: number }} props */
+export function Loading({ rows = 3 }) {
+  return html`<div class="loading" aria-busy="true" aria-label="Loading">
+    ${Array.from({ length: rows }, () => html`<span></span>`)}
+  </div>`;
+}
+
+/** Moves the focus by `j` and `k` among the links of rows. @param {number} step */
+export function moveRow(step) {
+  const rows = [...document.querySelectorAll("[data-row]")];
+  if (!rows.length) return;
+  const at = rows.indexOf(/** @type {any} */ (document.activeElement));
+  const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + step, 0), rows.length - 1);
+  /** @type {HTMLElement} */ (rows[next]).focus();
+}

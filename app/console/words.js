@@ -1,0 +1,117 @@
+/** Words for what nodes say in codes. A code that is not here is shown as it is. */
+
+/** @type {Record<string, { icon: string, word: string, tone: string }>} */
+const STATES = {
+  pending: { icon: "○", word: "on record", tone: "open" },
+  sent: { icon: "○", word: "sent", tone: "open" },
+  acknowledged: { icon: "○", word: "with the broker", tone: "open" },
+  running: { icon: "◔", word: "running", tone: "open" },
+  succeeded: { icon: "✔", word: "succeeded", tone: "good" },
+  failed: { icon: "✖", word: "refused", tone: "bad" },
+  timed_out: { icon: "◷", word: "timed out", tone: "bad" },
+  cancelled: { icon: "⊘", word: "cancelled", tone: "quiet" },
+  unsent: { icon: "▲", word: "not sent", tone: "warn" },
+};
+const FINAL = new Set(["succeeded", "failed", "timed_out", "cancelled", "unsent"]);
+/** Those that lists are filtered by. */
+export const FILTERED_STATES = ["running", ...FINAL];
+
+/** @param {string} state */
+export function stateOf(state) {
+  return Object.hasOwn(STATES, state) ? STATES[state] : { icon: "?", word: state, tone: "quiet" };
+}
+
+/** @param {string} state */
+export function isFinal(state) {
+  return FINAL.has(state);
+}
+
+/** @type {Record<string, { icon: string, word: string, name: string, tone: string }>} */
+const PARTIES = {
+  homing: { icon: "✖", word: "Homing", name: "homing", tone: "bad" },
+  broker: { icon: "✖", word: "The broker", name: "broker", tone: "bad" },
+  device: { icon: "▲", word: "Devices", name: "device", tone: "warn" },
+  caller: { icon: "▲", word: "Callers", name: "caller", tone: "warn" },
+};
+const NOBODY = { icon: "✔", word: "All is well", name: "nobody", tone: "good" };
+
+/** @param {string | null} party */
+export function partyOf(party) {
+  if (party === null) return NOBODY;
+  return Object.hasOwn(PARTIES, party) ? PARTIES[party] : { icon: "?", word: party, name: party, tone: "quiet" };
+}
+
+/** @type {Record<string, string>} */
+const VERDICTS = {
+  answered: "answered",
+  device_refused: "refused by the device",
+  cancelled: "cancelled",
+  waiting: "waiting",
+  not_handed_over: "not handed over to the broker",
+  not_acknowledged: "not acknowledged by the broker",
+  no_subscriber: "nobody was subscribed",
+  wrong_profile: "wrong profile",
+  silent: "the device is silent",
+  answered_late: "answered late",
+  answered_elsewhere: "answered elsewhere",
+  id_changed: "answered with another id",
+  undecodable: "the answer cannot be read",
+  node_died: "the node died",
+  no_idea: "no idea",
+};
+
+/** @param {string | null} code */
+export function verdictOf(code) {
+  if (code === null) return "not explained yet";
+  return Object.hasOwn(VERDICTS, code) ? VERDICTS[code] : code;
+}
+
+/** @type {Record<string, string>} */
+const STEPS = {
+  registered: "on record",
+  published: "published",
+  publish_failed: "not published",
+  acknowledged: "acknowledged by the broker",
+  progressed: "progress",
+  delivered: "handed to the caller",
+  missed: "a message that answered no command",
+  late: "a late answer",
+};
+
+/** @param {string} what */
+export function stepOf(what) {
+  return Object.hasOwn(STEPS, what) ? STEPS[what] : stateOf(what).word;
+}
+
+/** @type {Record<string, string>} */
+const CHECKS = { store: "store", mqtt: "broker", cluster: "cluster", canary: "canary", access: "access" };
+
+/** @param {string} name */
+export function checkOf(name) {
+  return Object.hasOwn(CHECKS, name) ? CHECKS[name] : name;
+}
+
+/** Whether a check says that a part can do its work; behind `ok, but` it says what to look at. @param {string} said */
+export function isWell(said) {
+  return said === "ok" || said.startsWith("ok, but ");
+}
+
+/** @type {Record<string, { word: string, tone: string }>} */
+export const STREAM = {
+  connecting: { word: "connecting …", tone: "quiet" },
+  live: { word: "live", tone: "good" },
+  broken: { word: "connection lost, trying again", tone: "warn" },
+  paused: { word: "paused", tone: "quiet" },
+  hidden: { word: "asleep in the background", tone: "quiet" },
+  ended: { word: "ended", tone: "quiet" },
+};
+
+/** @param {number} count @param {string} one @param {string} [many] */
+export function counted(count, one, many = `${one}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+/** A sentence begins with a capital. @param {string} text */
+export function capital(text) {
+  return text ? text[0].toUpperCase() + text.slice(1) : "";
+}

@@ -1,0 +1,83 @@
+"""A node with something to look at: commands that went well, failed, timed out, are open; and hostile ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.messages import Publication
+from tests.api.rig import DEVICE, Rig, running
+from tests.api.serving import Served, serving
+from tests.waiting import eventually
+
+ASYNC = {"Prefer": "respond-async"}
+LONG = "30m"
+"""The timeout of what is open until the test ends."""
+
+
+@dataclass
+class Site:
+    """A served node."""
+
+    rig: Rig
+    served: Served
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.served.port}"
+
+    def page(self, route: str = "") -> str:
+        """The address of a page of the console."""
+        return f"{self.url}/console/#/{route}"
+
+    async def send(self, method: str, params: Any = None, *, device: str = DEVICE, **more: Any) -> str:  # noqa: ANN401 - JSON
+        """The id of a new command that is open."""
+        body = {"method": method, "params": params or {}, "timeout": LONG, **more}
+        sent = await self.rig.http.post(f"/v1/devices/{device}/commands", json=body, headers=ASYNC)
+        assert sent.status_code == 202, sent.text
+        return str(sent.json()["id"])
+
+    async def ended(self, method: str, **more: Any) -> str:
+        """The id of a new command that has its outcome."""
+        command = await self.send(method, **more)
+        await self.until(command, final=True)
+        return command
+
+    async def until(self, command: str, *, final: bool) -> None:
+        """Return once the command has ended, or has progress."""
+
+        async def there() -> bool:
+            read = (await self.rig.http.get(f"/v1/commands/{command}")).json()
+            return read["finished_at"] is not None if final else read["progress"] is not None
+
+        await eventually(there)
+
+    async def progress(self, command: str, percent: int) -> None:
+        """Have the device report progress."""
+        payload = f'{{"id":"{command}","status":"running","progress":{{"percent":{percent}}}}}'
+        _ = self.rig.device.client.publish(Publication(f"homing/{DEVICE}/response", payload.encode()))
+
+    async def answer(self, command: str, raw: str) -> None:
+        """Have the device answer with these JSON members."""
+        self.rig.device.answer({"device": DEVICE, "id": command}, raw)
+        await self.until(command, final=True)
+
+
+@asynccontextmanager
+async def site(**settings: Any) -> AsyncIterator[Site]:
+    """A node on a free port."""
+    async with running(**settings) as rig, serving(rig) as served:
+        yield Site(rig, served)
+
+
+async def furnished(there: Site) -> dict[str, str]:
+    """One command of each kind, by name."""
+    return {
+        "ok": await there.ended("ok"),
+        "refused": await there.ended("refuse"),
+        "silent": await there.ended("cover_open", timeout="200ms"),
+        "open": await there.send("flighttask_execute", {"flight_id": "f-1"}),
+    }

@@ -1,0 +1,159 @@
+"""The files of the console as a node serves them, without a browser."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from app.api.console import FILES, POLICY
+from scripts.vendored import differing
+from tests.api.rig import Rig, running
+
+ROOT = Path(__file__).parents[2]
+OURS = [path for path in sorted(FILES.rglob("*.js")) if "vendor" not in path.parts]
+SERVED = sorted(
+    path.relative_to(FILES).as_posix() for path in FILES.rglob("*") if path.suffix in {".js", ".css", ".svg"}
+)
+IMPORTED = re.compile(r'^(?:import|export)\b[^;]*?from\s+"([^"]+)"|^import "([^"]+)"', re.MULTILINE)
+BANNED = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\("
+    r"|new Function|DOMParser|srcdoc"
+)
+MOST_PACKED = 60_000
+"""Bytes of all files of the console together, compressed."""
+
+
+async def build_of(rig: Rig) -> str:
+    found = re.search(r'data-build="([0-9a-f]{12})"', (await rig.http.get("/console/")).text)
+    assert found is not None
+    return found[1]
+
+
+def names(source: Path) -> list[str]:
+    return [one or other for one, other in IMPORTED.findall(source.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("source", OURS, ids=lambda path: path.name)
+def test_every_import_is_a_file_beside_it(source: Path) -> None:
+    for name in names(source):
+        assert name.startswith("."), name
+        assert (source.parent / name).resolve().is_relative_to(FILES)
+        assert (source.parent / name).is_file(), name
+
+
+@pytest.mark.parametrize("source", OURS, ids=lambda path: path.name)
+def test_no_script_makes_markup_of_text_or_names_another_host(source: Path) -> None:
+    text = source.read_text("utf-8")
+    assert BANNED.findall(text) == []
+    assert re.findall(r"https?://", text) == []
+    assert re.findall(r"\bstyle=", text) == []  # which the policy refuses
+
+
+def test_a_planted_ban_is_found() -> None:
+    assert BANNED.findall("node.innerHTML = text")
+    assert IMPORTED.findall('import {\n  a,\n} from "./b.js";\nimport "./c.js";') == [("./b.js", ""), ("", "./c.js")]
+
+
+def test_the_pages_of_others_are_as_they_were_taken() -> None:
+    assert differing() == []
+
+
+class _Page(HTMLParser):
+    """The attributes of a page, and what it loads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.attributes: set[str] = set()
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes |= {name for name, _ in attrs}
+        self.loaded += [value or "" for name, value in attrs if name in {"src", "href"}]
+
+
+async def test_the_page_has_no_script_or_style_in_it_and_all_that_it_loads_is_there(rig: Rig) -> None:
+    response = await rig.http.get("/console/")
+    page = _Page(response.text)
+    assert not {one for one in page.attributes if one.startswith("on") or one == "style"}
+    assert len(page.loaded) == 4
+    for one in page.loaded:
+        assert (await rig.http.get(f"/console/{one}")).status_code == 200, one
+    assert response.headers["cache-control"] == "no-cache"
+    assert "<code>homing overview</code>" in response.text.partition("<noscript>")[2].partition("</noscript>")[0]
+
+
+async def test_every_file_is_kept_for_good_and_carries_the_policy(rig: Rig) -> None:
+    build, size = await build_of(rig), 0
+    for name in SERVED:
+        path = "/console/boot.js" if name == "boot.js" else f"/console/{build}/{name}"
+        response = await rig.http.get(path)
+        assert response.status_code == 200, name
+        assert response.content == (FILES / name).read_bytes()
+        headers = response.headers
+        assert headers["content-security-policy"] == POLICY.decode()
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
+        assert ("immutable" in headers["cache-control"]) == (name != "boot.js")
+        again = await rig.http.get(path, headers={"If-None-Match": headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        size += len(gzip.compress(response.content))
+    assert size <= MOST_PACKED
+    assert "require-trusted-types-for 'script'" in POLICY.decode()
+    assert "unsafe" not in POLICY.decode()
+
+
+async def test_a_client_that_reads_no_gzip_gets_the_file_as_it_is(rig: Rig) -> None:
+    plain = await rig.http.get("/console/boot.js", headers={"Accept-Encoding": "identity"})
+    packed = await rig.http.get("/console/boot.js", headers={"Accept-Encoding": "gzip"})
+    assert ("content-encoding" in plain.headers, packed.headers["content-encoding"]) == (False, "gzip")
+    assert plain.content == packed.content
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/console/000000000000/app.js",  # a page of another version
+        "/console/{build}/index.html",
+        "/console/{build}/vendor/README.md",
+        "/console/{build}/../api/front.py",
+        "/console/{build}/%2e%2e/api/front.py",
+        "/console/nothing",
+    ],
+)
+async def test_no_other_file_is_served(rig: Rig, path: str) -> None:
+    assert (await rig.http.get(path.format(build=await build_of(rig)))).status_code == 404
+
+
+async def test_browsers_are_led_to_the_console_and_programs_to_the_index(rig: Rig) -> None:
+    browser = await rig.http.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (browser.status_code, browser.headers["location"]) == (303, "console/")
+    for accept in ("*/*", "application/json", "application/json, text/html"):
+        assert (await rig.http.get("/", headers={"Accept": accept})).json()["links"]["console"] == "/console/"
+    assert (await rig.http.get("/console")).headers["location"] == "console/"
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with running() as one:
+        yield one
+
+
+@pytest.mark.long
+def test_the_wheel_has_every_file(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, check=True, cwd=ROOT, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        inside = {name for name in wheel.namelist() if name.startswith("app/console/")}
+    there = {path.relative_to(ROOT).as_posix() for path in FILES.rglob("*") if path.is_file()}
+    assert inside == there
+    assert not {name for name in inside if "axe" in name}
