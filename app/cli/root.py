@@ -97,6 +97,7 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "simulate": "homing-simulator",
         "bench": "homing-rig",
         "chaos": "homing-rig",
+        "replay": "homing-rig",
         "simulate-cluster": "homing-rig",
     }
 )

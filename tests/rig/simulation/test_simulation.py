@@ -12,6 +12,7 @@ from homing_rig.simulation import suite
 from homing_rig.simulation.guards import guarded
 from homing_rig.simulation.loop import SimLoop, bury
 from homing_rig.simulation.plan import BEGIN, Trouble, TroubleKind, plan_of
+from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.run import run
 from homing_rig.simulation.world import World
 
@@ -44,7 +45,7 @@ def test_nothing_comes_from_a_node_after_its_death() -> None:
     """Every connection of it is over, and what it counts stands still."""
     plan = replace(plan_of(11, 60), troubles=(), nodes=2)
     loop = SimLoop(plan.stream("loop"))
-    world = World(loop, plan)
+    world = World(loop, plan, Recording())
 
     async def kill() -> None:
         running = loop.create_task(world.run(), context=loop.world.context.copy())
@@ -76,5 +77,5 @@ def test_every_kind_of_trouble_is_survived(kind: TroubleKind) -> None:
 
 
 def test_seeds_find_nothing_in_the_product() -> None:
-    found = [one for one in suite.outcomes(range(60), 40, 1) if one.breaches or one.failed]
+    found = [one for one in suite.outcomes(range(25), 40, 1) if one.breaches or one.failed]
     assert found == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,16 +27,23 @@ def simulate_cluster(
     twice: Annotated[  # noqa: FBT002 - how typer takes a flag
         bool, typer.Option("--twice", help="Run each seed in two processes, and compare what happened in them.")
     ] = False,
+    out_folder: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="The folder for a file of each seed that found something."),
+    ] = None,
 ) -> None:
     """Simulate clusters that break, and judge what became of every command.
 
     Nodes are the product's own; clocks, network, store, broker, devices and callers are simulated, and the seed
-    decides all of it. Exit code: 0 nothing was found, 1 an invariant was broken, 2 the simulation itself failed.
+    decides all of it. `homing replay` takes the files of --out. Exit code: 0 nothing was found, 1 an invariant was
+    broken, 2 the simulation itself failed.
     """
     began = perf_counter()
     tally = _Tally()
     for one, other in _outcomes(range(first, first + seeds), ops, jobs, twice=twice):
         tally.take(one, other)
+        if out_folder is not None and (one.breaches or one.failed):
+            _keep(out_folder, one, ops)
     seconds, runs = perf_counter() - began, seeds * (1 + twice)
     out.line(
         f"{seeds} seeds, {seeds * ops:,} commands, {tally.troubles:,} faults: {tally.broken} seeds break an invariant; "
@@ -52,6 +60,15 @@ def _outcomes(seeds: range, ops: int, jobs: int, *, twice: bool) -> Iterator[tup
     from homing_rig.simulation.suite import twice as run_twice
 
     return run_twice(seeds, ops) if twice else ((one, one) for one in outcomes(seeds, ops, jobs))
+
+
+def _keep(folder: Path, one: Outcome, ops: int) -> None:
+    from homing_rig.simulation.plan import plan_of
+    from homing_rig.simulation.replay import write_replay
+
+    target = folder / f"seed-{one.seed}.jsonl"
+    write_replay(target, plan_of(one.seed, ops), one)
+    out.line(f"seed {one.seed}: written to {target}")
 
 
 class _Tally:

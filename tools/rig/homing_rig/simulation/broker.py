@@ -6,7 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
+
+from pydantic import Field
 
 from app.core.messages import Publication, Receipt, ReceivedMessage
 from app.core.topics import matches, parse_share
@@ -79,7 +81,7 @@ class Quirks:
     """PUBACK says 0x10 when nobody is subscribed."""
     shares_forgotten: bool = True
     """After a restart sessions are there, but their shared subscriptions are not."""
-    receive_maximum: int = 20
+    receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = 20
     """What the broker takes from a client before it has acknowledged."""
 
 

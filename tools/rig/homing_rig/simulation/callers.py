@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import orjson
+from pydantic import Field
 
 from app.commands.send.registrar import CommandRequest
 from app.core.commands.command import Command, CommandState
@@ -31,6 +32,8 @@ from homing_rig.simulation.node import SimNode, Told
 from homing_rig.simulation.recording import Recording
 from homing_simulator.families import ECHO
 
+DEVICE: Final = r"device-\d{1,6}"
+"""The ids of devices, as a pattern."""
 RETRY_PAUSE: Final = (0.05, 0.25)
 PATIENCE: Final = 20.0
 """How long a caller goes on trying, in seconds."""
@@ -44,14 +47,14 @@ _DEFINITE: Final = frozenset(
 class Wish:
     """One command that somebody wants done. Instants and durations are in seconds."""
 
-    at: float
-    number: int
-    device: str
-    timeout: float
+    at: Annotated[float, Field(ge=0, le=3600)]
+    number: Annotated[int, Field(ge=0)]
+    device: Annotated[str, Field(pattern=f"^{DEVICE}$")]
+    timeout: Annotated[float, Field(ge=0.01, le=600)]
     waits: bool
     """Whether its caller waits for the outcome, or takes 202 and comes back."""
     keyed: bool
-    cancels_after: float | None = None
+    cancels_after: Annotated[float, Field(ge=0, le=600)] | None = None
     """When somebody cancels it, after it was accepted."""
 
 

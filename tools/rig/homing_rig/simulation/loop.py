@@ -59,6 +59,12 @@ class Lane:
 _LANE: ContextVar[Lane] = ContextVar("lane")
 
 
+def lane_name() -> str:
+    """Whose step this is."""
+    lane = _LANE.get(None)
+    return "world" if lane is None else lane.name
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """Runs lanes. `chance` draws which is next."""
 

@@ -12,6 +12,8 @@ from homing_rig.simulation.loop import SimLoop
 
 LAWS: Final = ("near", "rack", "far", "spiky")
 """How long a packet is under way: 0.1 to 0.3 ms; 0.2 to 2 ms; 5 to 30 ms; mostly near, and one in fifty up to 0.3 s."""
+PLACES: Final = ("store", "broker", "devices", "callers")
+"""Ways to the first two are those of nodes; devices have theirs to the broker, and callers theirs to nodes."""
 
 
 class Link:

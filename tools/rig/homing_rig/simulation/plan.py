@@ -6,14 +6,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from homing_rig.simulation.broker import Quirks
-from homing_rig.simulation.callers import Wish
-from homing_rig.simulation.network import LAWS
+from homing_rig.simulation.callers import DEVICE, Wish
+from homing_rig.simulation.network import LAWS, PLACES
 
 BEGIN: Final = 2.0
 """When the load begins: by then all nodes are ready, where nothing keeps them."""
+BROKER: Final = "broker"
+MOST_NODES: Final = 9
+MOST_COMMANDS: Final = 10_000
+MOST_TROUBLES: Final = 10_000
+MOST_SECONDS: Final = 3600.0
+_Instant = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
+_Period = Annotated[float, Field(ge=0.1, le=60)]
+_Offset = Annotated[float, Field(ge=-86_400, le=86_400)]
+_Room = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class TroubleKind(StrEnum):
@@ -82,10 +93,23 @@ _RATES: Final = (0.1, 0.3, 0.8)
 class Trouble:
     """Something breaks. `at` is in seconds from the beginning of the load."""
 
-    at: float
+    at: _Instant
     kind: TroubleKind
     target: str
-    seconds: float = 0.0
+    seconds: _Offset = 0.0
+
+    @property
+    def targets(self) -> str:
+        """What this can be done to, as a pattern."""
+        match self.kind:
+            case TroubleKind.OUTAGE:
+                return "store"
+            case TroubleKind.RESTART:
+                return f"n[1-9]|{BROKER}"
+            case _ if self.kind in OF_DEVICES:
+                return f"n[1-9]|{DEVICE}"
+            case _:
+                return "n[1-9]"
 
     def __str__(self) -> str:
         return f"{self.at:.3f} {self.kind} {self.target} {self.seconds:.3f}"
@@ -96,29 +120,36 @@ class Plan:
     """All that is decided before a run begins; the run itself draws from streams that `seed` names."""
 
     seed: int
-    nodes: int
-    devices: int
+    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)]
     wishes: tuple[Wish, ...]
     troubles: tuple[Trouble, ...]
     laws: Mapping[str, str]
     """How slow the ways to the store, the broker, devices and callers are."""
     quirks: Quirks = field(default_factory=Quirks)
-    lease: float = 2.0
-    sweep: float = 0.5
-    max_pending: int = 20_000
-    max_waiters: int = 5_000
-    receive_maximum: int = 256
-    offsets: tuple[float, ...] = field(default=(0.0,) * 5)
+    lease: _Period = 2.0
+    sweep: _Period = 0.5
+    max_pending: _Room = 20_000
+    max_waiters: _Room = 5_000
+    receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = 256
+    offsets: tuple[_Offset, ...] = field(default=(0.0,) * 5)
     """By how many seconds the wall clocks of the nodes are off."""
+    stir: Annotated[int, Field(ge=0)] = 0
+    """Another number draws other delays and another order for what is otherwise the same plan."""
 
     def stream(self, purpose: str) -> Random:
         """Draws for one purpose: what is drawn for another changes nothing here."""
-        return Random(f"{self.seed}/{purpose}")
+        return Random(f"{self.seed}{f'+{self.stir}' if self.stir else ''}/{purpose}")
 
     @property
     def node_ids(self) -> list[str]:
         """The nodes."""
         return [f"n{number + 1}" for number in range(self.nodes)]
+
+    @property
+    def summary(self) -> str:
+        """How large it is, in words."""
+        sizes = {"node": self.nodes, "command": len(self.wishes), "fault": len(self.troubles)}
+        return ", ".join(f"{count} {noun}{'s' * (count != 1)}" for noun, count in sizes.items())
 
     @property
     def ends(self) -> float:
@@ -151,22 +182,27 @@ def plan_of(seed: int, commands: int) -> Plan:
     return Plan(
         seed=seed,
         nodes=nodes,
-        devices=devices,
         wishes=tuple(wishes),
         troubles=() if calm else tuple(sorted(_troubles(chance, kinds, nodes, devices, seconds))),
-        laws={where: chance.choices(LAWS, (4, 4, 1, 2))[0] for where in ("store", "broker", "devices", "callers")},
-        quirks=Quirks(
-            absent_members=chance.random() < 0.2,  # noqa: PLR2004
-            unmatched_told=chance.random() < 0.8,  # noqa: PLR2004
-            shares_forgotten=chance.random() < 0.7,  # noqa: PLR2004
-            receive_maximum=chance.choice((1, 20, 20, 1000)),
-        ),
+        laws={where: chance.choices(LAWS, (4, 4, 1, 2))[0] for where in PLACES},
+        quirks=_quirks(chance),
         lease=chance.choice((1.0, 2.0, 5.0)),
         sweep=chance.choice((0.2, 0.5, 1.0)),
         max_pending=chance.choice((10, 20_000, 20_000)),
         max_waiters=chance.choice((5, 5_000, 5_000)),
         receive_maximum=chance.choice((1, 20, 256)),
         offsets=tuple(chance.uniform(-2.0, 2.0) for _ in range(5)),
+    )
+
+
+def _quirks(chance: Random) -> Quirks:
+    absent, told, forgotten = chance.random() < 0.2, chance.random() < 0.8, chance.random() < 0.7  # noqa: PLR2004
+    return Quirks(
+        absent_members=absent,
+        # A broker that forgets who is subscribed, and does not tell, loses answers, whatever Homing does.
+        unmatched_told=told or forgotten,
+        shares_forgotten=forgotten,
+        receive_maximum=chance.choice((1, 20, 20, 1000)),
     )
 
 
@@ -190,7 +226,7 @@ def _target(chance: Random, kind: TroubleKind, nodes: int, devices: int) -> str:
     if kind is TroubleKind.OUTAGE:
         return "store"
     if kind is TroubleKind.RESTART and chance.random() < 0.25:  # noqa: PLR2004
-        return "broker"
+        return BROKER
     if kind in OF_DEVICES and chance.random() < 0.5:  # noqa: PLR2004
         return f"device-{chance.randint(1, devices)}"
     return f"n{chance.randint(1, nodes)}"

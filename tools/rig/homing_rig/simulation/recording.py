@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from hashlib import sha256
 
 from homing_rig.chaos.history import Event
@@ -11,16 +12,19 @@ from homing_rig.chaos.history import Event
 class Recording:
     """Events in the order in which they happened."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[Event], None] | None = None) -> None:
         self.events: list[Event] = []
         self.operations = itertools.count()
         self.sequences = itertools.count()
         self.closed = False
+        self._told = told
 
     def write(self, event: Event) -> None:
         """Append an event."""
         if not self.closed:
             self.events.append(event)
+            if self._told is not None:
+                self._told(event)
 
     def digest(self, *more: object) -> str:
         """What is equal for two runs in which the same happened at the same time."""

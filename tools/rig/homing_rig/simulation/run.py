@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 
 import structlog
 
 from homing_rig.chaos.checker import check
+from homing_rig.chaos.history import encode
 from homing_rig.chaos.report import Report
 from homing_rig.simulation.guards import guarded
-from homing_rig.simulation.loop import SimLoop, bury
+from homing_rig.simulation.loop import SimLoop, bury, lane_name
 from homing_rig.simulation.plan import Plan
 from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.world import World
@@ -42,17 +45,22 @@ class Finding:
     recording: Recording
 
 
-def run(plan: Plan) -> Finding:
+Told = Callable[[float, str, str], None]
+"""Is told what happens: the virtual second, whose step it is, and a line of the history or of that process's log."""
+
+
+def run(plan: Plan, told: Told | None = None) -> Finding:
     """Simulate it. SimulatorError when the simulation itself fails."""
     loop = SimLoop(plan.stream("loop"))
-    with _quiet(), guarded(loop.time, plan.seed):
-        return _run(loop, plan)
+    with _log_to(loop, told), guarded(loop.time, plan.seed):
+        return _run(loop, plan, told)
 
 
-def _run(loop: SimLoop, plan: Plan) -> Finding:
+def _run(loop: SimLoop, plan: Plan, told: Told | None) -> Finding:
     problems: list[str] = []
     loop.set_exception_handler(lambda _loop, context: problems.append(_said(context)))
-    world = World(loop, plan)
+    write = None if told is None else lambda event: told(loop.time(), lane_name(), encode(event).decode().rstrip())
+    world = World(loop, plan, Recording(write))
     try:
         loop.run_until_complete(loop.create_task(world.run(), context=loop.world.context.copy()))
         return _judge(loop, plan, world, problems)
@@ -77,10 +85,18 @@ def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Find
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Let the product's log go nowhere meanwhile: to write it would cost more than the run."""
+def _log_to(loop: SimLoop, told: Told | None) -> Iterator[None]:
+    """Let the product's log go to who is told, or nowhere: to write it would cost more than the run."""
+
+    def tell(_logger: object, level: str, event: MutableMapping[str, object]) -> NoReturn:
+        if told is not None:
+            facts = "".join(f" {name}={value!r}" for name, value in event.items() if name != "event")
+            told(loop.time(), lane_name(), f"{level}: {event['event']}{facts}")
+        raise structlog.DropEvent
+
     before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    least = logging.CRITICAL if told is None else logging.DEBUG
+    structlog.configure(processors=[tell], wrapper_class=structlog.make_filtering_bound_logger(least))
     try:
         yield
     finally:

@@ -7,20 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from functools import partial
+from typing import Self
 
 import orjson
 
-from app.core.errors import HomingError
+from app.core.errors import ConfigurationError
 from homing_rig.simulation.loop import SimulatorError
-from homing_rig.simulation.plan import plan_of
-from homing_rig.simulation.run import run
-
-MOST_COMMANDS: Final = 10_000
-MOST_JOBS: Final = 64
+from homing_rig.simulation.plan import Plan, plan_of
+from homing_rig.simulation.run import Told, run
 
 
-class SimulationError(HomingError):
+class SimulationError(ConfigurationError):
     """It cannot be run as asked: the message says what is wrong and what is allowed."""
 
 
@@ -49,12 +47,17 @@ class Outcome:
 
 def simulate(seed: int, commands: int) -> Outcome:
     """Run one seed here."""
-    plan = plan_of(seed, commands)
+    return ran(plan_of(seed, commands))
+
+
+def ran(plan: Plan, told: Told | None = None) -> Outcome:
+    """What became of a plan."""
+    made = partial(Outcome, plan.seed, commands=len(plan.wishes), troubles=len(plan.troubles))
     try:
-        found = run(plan)
+        found = run(plan, told)
     except SimulatorError as error:
-        return Outcome(seed, "", (), commands, len(plan.troubles), 0, str(error))
-    return Outcome(seed, found.digest, tuple(map(str, found.breaches)), commands, len(plan.troubles), found.steps)
+        return made("", (), steps=0, failed=str(error))
+    return made(found.digest, tuple(map(str, found.breaches)), steps=found.steps)
 
 
 def outcomes(seeds: range, commands: int, jobs: int) -> Iterator[Outcome]:

@@ -27,7 +27,7 @@ from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.mqtt import KEEPALIVE
 from homing_rig.simulation.network import Link
 from homing_rig.simulation.node import SimClock, SimNode, Surroundings
-from homing_rig.simulation.plan import BEGIN, Plan, Trouble, TroubleKind
+from homing_rig.simulation.plan import BEGIN, BROKER, Plan, Trouble, TroubleKind
 from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.store import StoreHost
 
@@ -40,8 +40,8 @@ LOOKS_SECONDS: Final = 0.1
 class World:
     """Everything there is in one run."""
 
-    def __init__(self, loop: SimLoop, plan: Plan) -> None:
-        self.recording: Final = Recording()
+    def __init__(self, loop: SimLoop, plan: Plan, recording: Recording) -> None:
+        self.recording: Final = recording
         self.unrest: list[str] = []
         """What had not come to rest in the end."""
         self._loop = loop
@@ -139,27 +139,33 @@ class World:
         return found
 
     def _break(self, trouble: Trouble) -> None:
-        node = self.nodes.get(trouble.target)
+        if trouble.kind is TroubleKind.OUTAGE:
+            self._outage(trouble)
+        elif trouble.target == BROKER:
+            self._restart_broker(trouble)
+        elif trouble.target in self.devices:
+            self._on_the_way(trouble, self.devices[trouble.target].way)
+        elif trouble.target in self.nodes:
+            self._break_node(trouble, self.nodes[trouble.target])
+
+    def _break_node(self, trouble: Trouble, node: SimNode) -> None:
         match trouble.kind:
-            case TroubleKind.KILL | TroubleKind.UNPLUG if node is not None:
+            case TroubleKind.KILL | TroubleKind.UNPLUG:
                 if node.running:
                     node.kill(silent=trouble.kind is TroubleKind.UNPLUG)
                     self._note(trouble, lambda: self._start(node))
-            case TroubleKind.RESTART if node is not None:
+            case TroubleKind.RESTART:
                 if node.running:
                     node.stop(lambda: self._note(trouble, lambda: self._start(node)))
-            case TroubleKind.RESTART:
-                self._restart_broker(trouble)
-            case TroubleKind.FREEZE if node is not None:
+            case TroubleKind.FREEZE:
                 if node.running:
                     self._freeze(trouble, node)
-            case TroubleKind.OUTAGE:
-                self._outage(trouble)
-            case TroubleKind.CLOCK if node is not None:
+            case TroubleKind.CLOCK:
                 node.clock.offset += trouble.seconds
                 self._note(trouble)
             case _:
-                self._on_the_way(trouble, self._way(trouble))
+                around = node.around
+                self._on_the_way(trouble, around.to_store if trouble.kind.endswith("_store") else around.to_broker)
 
     def _start(self, node: SimNode) -> None:
         if not node.running:
@@ -190,12 +196,6 @@ class World:
             self.store.up = True
 
         self._note(trouble, back)
-
-    def _way(self, trouble: Trouble) -> Link:
-        if trouble.target in self.devices:
-            return self.devices[trouble.target].way
-        node = self.nodes.get(trouble.target) or next(iter(self.nodes.values()))
-        return node.around.to_store if trouble.kind.endswith("_store") else node.around.to_broker
 
     def _on_the_way(self, trouble: Trouble, way: Link) -> None:
         match trouble.kind:
