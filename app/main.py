@@ -30,6 +30,7 @@ from app.observed import event_spans, open_observers
 from app.observers.measures import CommandMeasures
 from app.overview import Overviews, glance_at
 from app.plane import observers_of, services_of
+from app.queues.plane import open_queues
 from app.replies.plane import open_replies
 from app.runtime.services import Services
 from app.runtime.telemetry import Fill
@@ -57,6 +58,7 @@ class Homing:
         authority = Everybody() if access is None else access.authority
         webhooks = open_webhooks(kernel, tenant_of=authority.tenant_of, render=command_json)
         events = open_event_plane(kernel, access, event_spans(kernel), lambda: self.node.info)
+        queues = open_queues(kernel, events, authority.tenant_of)
         known = KnownFromEvents(events)
         observed = open_observers(kernel, observers_of([audit, webhooks, events]))
         replies = open_replies(kernel, observed.observers, known.last_entry)
@@ -71,7 +73,7 @@ class Homing:
         )
         membership = open_membership(kernel, canary, commands, OnNodeDeath(known.gone, known.adopt))
         # As they start; they stop in the opposite order.
-        in_order = [audit, kernel, observed, commands, replies, membership, webhooks, access, events]
+        in_order = [audit, kernel, observed, commands, replies, membership, webhooks, access, events, queues]
         services = Services(services_of(in_order), on_failure)
         self.node: Final = Node(membership.parts, services)
 
@@ -88,6 +90,7 @@ class Homing:
             audit=None if audit is None else audit.recorder,
             webhooks=None if webhooks is None else webhooks.administration,
             events=events,
+            queues=queues,
             overviews=Overviews(
                 peers=commands.peers,
                 explainer=commands.explainer,

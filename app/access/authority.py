@@ -20,7 +20,7 @@ from app.core.access.identify import credential_of, identify_key, standing_at, s
 from app.core.access.keys import PREFIX
 from app.core.access.places import ConcurrencyPermit
 from app.core.access.questions import AccessDecision
-from app.core.access.rules import Action
+from app.core.access.rules import Action, is_device
 from app.core.access.snapshot import Snapshot
 from app.core.clock import Clock
 from app.core.errors import (
@@ -175,7 +175,7 @@ class Authority:
             return decision
         if isinstance(decision.reason, Refusal):
             raise UnauthenticatedError(worthless(caller, decision.reason))
-        if device and not self.may_read(caller, device, profile, method):
+        if is_device(device) and not self.may_read(caller, device, profile, method):
             raise DeviceNotFoundError(f"there is no device {device!a} that this key may know of")
         raise ForbiddenError(
             why(decision.reason, action, device, None if decision.rule is None else decision.rule.text)

@@ -40,6 +40,7 @@ from app.api.v1 import (
     overview,
     people,
     profiles,
+    queues,
     state,
     webhooks,
 )
@@ -77,6 +78,7 @@ GUARDED: Final = (
     people.router,
     access.router,
     webhooks.router,
+    queues.router,
     audit.router,
 )
 """Of these, no route answers a caller whom nobody knows."""
@@ -126,6 +128,8 @@ class Application(FastAPI):
         """Send those away who wait here, as the node is about to stop."""
         self.parking.dismiss()
         self.streams.dismiss()
+        if self.ports.queues is not None:
+            self.ports.queues.dismiss()
 
     def recheck(self) -> None:
         """Send those away who may not wait here any more."""

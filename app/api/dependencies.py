@@ -18,7 +18,7 @@ from app.api.sse import SseStreams
 from app.api.turns import Turns
 from app.audit.recorder import Audit
 from app.core.access.callers import Caller
-from app.core.access.rules import Action
+from app.core.access.rules import QUEUE_PLACE, Action
 from app.core.commands.command import Command
 from app.core.errors import ForbiddenError, NoDirectoryError
 from app.core.events.event import Entry
@@ -50,6 +50,12 @@ class Asker:
         """Return when they may do what is about their own tenant; about Homing itself where they have none."""
         identity = self.identity()
         self._access.check(self.caller, action, tenant_id=None if identity is None else identity.tenant)
+
+    def check_queue(self, action: Action, name: str) -> None:
+        """Return when they may do this with a queue of their own tenant."""
+        identity = self.identity()
+        tenant = None if identity is None else identity.tenant
+        self._access.check(self.caller, action, f"{QUEUE_PLACE}{name}", tenant_id=tenant)
 
     def check_command(self, action: Action, command: Command) -> None:
         """Return when they may do this with the command."""

@@ -23,6 +23,7 @@ from app.core.profiles.profile import DeviceProfile
 from app.events.plane import EventPlane
 from app.node import Health, NodeState
 from app.overview import Overviews
+from app.queues.plane import QueuePlane
 from app.runtime.telemetry import Counters, Fill
 from app.store.command_history import CommandHistory
 from app.store.commands import CommandReader
@@ -130,3 +131,5 @@ class Ports:
     """None on a node that keeps none."""
     overviews: Overviews
     """Shows the cluster at a glance."""
+    queues: QueuePlane | None
+    """None where there are no events, or where their engine keeps no queues."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from app.api.http import headers_of, read_body
 from app.api.problems import UNREADABLE
@@ -27,8 +27,8 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 class StrictRequest(Request):
     """`unreadable` says what of its JSON would be refused elsewhere: the handler names the place."""
 
-    def __init__(self, scope: Scope, body: bytes) -> None:
-        super().__init__(scope)
+    def __init__(self, scope: Scope, receive: Receive, body: bytes) -> None:
+        super().__init__(scope, receive)
         self._body = body
         self.unreadable: UndecodableMessageError | None = None
 
@@ -53,7 +53,7 @@ class StrictBodyRoute(APIRoute):
 
         async def read_and_handle(request: Request) -> Response:
             body = await read_body(request.receive, headers_of(request.scope), MOST_BYTES)
-            return await handle(StrictRequest(request.scope, body))
+            return await handle(StrictRequest(request.scope, request.receive, body))
 
         return read_and_handle
 

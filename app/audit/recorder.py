@@ -143,6 +143,10 @@ class Audit(Observer):
         told = {"tenant": tenant or None, "webhook": webhook_id, "do": done}
         self._tell("webhook", told | ({"parts": list(parts)} if parts else {}))
 
+    def queue(self, name: str, tenant: str | None, done: str) -> None:
+        """A caller has declared, changed, emptied or deleted a queue."""
+        self._tell("queue", {"tenant": tenant or None, "queue": name, "do": done})
+
     def denied(self, why: str, device_id: str) -> None:
         """A caller who is known may not do something with a device."""
         self._refusals += 1

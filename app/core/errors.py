@@ -38,6 +38,12 @@ HomingError
 │   ├── QuotaError              the events take as much room as they may
 │   ├── FencedError             somebody with a later right to write has taken over
 │   └── DamagedEventsError      a piece of what was written cannot be read any more
+├── QueueError                  about a queue; nothing was changed
+│   ├── QueuesOffError          this node keeps none
+│   ├── QueueNotFoundError
+│   ├── QueueDiffersError       it is declared otherwise already
+│   ├── QueueNotEmptyError      it was to be deleted only if it is empty
+│   └── QueueChangedError       others have changed what is declared, again and again
 ├── HandlerFailedError          a handler of replies said nothing that can be used
 ├── CapacityError               a bound was reached; try again later
 │   ├── RateLimitError          the access rules limit how often
@@ -287,6 +293,30 @@ class FencedError(EventLogError):
 
 class DamagedEventsError(EventLogError):
     """Something that was written cannot be read any more; says which piece. The rest is served."""
+
+
+class QueueError(HomingError):
+    """Base of errors about a queue; nothing was changed."""
+
+
+class QueuesOffError(QueueError):
+    """This node keeps no queues; says why."""
+
+
+class QueueNotFoundError(QueueError):
+    """There is no such queue that the caller may know of."""
+
+
+class QueueDiffersError(QueueError):
+    """A queue of this name is declared otherwise; says in which fields."""
+
+
+class QueueNotEmptyError(QueueError):
+    """The queue was to be deleted only if it is empty."""
+
+
+class QueueChangedError(QueueError):
+    """Others have changed what is declared meanwhile, more often than it was tried again."""
 
 
 class CapacityError(HomingError):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -21,10 +22,13 @@ from app.core.events.event import Database
 from app.runtime.histograms import StoreMeasures
 from app.runtime.telemetry import BurstLog
 from app.store.archive import Archive, ArchiveFacts
+from app.store.declared import Declared
 from app.store.directory import AccessDirectory
 from app.store.events import EventStore
 from app.store.memory.commands.store import MemoryStateStore
 from app.store.memory.events import MemoryEventLog
+from app.store.memory.queues import MemoryDeclared, MemoryQueues
+from app.store.queues import QueueStore
 from app.store.roles import OnlyOne, RoleLease
 from app.store.state import StateStore
 from app.store.tiered import TieredEventLog
@@ -220,12 +224,22 @@ def back_up_directory(url: str, target: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueEngine:
+    """Queues over an event log: their windows, and what is declared. Both are in the engine of the log."""
+
+    store: QueueStore
+    declared: Declared
+
+
+@dataclass(frozen=True, slots=True)
 class EventEngine:
     """What the URL of an event log offers: the log, and the roles of who brings events in and who archives them."""
 
     open_log: Callable[[Sequence[Database]], EventStore]
     role: RoleLease
     cooling: RoleLease
+    queues: QueueEngine | None = None
+    """Queues over this log; None where the engine has none."""
     archive: Archive | None = None
     """The cold tier, where there is one; `open_log` knows of it then."""
 
@@ -254,7 +268,12 @@ def open_events(
         raise ConfigurationError(f"HOMING_EVENTS_URL {error}") from None
     drops = BurstLog(counters, clock)
     if kind is EventsKind.MEMORY:
-        engine = EventEngine(lambda databases: MemoryEventLog(databases, clock, drops), OnlyOne(), OnlyOne())
+        engine = EventEngine(
+            lambda databases: MemoryEventLog(databases, clock, drops),
+            OnlyOne(),
+            OnlyOne(),
+            QueueEngine(MemoryQueues(clock, lambda: _life(new_secret)), MemoryDeclared()),
+        )
     elif kind is EventsKind.ROCKS:
         engine = EventEngine(_rocks(folder_of(url), folders or Folders(), clock, drops), OnlyOne(), OnlyOne())
     else:
@@ -283,6 +302,9 @@ def _redis_events(
 ) -> EventEngine:
     from app.store.redis.driver.role import RedisRole  # noqa: PLC0415 - see above
     from app.store.redis.events.log import RedisEventLog  # noqa: PLC0415 - see above
+    from app.store.redis.queues import RedisQueues  # noqa: PLC0415 - see above
+
+    queues = RedisQueues(url, clock=clock, counters=counters, new_life=lambda: _life(new_secret))
 
     def role(what: str) -> RoleLease:
         return RedisRole(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters)
@@ -291,7 +313,13 @@ def _redis_events(
         lambda databases: RedisEventLog(url, databases, counters=counters, drops=drops, new_secret=new_secret),
         role("intake"),
         role("cooler"),
+        QueueEngine(queues, queues),
     )
+
+
+def _life(new_secret: Callable[[], str]) -> str:
+    """What tells windows of a queue apart that began at different times."""
+    return blake2b(new_secret().encode(), digest_size=4).hexdigest()
 
 
 def _archive(url: str, clock: Clock, new_secret: Callable[[], str]) -> Archive:

@@ -59,10 +59,12 @@ if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
     from homing_client._async.client import AsyncDevice, AsyncHoming
     from homing_client._async.events import AsyncEvents
+    from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
     from homing_client._sync.client import Device, Homing
     from homing_client._sync.events import Events
+    from homing_client._sync.queues import Message, Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
 __all__ = [
@@ -72,6 +74,9 @@ __all__ = [
     "AsyncDevice",
     "AsyncEvents",
     "AsyncHoming",
+    "AsyncMessage",
+    "AsyncQueue",
+    "AsyncQueues",
     "AsyncTransport",
     "AsyncWebhooks",
     "CancelledError",
@@ -99,11 +104,14 @@ __all__ = [
     "LimitError",
     "LogEvent",
     "Me",
+    "Message",
     "Node",
     "NotAllowedError",
     "NotFoundError",
     "NotSentError",
     "ProblemError",
+    "Queue",
+    "Queues",
     "Readiness",
     "Reply",
     "Retry",
@@ -122,8 +130,10 @@ __all__ = [
 _MODULES: Final = {
     **dict.fromkeys(("AsyncHoming", "AsyncDevice"), "_async.client"),
     **dict.fromkeys(("Homing", "Device"), "_sync.client"),
-    **{f"Async{name}": f"_async.{name.lower()}" for name in ("Access", "Events", "Webhooks")},
-    **{name: f"_sync.{name.lower()}" for name in ("Access", "Events", "Webhooks")},
+    **{f"Async{name}": f"_async.{name.lower()}" for name in ("Access", "Events", "Queues", "Webhooks")},
+    **{name: f"_sync.{name.lower()}" for name in ("Access", "Events", "Queues", "Webhooks")},
+    **dict.fromkeys(("AsyncMessage", "AsyncQueue"), "_async.queues"),
+    **dict.fromkeys(("Message", "Queue"), "_sync.queues"),
 }
 """What is imported when somebody asks for it: most programs need one of the twins, and little of it."""
 

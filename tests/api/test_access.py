@@ -68,6 +68,13 @@ OF_THE_DIRECTORY: Final = frozenset(
         *("GET /v1/principals", "GET /v1/roles", "GET /v1/access", "PUT /v1/access", "POST /v1/access/check"),
     }
 )
+OF_QUEUES: Final = frozenset(  # test_queues_access.py
+    {
+        *("GET /v1/queues", *(f"{method} /v1/queues/{{name}}" for method in ("GET", "PUT", "DELETE"))),
+        *(f"POST /v1/queues/{{name}}/{what}" for what in ("take", "settle", "rewind", "purge", "redrive")),
+        *("GET /v1/queues/{name}/dead", "GET /v1/queues/{name}/consumers"),
+    }
+)
 OF_STREAMS: Final = frozenset({"GET /v1/commands/events"})  # it does not end: test_happenings_access.py
 
 
@@ -188,7 +195,7 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
     await site.change(*map(Put, listed.values()))
     commands = {device: await an_open_command(site, device) for device in listed}
     for name, named in operations.items():
-        if name in OF_THE_DIRECTORY | OF_EVENTS | OF_STREAMS:  # asked in files of their own
+        if name in OF_THE_DIRECTORY | OF_EVENTS | OF_QUEUES | OF_STREAMS:  # asked in files of their own
             continue
         action = "known" if name in FOR_ALL else named
         method, _, path = name.partition(" ")

@@ -1,4 +1,7 @@
-"""docs/events.md, docs/streams.md and docs/webhooks.md work as they are written, against a node or the demo."""
+"""The pages about events, queues, streams and webhooks work as they are written, against a node or the demo.
+
+They are docs/events.md, docs/queues.md, docs/streams.md and docs/webhooks.md.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,13 @@ def test_webhooks(environment: dict[str, str], tmp_path: Path) -> None:
     with MosquittoProcess() as broker:
         said = on_a_node("docs/webhooks.md", environment, tmp_path, broker)
     assert said.count("whsec_") == 2
+
+
+def test_queues(environment: dict[str, str], tmp_path: Path) -> None:
+    with MosquittoProcess() as broker:
+        said = on_a_node("docs/queues.md", environment, tmp_path, broker)
+    assert "queue alarms is declared" in said
+    assert said.count('"delivery": 1') == 10
 
 
 def test_streams(environment: dict[str, str], tmp_path: Path) -> None:

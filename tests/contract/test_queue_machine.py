@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from app.core.events.event import Shard
 from app.core.queues.loans import (
+    HELD,
     MOST_IN_GROUP,
     SUSPECTS,
     Dying,
@@ -153,9 +154,11 @@ class Histories(RuleBasedStateMachine):
         call = TakeCall(node, f"{self.call:08x}")
         found = [self.stage.run(one.place.store.take(SOURCE, self.lending, wishes, call)) for one in self.sides]
         assert [said_of(one) for one in found[1]] == [said_of(one) for one in found[0]]
-        self.last = (wishes, call) if any(found[0]) else None  # who was lent nothing is not remembered
+        self.last = (
+            (wishes, call) if any(one and one.references for one in found[0]) else None
+        )  # who was lent nothing is not remembered
         for place, loan in enumerate(found[0]):
-            if loan is None:
+            if loan is None or loan is HELD:
                 continue
             assert loan.number not in self.numbers
             self.numbers.append(loan.number)
@@ -201,7 +204,7 @@ class Histories(RuleBasedStateMachine):
             return
         found = [self.stage.run(one.place.store.take(SOURCE, self.lending, *self.last)) for one in self.sides]
         assert [said_of(one) for one in found[0]] == [said_of(one) for one in found[1]]
-        assert all(one is None or one.number in self.numbers for one in found[0]), "lent anew"
+        assert all(one is None or one is HELD or one.number in self.numbers for one in found[0]), "lent anew"
 
     @rule(
         data=st.data(),

@@ -20,6 +20,7 @@ RUN_BY: Final = {
     "docs/events.md": "tests/cluster/test_events_guide.py",
     "docs/operations/backup.md": "tests/cluster/test_backup.py",
     "docs/profiles/tutorial.md": "tests/cluster/test_profile_tutorial.py",
+    "docs/queues.md": "tests/cluster/test_events_guide.py",
     "docs/streams.md": "tests/cluster/test_events_guide.py",
     "docs/tutorial.md": "tests/cluster/test_tutorial.py",
     "docs/webhooks.md": "tests/cluster/test_events_guide.py",

@@ -24,6 +24,7 @@ LAYERS = (
     {"kernel"},
     {"access", "adapters"},
     {"audit", "commands", "events", "observers", "replies", "webhooks"},
+    {"queues"},
     {"node", "observed"},
     {"command_plane"},
     {"membership", "overview"},
@@ -84,7 +85,10 @@ PORTS = {
 }
 """What a part offers to those that PORT_USERS names: its ports, and what all of its adapters decide alike."""
 
-PORT_USERS = {"audit", "callbacks", "commands", "events", "replies", "webhooks", "node", "metrics", "overview", "api"}
+PORT_USERS = {
+    *("audit", "callbacks", "commands", "events", "queues", "replies", "webhooks"),
+    *("node", "metrics", "overview", "api"),
+}
 """Who knows ports only: an engine or an adapter reaches them through the constructor."""
 
 ENGINES = {

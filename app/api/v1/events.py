@@ -124,7 +124,7 @@ _To = Annotated[
         alias="to",
     ),
 ]
-_Limit = Annotated[
+EventLimit = Annotated[
     int,
     BeforeValidator(_limit),
     Query(
@@ -183,7 +183,7 @@ async def _asked(
     topic: TopicFilter = "#",
     database: DatabaseName = None,
     cursor: EventCursor = None,
-    limit: _Limit = DEFAULT_LIMIT,
+    limit: EventLimit = DEFAULT_LIMIT,
 ) -> _Asked:
     """What a caller reads."""
     check_names(request, ("topic", "database", "since", "until", "from", "to", "cursor", "limit"))
@@ -332,7 +332,7 @@ async def list_topics(
     after: Annotated[
         _Place, _behind("The same as `cursor`; it also takes a topic, and then lists the topics that follow it.")
     ] = None,
-    limit: _Limit = DEFAULT_LIMIT,
+    limit: EventLimit = DEFAULT_LIMIT,
 ) -> Reply:
     """Lists topics whose last value the caller may read. A page may be short or empty although it has a cursor."""
     check_names(request, ("topic", "database", "cursor", "after", "limit"))

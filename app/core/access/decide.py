@@ -14,7 +14,7 @@ from app.core.access.identify import standing_at, standing_of
 from app.core.access.limits import bucket_of
 from app.core.access.model import Device
 from app.core.access.questions import AccessAnswer, AccessDecision, Question, Reason
-from app.core.access.rules import OF_METHODS, Action
+from app.core.access.rules import OF_METHODS, Action, is_device
 from app.core.access.ruleset import RuleSet
 from app.core.access.snapshot import Snapshot
 
@@ -88,7 +88,7 @@ def _judge(snapshot: Snapshot, standing: CallerStanding | Refusal, question: Que
 
 def owner_of(snapshot: Snapshot, question: Question) -> str | None:
     """The tenant that the question is about."""
-    return snapshot.tenancy.owner(question.device) if question.device else question.tenant_id
+    return snapshot.tenancy.owner(question.device) if is_device(question.device) else question.tenant_id
 
 
 def _rules_of(snapshot: Snapshot, subjects: tuple[str, ...], device: str, owner: str | None, now_us: int) -> RuleSet:

@@ -39,12 +39,16 @@ class Action(StrEnum):
     STREAM = "stream"
     PUBLISH = "publish"
     WEBHOOKS = "webhooks"
+    QUEUES = "queues"
+    CONSUME = "consume"
     ACCESS = "access"
     AUDIT = "audit"
     NODES = "nodes"
     METRICS = "metrics"
 
 
+QUEUE_PLACE: Final = "queue/"
+"""Before the name of a queue in the place of a device, in rules and in questions."""
 OF_METHODS: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Action.OVERRIDE})
 """They concern one method of one device; without these they are refused."""
 
@@ -158,12 +162,25 @@ def _parse(text: str, role: str, line: int) -> AccessRule:
     _expect(words, "on", effect, "the device comes after the word on")
     if not words:
         raise _incomplete(effect)
-    device = validate_pattern("device", words.pop(0))
+    device = _place(words.pop(0))
     limit = _limit(words, action) if effect is Effect.LIMIT else None
     if words:
         raise InvalidInputError("rule", f"'{words[0]}' is too much; allowed: {_SHAPES[effect]}")
     people = 2 if effect is Effect.REQUIRE else 1
     return AccessRule(role, line, text, effect, action, profile, method, device, people, limit)
+
+
+def is_device(place: str) -> bool:
+    """Whether it is the id of a device, and not empty, nor a queue."""
+    return bool(place) and not place.startswith(QUEUE_PLACE)
+
+
+def _place(word: str) -> str:
+    """A pattern of device ids, or of queues: those have a slash, which no id of a device has."""
+    kind, slash, name = word.partition("/")
+    if slash and f"{kind}/" == QUEUE_PLACE:
+        return QUEUE_PLACE + validate_pattern("method", name)
+    return validate_pattern("device", word)
 
 
 def _words(text: str) -> list[str]:
@@ -261,6 +278,7 @@ BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "allow cancel *:* on *",
             "allow fleet *:* on *",
             "allow publish *:* on *",
+            "allow consume *:* on *",
         ),
         "approver": (*_VIEWER, "allow approve *:* on *"),
         "admin": ("allow * *:* on *",),

@@ -110,6 +110,10 @@ class Loan(NamedTuple):
     references: tuple[Reference, ...]
 
 
+HELD: Final = Loan("", 0, "", 0, 0, ())
+"""Stands for a loan where another consumer holds a queue that is for one at a time."""
+
+
 class SettleHow(StrEnum):
     """What a consumer says of what it was lent."""
 
@@ -215,7 +219,7 @@ class SourceState:
 def parse_token(text: str) -> LoanToken | None:
     """The token that was given out as this text; None for what is none."""
     found = _TOKEN.fullmatch(text)
-    if found is None:
+    if found is None or int(found[6]) >= MOST_IN_GROUP:
         return None
     return LoanToken(found[1], Shard(found[2], int(found[3])), bool(found[4]), int(found[5]), int(found[6]))
 

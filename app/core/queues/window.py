@@ -14,6 +14,7 @@ from math import ceil
 from app.core.events.event import Position
 from app.core.queues.loans import (
     CONSUMER_US,
+    HELD,
     LATELY_US,
     LONGEST_LOAN_US,
     MOST_CONSUMERS,
@@ -101,7 +102,7 @@ class QueueWindow:
         for wish in wishes:
             self._announce(now, wish)
             if rules.single and not self._may_hold(now, wish, rules.loan):
-                loans.append(None)
+                loans.append(HELD)
                 continue
             loan, looked = self._lend(now, rules, wish, looked)
             loans.append(loan)

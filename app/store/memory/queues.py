@@ -92,7 +92,7 @@ class MemoryQueues:
         number, loans = self._calls.get((source, call.node_id), ("", []))
         if number != call.number:
             loans = window.take(self._now(), rules, wishes, self._bury(source))
-            if any(loans):
+            if any(one is not None and one.references for one in loans):
                 self._calls[source, call.node_id] = call.number, loans
         return loans
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from app.core.clock import Clock
 from app.core.errors import UnavailableError
@@ -15,6 +15,7 @@ from app.core.events.event import Position, Shard
 from app.core.queues import keys
 from app.core.queues.loans import (
     CONSUMER_US,
+    HELD,
     Dying,
     Fed,
     LendingRules,
@@ -227,9 +228,11 @@ def _dead(source: QueueSource) -> str:
     return "d" if source.dead else ""
 
 
-def _loan(life: str, consumer: str, found: Sequence[bytes]) -> Loan | None:
+def _loan(life: str, consumer: str, found: Any) -> Loan | None:  # noqa: ANN401 - what the script replies
     if not found:
         return None
+    if found == b"-":
+        return HELD
     number, deliveries, until, references = found
     return Loan(life, int(number), consumer, int(deliveries), int(until), unpack_references(references))
 

@@ -23,6 +23,7 @@ from homing_client.contexts import addresses, resolve
 if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
     from homing_client._async.events import AsyncEvents
+    from homing_client._async.queues import AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -73,6 +74,19 @@ class AsyncHoming:
         from homing_client._async.events import AsyncEvents  # noqa: PLC0415 - likewise
 
         return AsyncEvents(self._session)
+
+    @cached_property
+    def queues(self) -> AsyncQueues:
+        """Queues over the events."""
+        from homing_client._async.queues import AsyncQueues  # noqa: PLC0415 - likewise
+
+        return AsyncQueues(self._session)
+
+    def queue(self, name: str) -> AsyncQueue:
+        """One queue, to consume from."""
+        from homing_client._async.queues import AsyncQueue  # noqa: PLC0415 - likewise
+
+        return AsyncQueue(self._session, name)
 
     @cached_property
     def webhooks(self) -> AsyncWebhooks:

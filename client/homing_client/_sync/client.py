@@ -24,6 +24,7 @@ from homing_client.contexts import addresses, resolve
 if TYPE_CHECKING:
     from homing_client._sync.access import Access
     from homing_client._sync.events import Events
+    from homing_client._sync.queues import Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -74,6 +75,19 @@ class Homing:
         from homing_client._sync.events import Events  # noqa: PLC0415 - likewise
 
         return Events(self._session)
+
+    @cached_property
+    def queues(self) -> Queues:
+        """Queues over the events."""
+        from homing_client._sync.queues import Queues  # noqa: PLC0415 - likewise
+
+        return Queues(self._session)
+
+    def queue(self, name: str) -> Queue:
+        """One queue, to consume from."""
+        from homing_client._sync.queues import Queue  # noqa: PLC0415 - likewise
+
+        return Queue(self._session, name)
 
     @cached_property
     def webhooks(self) -> Webhooks:

@@ -43,6 +43,10 @@ ANSWER: Final[dict[str, Any]] = {
     "streams": [{"structure": "a/+"}],
     "databases": [{"name": "events", "retention": "720h", "shards": 4}],
     "positions": [17],
+    "queues": [{"name": "alarms", "routes": [{"database": "events", "topic": "a/+"}], "loan": "30s"}],
+    "letters": [{"at": "2026-03-01T08:00:00.000Z", "reason": "retry", "deliveries": 5, "event": {"topic": "a/b"}}],
+    "consumers": [{"consumer": "w1", "asked_at": "2026-03-01T08:00:00.000Z"}],
+    "settled": 1,
     "webhooks": [{"id": "wh_1", "url": "https://a.example/hook", "events": ["command.failed"], "enabled": True}],
     "deliveries": [{"event_id": "evt_1", "type": "command.failed", "progress": "waiting", "attempts": 1}],
     "delivered": True,
@@ -90,6 +94,17 @@ VERBS: Final[dict[str, list[str]]] = {
     "PUT /v1/state/{topic}": ["state", "put", "a/b", '{"n": 1}', "--if-match", '"1"'],
     "GET /v1/devices/{device_id}/state": ["state", "device", "dock-1"],
     "POST /v1/transactions": ["state", "transact", '{"write": [{"topic": "a", "data": 1}]}'],
+    "GET /v1/queues": ["queue", "list"],
+    "PUT /v1/queues/{name}": ["queue", "declare", "dji", "--topic", "a/+", "--loan", "1m", "--if-match", '"1"'],
+    "GET /v1/queues/{name}": ["queue", "show", "dji"],
+    "DELETE /v1/queues/{name}": ["queue", "delete", "dji", "--only-empty"],
+    "POST /v1/queues/{name}/take": ["queue", "consume", "dji", "--count", "1"],
+    "POST /v1/queues/{name}/settle": ["queue", "settle", "dji", '{"done": ["x"]}'],
+    "POST /v1/queues/{name}/rewind": ["queue", "rewind", "dji", "--to", "now"],
+    "POST /v1/queues/{name}/purge": ["queue", "purge", "dji"],
+    "POST /v1/queues/{name}/redrive": ["queue", "redrive", "dji"],
+    "GET /v1/queues/{name}/dead": ["queue", "dead", "dji"],
+    "GET /v1/queues/{name}/consumers": ["queue", "consumers", "dji"],
     "GET /v1/webhooks": ["webhooks", "list"],
     "POST /v1/webhooks": ["webhooks", "create", "https://a.example/hook", "--event", "command.failed"],
     "GET /v1/webhooks/{webhook_id}": ["webhooks", "show", "wh_1"],
@@ -137,7 +152,7 @@ async def test_every_operation_is_a_verb() -> None:
     assert there == VERBS.keys() | LOGINS | OTHER_NAMES
 
 
-PLAIN: Final = {"GET /metrics", "DELETE /v1/devices/{device_id}", "POST /v1/events"}
+PLAIN: Final = {"GET /metrics", "DELETE /v1/devices/{device_id}", "POST /v1/events", "POST /v1/queues/{name}/take"}
 """Operations whose answer has one form only."""
 PATH: Final = {
     "command_id": ID,
@@ -166,6 +181,9 @@ def test_a_verb_asks_for_its_operation(homing: Homing, fake_node: FakeNode, oper
         fake_node.answers = [(200, [("bookmark", {}), ("outcome", COMMAND)])]
     if operation == "GET /v1/events/stream":
         fake_node.answers = [(200, [("bookmark", {"cursor": "1"}), ("event", ANSWER["events"][0])])]
+    if operation == "POST /v1/queues/{name}/take":
+        lent = {"loan": "x", "delivery": 1, "until": "", "database": "events", "event": ANSWER["events"][0]}
+        fake_node.answers = [(200, {"events": [lent]}), (200, {"settled": 1, "over": []})]
     form = [] if operation in PLAIN else ["--output", output]
     code, out, err = homing(*VERBS[operation], "--url", fake_node.url, *form)
     assert code == 0, err

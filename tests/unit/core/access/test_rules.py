@@ -137,7 +137,7 @@ def test_built_in_roles() -> None:
     look = {Action.READ, Action.STREAM, Action.NODES, Action.METRICS}
     assert may == {
         "viewer": look,
-        "operator": look | {Action.SEND, Action.CANCEL, Action.FLEET, Action.PUBLISH},
+        "operator": look | {Action.SEND, Action.CANCEL, Action.FLEET, Action.PUBLISH, Action.CONSUME},
         "approver": look | {Action.APPROVE},
         "admin": set(Action),
     }

@@ -4,7 +4,7 @@
 -- ARGV  1 id of the queue  2 'd' where it reads its dead letters  3 loan µs  4 most deliveries, 0 for ever  5 '1' where
 --       devices have an order  6 ttl µs, 0 for ever  7 '1' where one consumer takes at a time  8 id of the call
 --       9... for each wish: most, consumer, '1' where it is to be noted
--- Reply {life, then for each wish '' or {number, deliveries, until, references}}; life is '' where nothing was ever fed
+-- Reply {life, then for each wish '', '-' where another consumer holds the queue, or {number, deliveries, until, references}}; life is '' where nothing was ever fed
 -- Writes all keys. Repeated: the same loans, for a minute.
 -- Bounded: 32 due, 512 references looked at.
 
@@ -117,12 +117,12 @@ for place = 9, #ARGV, 3 do
       redis.call('ZADD', KEYS[7], text(now), consumer)
     end
   end
-  local found = ''
+  local found = '-'
   if not single or window.held_at == 0 or window.holder == consumer or now - window.held_at >= loan then
     if single then window.holder, window.held_at = consumer, now end
     found = lend(tonumber(ARGV[place]), consumer)
   end
-  some = some or found ~= ''
+  some = some or #found > 1
   reply[#reply + 1] = found
 end
 keep()

@@ -1,0 +1,397 @@
+"""Queues over HTTP: declared, taken from and settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Annotated, Any, Final, TypeVar
+
+import orjson
+from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Response as Reply
+from pydantic.json_schema import SkipJsonSchema
+from starlette.requests import ClientDisconnect
+
+from app.access.conditions import tag_of
+from app.api import problems
+from app.api.conditions import Conditional, etag
+from app.api.dependencies import Asker, Events, NodePorts, WhoAsks
+from app.api.http import BytesResponse
+from app.api.openapi import acts, header, problems_of
+from app.api.pages import Listing
+from app.api.parameters import MOST_LISTED, ListCursor, ListLimit, check_names, query
+from app.api.problems import BY_ERROR
+from app.api.representation import instant
+from app.api.strict_bodies import StrictBodyRoute
+from app.api.v1 import queue_models as models
+from app.api.v1.command_models import said
+from app.api.v1.events import DEFAULT_LIMIT, Begin, EventCursor, EventLimit, start_of, text_of
+from app.api.v1.queue_models import duration_of, letter_json, message_json, options_of, queue_json
+from app.core import errors
+from app.core.access.rules import Action
+from app.core.errors import InvalidInputError
+from app.core.events.instants import parse_position
+from app.core.queues.letters import read_letter
+from app.core.queues.loans import CONSUMER_BYTES, SettleHow, micros_of, parse_token
+from app.core.queues.model import LONGEST, NAME, DeclaredQueue, validate_queue_name
+from app.events.gate import call_budget
+from app.queues.plane import QueuePlane, TokenSettlement, needed_queues
+
+LONGEST_WAIT: Final = timedelta(seconds=60)
+_AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.QueuesOffError])
+_OF_ONE: Final = (BY_ERROR[errors.QueueNotFoundError], problems.INVALID, *_AWAY)
+_TAG: Final[dict[int | str, dict[str, object]]] = {
+    200: {"headers": {"ETag": header("The version of this record, for `If-Match`.")}}
+}
+_MANAGES: Final = acts(Action.QUEUES)
+_CONSUMES: Final = acts(Action.CONSUME)
+T = TypeVar("T")
+
+router = APIRouter(prefix="/v1/queues", tags=["queues"], route_class=StrictBodyRoute)
+
+_Name = Annotated[
+    str,
+    Path(description="The name of the queue.", json_schema_extra=said(NAME), examples=["alarms"], alias="name"),
+]
+
+
+class _Counter:
+    """Queues, for one caller."""
+
+    def __init__(self, plane: QueuePlane, asker: Asker, ports: NodePorts) -> None:
+        self.plane = plane
+        self.asker = asker
+        identity = asker.identity()
+        self.tenant = "" if identity is None or identity.tenant is None else identity.tenant
+        self.now_us = ports.node.now_us
+        self._audit = ports.audit
+
+    def find(self, name: str, action: Action) -> DeclaredQueue:
+        """The queue, where the caller may do this with it; QueueNotFoundError, ForbiddenError."""
+        validate_queue_name(name)
+        self.asker.check_queue(action, name)
+        return self.plane.book.get(self.tenant, name)
+
+    def note(self, name: str, done: str) -> None:
+        """Put on record what the caller has done with a queue."""
+        if self._audit is not None:
+            self._audit.queue(name, self.tenant, done)
+
+
+async def _counter(ports: NodePorts, asker: WhoAsks) -> _Counter:
+    return _Counter(needed_queues(ports.queues), asker, ports)
+
+
+_AtCounter = Annotated[_Counter, Depends(_counter)]
+
+
+@router.put(
+    "/{name}",
+    summary="Declare a queue, or change it",
+    response_model=models.LogQueue,
+    response_description="The queue; it was declared so already.",
+    responses=_TAG
+    | {201: {"description": "The queue was created.", "headers": _TAG[200]["headers"], "model": models.LogQueue}}
+    | problems_of(
+        problems.INVALID,
+        *(BY_ERROR[one] for one in (errors.QueueDiffersError, errors.QueueChangedError, errors.CapacityError)),
+        BY_ERROR[errors.PreconditionFailedError],
+        *_AWAY,
+    ),
+    openapi_extra=_MANAGES,
+)
+async def declare_queue(name: _Name, body: models.QueueBody, condition: Conditional, counter: _AtCounter) -> Reply:
+    """Declaring the same queue again changes nothing. To change it, send `If-Match` with its tag.
+
+    The caller needs `read` on all devices as well. `start` counts for a new queue only.
+    """
+    validate_queue_name(name)
+    counter.asker.check_queue(Action.QUEUES, name)
+    counter.asker.check_own(Action.READ)
+    start = None
+    if body.start not in (None, "now"):
+        start = parse_position("start", body.start or "", counter.now_us())
+
+    def check(there: DeclaredQueue | None) -> bool:
+        condition.check(f"queue {name}", None if there is None else tag_of(queue_json(there)))
+        return condition.match is not None
+
+    queue, new = await counter.plane.declare(counter.tenant, name, options_of(body), start, check)
+    counter.note(name, "declare")
+    shown = queue_json(queue)
+    return BytesResponse(orjson.dumps(shown), status=201 if new else 200, headers=[etag(tag_of(shown))])
+
+
+@router.get(
+    "",
+    summary="List queues",
+    response_model=models.LogQueues,
+    response_description="The queues of the caller's tenant, by name.",
+    responses=problems_of(problems.INVALID, *_AWAY),
+    openapi_extra=_MANAGES,
+)
+async def list_queues(
+    request: Request, counter: _AtCounter, asker: WhoAsks, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
+) -> Reply:
+    """Lists queues without their counts."""
+    check_names(request, ("limit", "cursor"))
+    asker.check_own(Action.QUEUES)
+    known = [one for one in counter.plane.book.all if one.tenant == counter.tenant]
+    found, behind = Listing("queues", limit, cursor).part(asker.cursors, known, lambda one: one.name)
+    return _json({"queues": [queue_json(one) for one in found], "cursor": behind})
+
+
+@router.get(
+    "/{name}",
+    summary="Read a queue",
+    response_model=models.LogQueueWithCounts,
+    response_description="The queue, and how it stands.",
+    responses=_TAG | problems_of(*_OF_ONE),
+    openapi_extra=_CONSUMES,
+)
+async def read_queue(name: _Name, counter: _AtCounter) -> Reply:
+    """Consumers may read the queue that they take from."""
+    queue = counter.find(name, Action.CONSUME)
+    shown = queue_json(queue)
+    counts = models.counts_json(await counter.plane.stats(queue))
+    return BytesResponse(orjson.dumps({**shown, "counts": counts}), headers=[etag(tag_of(shown))])
+
+
+@router.head("/{name}", include_in_schema=False)  # as RFC 9110 says of any resource that can be read
+async def has_queue(name: _Name, counter: _AtCounter) -> Reply:
+    """Return whether there is a queue."""
+    counter.find(name, Action.CONSUME)
+    return BytesResponse(b"")
+
+
+@router.delete(
+    "/{name}",
+    status_code=204,
+    summary="Delete a queue",
+    response_description="The queue was deleted. The events are in the log still.",
+    responses=problems_of(*(BY_ERROR[one] for one in (errors.QueueNotEmptyError, errors.QueueChangedError)), *_OF_ONE),
+    openapi_extra=_MANAGES,
+)
+async def delete_queue(
+    request: Request,
+    name: _Name,
+    counter: _AtCounter,
+    if_: Annotated[
+        str | SkipJsonSchema[None],
+        query("Delete it only if nothing waits in it.", "empty", "empty", alias="if"),
+    ] = None,
+) -> None:
+    """Dead letters stay in the log as well."""
+    check_names(request, ("if",))
+    if if_ not in (None, "empty"):
+        raise InvalidInputError("if", f"{if_[:32]!a} is no condition; allowed: empty")
+    await counter.plane.delete(counter.find(name, Action.QUEUES), if_empty=if_ == "empty")
+    counter.note(name, "delete")
+
+
+@router.post(
+    "/{name}/take",
+    summary="Take events from a queue",
+    response_model=models.TakenEvents,
+    response_description="The events that were lent; none if there were none in time.",
+    responses=problems_of(BY_ERROR[errors.CapacityError], *_OF_ONE),
+    openapi_extra=_CONSUMES,
+)
+async def take_from_queue(request: Request, name: _Name, body: models.TakeBody, counter: _AtCounter) -> Reply:
+    """Lends events to a consumer, who settles each before `until`; else it is lent again.
+
+    Fewer than `max` may come, and events that failed before come alone.
+    """
+    queue = counter.find(name, Action.CONSUME)
+    if not 1 <= body.max <= models.MOST_TAKEN:
+        raise InvalidInputError("max", f"{body.max} is out of range; allowed: 1 to {models.MOST_TAKEN}")
+    if not 1 <= body.max_bytes <= models.MOST_BYTES:
+        raise InvalidInputError("max_bytes", f"{body.max_bytes} is out of range; allowed: 1 to {models.MOST_BYTES}")
+    wait = duration_of("wait", body.wait)
+    if wait > LONGEST_WAIT:
+        raise InvalidInputError("wait", f"{body.wait} is too long; allowed: up to 60s")
+    if len(body.consumer.encode()) > CONSUMER_BYTES:
+        raise InvalidInputError("consumer", f"is too long; allowed: {CONSUMER_BYTES} bytes in UTF-8")
+    taking = counter.plane.take(queue, body.max, body.consumer, wait.total_seconds(), body.max_bytes, auto=body.auto)
+    messages = await _unless_gone(request, taking)
+    full = not messages and await counter.plane.is_full(queue)
+    return BytesResponse(
+        b'{"events":[%b],"full":%b}' % (b",".join(map(message_json, messages)), b"true" if full else b"false")
+    )
+
+
+async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """What comes of it; ClientDisconnect when the caller hangs up before, and then nothing comes of it."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+@router.post(
+    "/{name}/settle",
+    summary="Settle events that were taken",
+    response_model=models.SettledEvents,
+    response_description="How many were settled, and which loans are over.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_CONSUMES,
+)
+async def settle_loans(name: _Name, body: models.SettleBody, counter: _AtCounter) -> Reply:
+    """Says of each event that it is done, to be tried again, dead, or given back; or that it takes longer.
+
+    A loan that is over is no error: the event was settled, or others have it.
+    """
+    queue = counter.find(name, Action.CONSUME)
+    said_of = _said(body)
+    if len(said_of) > models.MOST_SETTLED:
+        raise InvalidInputError("body", f"settles {len(said_of)} events; allowed are {models.MOST_SETTLED}")
+    seen: set[str] = set()
+    for field, text, _, _, _ in said_of:
+        if text in seen:
+            raise InvalidInputError(field, f"{text[:64]!a} is given twice; allowed: one word about each event")
+        seen.add(text)
+    known, over = list[TokenSettlement](), list[str]()
+    for _, text, how, amount, reason in said_of:
+        token = parse_token(text)
+        if token is None:
+            over.append(text[:128])
+        else:
+            known.append(TokenSettlement(token, how, amount, reason))
+    over += map(str, await counter.plane.settle(queue, known))
+    return _json({"settled": len(said_of) - len(over), "over": over})
+
+
+def _said(body: models.SettleBody) -> list[tuple[str, str, SettleHow, int, str]]:
+    """For each event that is named: the field, its token, how it is settled, µs, reason."""
+    found = [(f"done.{at}", one, SettleHow.DONE, -1, "") for at, one in enumerate(body.done)]
+    found += [(f"release.{at}", one, SettleHow.RELEASE, -1, "") for at, one in enumerate(body.release)]
+    for at, later in enumerate(body.retry):
+        after = -1 if later.after is None else _bounded(f"retry.{at}.after", later.after)
+        found.append((f"retry.{at}", later.loan, SettleHow.RETRY, after, ""))
+    found += [
+        (f"dead.{at}", one.loan, SettleHow.DEAD, -1, one.reason or "rejected") for at, one in enumerate(body.dead)
+    ]
+    for at, longer in enumerate(body.extend):
+        by = _bounded(f"extend.{at}.by", longer.by)
+        found.append((f"extend.{at}", longer.loan, SettleHow.EXTEND, by, ""))
+    return found
+
+
+def _bounded(field: str, text: str) -> int:
+    duration = duration_of(field, text)
+    if duration > LONGEST:
+        raise InvalidInputError(field, f"{text[:32]} is too long; allowed: up to 12h")
+    return micros_of(duration)
+
+
+@router.post(
+    "/{name}/rewind",
+    status_code=204,
+    summary="Let a queue go on elsewhere",
+    response_description="The queue goes on there. What consumers had is over.",
+    responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
+    openapi_extra=_MANAGES,
+)
+async def rewind_queue(name: _Name, body: models.RewindBody, counter: _AtCounter) -> None:
+    """Events after the instant are delivered, though they were settled; those before it are not."""
+    queue = counter.find(name, Action.QUEUES)
+    to = None if body.to == "now" else parse_position("to", body.to, counter.now_us())
+    await counter.plane.rewind(queue, to)
+    counter.note(name, "rewind")
+
+
+@router.post(
+    "/{name}/purge",
+    status_code=204,
+    summary="Empty a queue",
+    response_description="Nothing waits in the queue any more.",
+    responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
+    openapi_extra=_MANAGES,
+)
+async def purge_queue(name: _Name, counter: _AtCounter) -> None:
+    """The same as a rewind to `now`: the events are in the log still."""
+    await counter.plane.rewind(counter.find(name, Action.QUEUES), None)
+    counter.note(name, "purge")
+
+
+@router.post(
+    "/{name}/redrive",
+    status_code=204,
+    summary="Deliver dead letters again",
+    response_description="The dead letters are in the queue again.",
+    responses=problems_of(BY_ERROR[errors.QueueChangedError], *_OF_ONE),
+    openapi_extra=_MANAGES,
+)
+async def redrive_queue(name: _Name, counter: _AtCounter, body: models.RedriveBody | None = None) -> None:
+    """Consumers get the original events, whose deliveries are counted anew. Each letter is delivered again once."""
+    queue = counter.find(name, Action.QUEUES)
+    text = None if body is None else body.until
+    until = None if text is None else parse_position("until", text, counter.now_us())
+    await counter.plane.redrive(queue, until)
+    counter.note(name, "redrive")
+
+
+@router.get(
+    "/{name}/dead",
+    summary="Read the dead letters of a queue",
+    response_model=models.DeadLetters,
+    response_description="A page of dead letters, oldest first.",
+    responses=problems_of(*_OF_ONE, BY_ERROR[errors.EventsOffError]),
+    openapi_extra=_CONSUMES,
+)
+async def read_dead_letters(
+    request: Request,
+    name: _Name,
+    counter: _AtCounter,
+    events: Events,
+    begin: Begin,
+    cursor: EventCursor = None,
+    limit: EventLimit = DEFAULT_LIMIT,
+) -> Reply:
+    """Each letter says why, how often it was delivered, and has the original event."""
+    check_names(request, ("since", "from", "cursor", "limit"))
+    queue = counter.find(name, Action.CONSUME)
+    home = events.plan.kept[0].name
+    scope, start = start_of(events, counter.asker, home, queue.dead_topic, cursor, begin)
+    async with call_budget():
+        page = await events.reader.page(scope.databases, scope.topic_filter, start, limit)
+    letters = [(one.position, letter) for one in page.events if (letter := read_letter(one)) is not None]
+    body = b'{"letters":[%b],"cursor":%b,"more":%b}' % (
+        b",".join(letter_json(position, letter) for position, letter in letters),
+        orjson.dumps(text_of(events, counter.asker, page.cursor, scope)),
+        b"true" if page.more else b"false",
+    )
+    return BytesResponse(body)
+
+
+@router.get(
+    "/{name}/consumers",
+    summary="List the consumers of a queue",
+    response_model=models.QueueConsumers,
+    response_description="The consumers that took within the last minute, by name.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_CONSUMES,
+)
+async def list_queue_consumers(name: _Name, counter: _AtCounter) -> Reply:  # noqa: D103 - its summary says it
+    stats = await counter.plane.stats(counter.find(name, Action.CONSUME))
+    return _json({"consumers": [{"consumer": one, "asked_at": instant(at)} for one, at in stats.consumers]})
+
+
+def _json(content: dict[str, Any]) -> Reply:
+    return BytesResponse(orjson.dumps(content))

@@ -1,0 +1,253 @@
+"""`homing queue`: queues over the event log, and consuming from them, over the HTTP API of a node."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
+from app.cli.completion import members
+from app.cli.output import Form, Stop, complain, err, out, tell, written
+from app.cli.verbs import Verb, group, read_json
+from app.runtime.exits import Exit
+
+if TYPE_CHECKING:
+    from homing_client import Homing, Message
+
+PATIENT: Final = 60
+"""How often a node that is away is asked again: consumers are left running."""
+POLL: Final = "2s"
+"""How long one call waits for events, so that Ctrl-C is heard."""
+TEMPORARY: Final = 75
+"""EX_TEMPFAIL of sysexits.h: the handler says that it may work later."""
+
+application = group(
+    "Queues over the event log: each event is handled, tried again, or put aside.",
+    {
+        "list": Verb("queues.all", "name routes loan max_deliveries order"),
+        "show": Verb("queues.get"),
+        "delete": Verb("queues.delete"),
+        "settle": Verb("queues.settle"),
+        "rewind": Verb("queues.rewind"),
+        "purge": Verb("queues.purge"),
+        "redrive": Verb("queues.redrive"),
+        "dead": Verb("queues.dead", "at deliveries reason consumer event"),
+        "consumers": Verb("queues.consumers", "consumer asked_at"),
+    },
+)
+
+QueueName = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUEUE", help="The name of the queue.", show_default=False, autocompletion=members("queues.all", "name")
+    ),
+]
+
+
+@application.command()
+def declare(  # noqa: PLR0913 - one per option
+    queue: QueueName,
+    *,
+    topic: Annotated[list[str], typer.Option("--topic", help="A topic filter of events that it gets. Repeatable.")],
+    database: Annotated[str, typer.Option(help="The database of these events.")] = "events",
+    loan: Annotated[str | None, typer.Option(help="How long a consumer has to settle an event, such as 30s.")] = None,
+    retry: Annotated[
+        list[str] | None, typer.Option(help="After how long to deliver again, such as 1s. Repeatable.")
+    ] = None,
+    max_deliveries: Annotated[int | None, typer.Option(help="After how many deliveries an event is put aside.")] = None,
+    order: Annotated[str | None, typer.Option(help="device: the events of a device one after the other.")] = None,
+    ttl: Annotated[str | None, typer.Option(help="Events that are older are left out.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Events that are younger wait.")] = None,
+    single: Annotated[bool | None, typer.Option("--single/--many", help="Let one consumer at a time take.")] = None,
+    ends_after: Annotated[str | None, typer.Option(help="Delete the queue when nobody took for so long.")] = None,
+    start: Annotated[str | None, typer.Option(help="Where to begin: now, an instant, or how long ago.")] = None,
+    if_match: Annotated[
+        str | None, typer.Option(help="Write only if the current tag is this one; show and declare print it.")
+    ] = None,
+    url: Url = None,
+    context: ContextName = None,
+    output: Output = Form.HUMAN,
+    as_json: AsJson = False,
+) -> None:
+    """Declare a queue. Declaring the same one again changes nothing; --if-match changes it.
+
+    Exit code: 0 done, 2 wrong input or declared otherwise, 6 no node there, 8 not allowed.
+    """
+    given: dict[str, Any] = {
+        "routes": [{"database": database, "topic": one} for one in topic],
+        "loan": loan,
+        "retry": retry or None,
+        "max_deliveries": max_deliveries,
+        "order": order,
+        "ttl": ttl,
+        "delay": delay,
+        "single": single,
+        "ends_after": ends_after,
+        "start": start,
+    }
+    wanted = {name: value for name, value in given.items() if value is not None}
+    shown = form(output, as_json=as_json)
+    with connected(url, context, shown) as homing:
+        declared = homing.queues.declare(queue, wanted, if_match=if_match)
+    if shown is not Form.HUMAN:
+        out.line(written(dict(declared)))
+    else:
+        tell(out, f"queue {queue} is declared")
+    tell(err, f"tag {declared.tag}")
+
+
+@application.command()
+def apply(
+    document: Annotated[
+        str, typer.Argument(help='The queues as JSON: {"queues": [{"name": "alarms", "routes": […]}]}; - reads them.')
+    ],
+    *,
+    url: Url = None,
+    context: ContextName = None,
+) -> None:
+    """Declare all queues of a document, and change those that are declared otherwise. It deletes none.
+
+    What `list --json` printed can be applied.
+
+    Exit code: 0 done, 2 wrong input, 6 no node there, 8 not allowed.
+    """
+    told = read_json("DOCUMENT", document)
+    queues = told.get("queues") if isinstance(told, dict) else told
+    if not isinstance(queues, list) or not all(isinstance(one, dict) and "name" in one for one in queues):
+        raise Stop('DOCUMENT: has no queues; allowed: {"queues": [{"name": "alarms", "routes": […]}]}', Exit.USAGE)
+    with connected(url, context) as homing:
+        for one in queues:
+            tell(out, f"{one['name']} {_applied(homing, one)}")
+
+
+def _applied(homing: Homing, told: Mapping[str, Any]) -> str:
+    from homing_client import ConflictError, NotFoundError
+
+    name = str(told["name"])
+    wanted = {key: value for key, value in told.items() if key not in ("name", "tenant", "created_at", "counts")}
+    try:
+        known = homing.queues.get(name)
+    except NotFoundError:
+        homing.queues.declare(name, wanted)
+        return "created"
+    try:
+        homing.queues.declare(name, wanted)
+    except ConflictError:
+        homing.queues.declare(name, wanted, if_match=known.tag)
+        return "changed"
+    return "as it was"
+
+
+@application.command()
+def consume(
+    queue: QueueName,
+    *,
+    handler: Annotated[
+        str | None,
+        typer.Option("--exec", metavar="COMMAND", help="Run this for each event, which is its standard input as JSON."),
+    ] = None,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="How many events to handle at the same time.")] = 1,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this number of events.")] = None,
+    consumer: Annotated[str, typer.Option(help="A name that tells this consumer from others.")] = "",
+    dead_on_failure: Annotated[
+        bool, typer.Option("--dead-on-failure", help="Put an event aside when the command fails, instead of retrying.")
+    ] = False,
+    url: Url = None,
+    context: ContextName = None,
+) -> None:
+    """Print events, or run a command for each, until Ctrl-C. Each is settled when it was handled.
+
+    A command that exits with 0 is done with the event; with 75 (EX_TEMPFAIL) the event is tried again, and so it is
+    with any other code, unless --dead-on-failure puts it aside.
+
+    Exit code: 0 after --count events, 2 wrong input, 6 no node there, 8 not allowed, 130 interrupted.
+    """
+    work = _Work(queue, handler, count, consumer, dead_on_failure=dead_on_failure)
+    workers = [threading.Thread(target=work.run, args=(url, context), daemon=True) for _ in range(parallel)]
+    for one in workers:
+        one.start()
+    try:
+        for one in workers:
+            one.join()
+    except KeyboardInterrupt:
+        work.stop()
+        for one in workers:
+            one.join()
+        raise
+    if work.failure is not None:
+        raise work.failure
+
+
+class _Work:
+    """What the threads of one consumer share."""
+
+    def __init__(
+        self, queue: str, handler: str | None, count: int | None, consumer: str, *, dead_on_failure: bool
+    ) -> None:
+        self.failure: BaseException | None = None
+        self._queue = queue
+        self._handler = None if handler is None else shlex.split(handler)
+        self._left = count
+        self._consumer = consumer
+        self._dead_on_failure = dead_on_failure
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Let all end when they are done with what they have."""
+        self._stopped.set()
+
+    def run(self, url: str | None, context: str | None) -> None:
+        """Handle one event after the other."""
+        try:
+            with connected(url, context, attempts=PATIENT) as homing:
+                while not self._stopped.is_set() and self._claim():
+                    taken = homing.queue(self._queue).take(1, wait=POLL, consumer=self._consumer)
+                    for message in taken:
+                        self._handle(message)
+                    if not taken:
+                        self._give_back()
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
+            with self._lock:
+                self.failure = self.failure or error
+            self.stop()
+
+    def _claim(self) -> bool:
+        """Whether one more event is wanted, which this thread handles then."""
+        with self._lock:
+            if self._left is None:
+                return True
+            wanted = self._left > 0
+            self._left -= wanted
+            return wanted
+
+    def _give_back(self) -> None:
+        with self._lock:
+            if self._left is not None:
+                self._left += 1
+
+    def _handle(self, message: Message) -> None:
+        line = json.dumps({"delivery": message.delivery, "database": message.database, **message.event})
+        if self._handler is None:
+            with self._lock:
+                out.line(line)
+            message.done()
+            return
+        try:
+            code = subprocess.run(self._handler, input=line.encode() + b"\n", check=False).returncode
+        except OSError as error:
+            message.release()
+            raise Stop(f"--exec: {error}", Exit.USAGE) from None
+        if code == 0:
+            message.done()
+        elif self._dead_on_failure and code != TEMPORARY:
+            message.dead(f"the handler exited with {code}")
+        else:
+            complain(f"the handler exited with {code} for {message.event.topic}; it is tried again")
+            message.retry()

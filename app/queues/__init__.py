@@ -1,0 +1,1 @@
+"""Queues over the event log: declared, fed, lent and settled."""

@@ -1,0 +1,162 @@
+"""The queues that are declared, as this node knows them: it looks twice a second whether somebody has changed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from app.core.clock import IdFactory
+from app.core.errors import CapacityError, InvalidInputError, QueueChangedError, QueueDiffersError, QueueNotFoundError
+from app.core.events.event import Position
+from app.core.queues.model import (
+    DeclaredQueue,
+    QueueOptions,
+    decode_queue,
+    document_of,
+    encode_queue,
+    validate_options,
+    validate_queue_name,
+)
+from app.runtime.listeners import Listeners
+from app.store.declared import Declared, DocumentChange
+
+MOST_QUEUES: Final = 1000
+MOST_OF_TENANT: Final = 100
+ATTEMPTS: Final = 8
+"""How often a change is decided anew, as another one was faster."""
+
+_log = structlog.get_logger(__name__)
+
+
+class QueueBook:
+    """`databases` are those that there are. Calls raise StoreUnavailableError."""
+
+    def __init__(self, declared: Declared, databases: Iterable[str], new_id: IdFactory) -> None:
+        self._declared = declared
+        self._databases = tuple(databases)
+        self._new_id = new_id
+        self._version = -1
+        self._queues: Mapping[str, DeclaredQueue] = {}
+        self._by_id: Mapping[str, DeclaredQueue] = {}
+        self._unreadable: frozenset[str] = frozenset()
+        self.changed: Final = Listeners[[]]()
+        """Called when the queues are others than before."""
+
+    @property
+    def all(self) -> Sequence[DeclaredQueue]:
+        """All of them, by tenant and name."""
+        return tuple(self._queues.values())
+
+    def by_id(self, queue_id: str) -> DeclaredQueue | None:
+        """The queue of this id, where there is one."""
+        return self._by_id.get(queue_id)
+
+    def get(self, tenant: str, name: str) -> DeclaredQueue:
+        """The queue of a tenant; QueueNotFoundError."""
+        found = self._queues.get(document_of(tenant, name))
+        if found is None:
+            raise QueueNotFoundError(f"there is no queue {name[:64]!a}")
+        return found
+
+    async def refresh(self) -> None:
+        """Read them if somebody has changed them."""
+        if await self._declared.version() != self._version:
+            await self._read()
+
+    async def _read(self) -> None:
+        version, documents = await self._declared.read()
+        found: dict[str, DeclaredQueue] = {}
+        unreadable = set()
+        for name in sorted(one for one in documents if one.startswith("q ")):
+            try:
+                found[name] = decode_queue(documents[name])
+            except (ValueError, KeyError, TypeError) as error:
+                unreadable.add(name)
+                if name not in self._unreadable:
+                    _log.warning("unreadable_queue", name=name, reason=f"{type(error).__name__}: {error}"[:200])
+        self._version, self._queues, self._unreadable = version, found, frozenset(unreadable)
+        self._by_id = {one.id: one for one in found.values()}
+        self.changed()
+
+    async def declare(
+        self,
+        tenant: str,
+        name: str,
+        given: QueueOptions,
+        start: Position,
+        now_us: int,
+        check: Callable[[DeclaredQueue | None], bool],
+    ) -> tuple[DeclaredQueue, bool]:
+        """The queue as it stands then, and whether it is new. A database that is new to it is read behind `start`.
+
+        `check` is given the queue that is there; it raises what keeps it from being changed, and returns whether it may
+        be. QueueDiffersError, InvalidInputError, CapacityError, QueueChangedError.
+        """
+        validate_queue_name(name)
+        validate_options(given, tenant, name, self._databases)
+        for _ in range(ATTEMPTS):
+            await self._read()
+            there = self._queues.get(document_of(tenant, name))
+            if there is None and document_of(tenant, name) in self._unreadable:
+                raise QueueDiffersError(f"queue {name!a} was declared by a later version, which this node cannot read")
+            may_change = check(there)
+            if there is None:
+                self._check_room(tenant)
+                queue = DeclaredQueue(
+                    self._new_id(), tenant, name, given, dict.fromkeys(given.databases, start), now_us
+                )
+            else:
+                differs = given.differs_from(there.options)
+                if not differs:
+                    return there, False
+                _check_change(name, differs, may_change=may_change)
+                starts = {one: there.starts.get(one, start) for one in given.databases}
+                queue = replace(there, options=given, starts=starts)
+            if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
+                return queue, there is None
+        raise QueueChangedError("others have changed queues meanwhile; try again")
+
+    async def delete(self, queue: DeclaredQueue) -> bool:
+        """Forget it; whether it was there. QueueChangedError."""
+        for _ in range(ATTEMPTS):
+            await self._read()
+            there = self._queues.get(queue.document)
+            if there is None or there.id != queue.id:
+                return False
+            if await self._apply([DocumentChange(queue.document, None)]):
+                return True
+        raise QueueChangedError("others have changed queues meanwhile; try again")
+
+    async def move(self, queue: DeclaredQueue, now_us: int) -> None:
+        """Let all nodes look again where it is. QueueChangedError."""
+        for _ in range(ATTEMPTS):
+            await self._read()
+            there = self._by_id.get(queue.id)
+            if there is None:
+                return
+            if await self._apply([DocumentChange(there.document, encode_queue(replace(there, moved_us=now_us)))]):
+                return
+        raise QueueChangedError("others have changed queues meanwhile; try again")
+
+    async def _apply(self, changes: Sequence[DocumentChange]) -> bool:
+        applied = await self._declared.apply(changes, self._version)
+        await self._read()
+        return applied is not None
+
+    def _check_room(self, tenant: str) -> None:
+        if len(self._queues) >= MOST_QUEUES:
+            raise CapacityError(f"there are {MOST_QUEUES} queues, which is all that a cluster can have")
+        if tenant and sum(one.tenant == tenant for one in self._queues.values()) >= MOST_OF_TENANT:
+            raise CapacityError(f"tenant {tenant[:64]!a} has {MOST_OF_TENANT} queues, which is all that it can have")
+
+
+def _check_change(name: str, differs: Sequence[str], *, may_change: bool) -> None:
+    if not may_change:
+        raise QueueDiffersError(
+            f"queue {name!a} is declared with other {', '.join(differs)}; to change it, send If-Match with its tag"
+        )
+    if "order" in differs:
+        raise InvalidInputError("order", "cannot be changed; delete the queue and declare it again")

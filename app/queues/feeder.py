@@ -1,0 +1,334 @@
+"""Moves the windows of queues forward over one database: of its shards, those that fall to this node.
+
+Sources that are at the same place of a shard are read for together, and only those that an event is for cost anything.
+One that is far behind has a place of its own, and a page each round. A feeder holds nothing that matters: where a
+source was fed up to is in the store, and decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from app.core.clock import Clock
+from app.core.errors import HomingError
+from app.core.events.event import BEGINNING, END, Event, Position, Shard
+from app.core.events.reading import EVERYTHING, Reading
+from app.core.filtertree import FilterTree, topic_pattern
+from app.core.queues.loans import UNASKED_US, WINDOW_UNASKED, QueueSource, Reference, grouped, key_of, micros_of
+from app.core.queues.model import DeclaredQueue
+from app.queues.originals import Originals
+from app.queues.sources import QueueSources
+from app.store.events import ArchivedError, EventStore
+from app.store.queues import QueueStore
+
+PAGE: Final = 500
+"""Events that are read at once."""
+TICK_SECONDS: Final = 0.5
+"""How often a feeder looks though nothing happened."""
+FULL_SECONDS: Final = 0.05
+"""The same while a window is full from which somebody takes."""
+SLOW_SECONDS: Final = 5.0
+"""How often it looks at windows that are full, though nobody takes from them."""
+KEPT_US: Final = 60_000_000
+"""How far a queue was looked through without a match, before the store is told."""
+MOST_REFERENCES: Final = 8 * 128
+"""Of one call."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _FeedProgress:
+    """A source as the store last told of it."""
+
+    queue: DeclaredQueue
+    fed: Position
+    until: Position = BEGINNING
+    size: int = 0
+    asked: Position = 0
+
+    def room(self, seen: Position) -> int:
+        """References that may be added. A queue nobody takes from is kept short, so that it costs little."""
+        most = self.queue.options.rules.window
+        if self.asked < seen - UNASKED_US:
+            most = min(most, WINDOW_UNASKED)
+        return most - self.size
+
+
+@dataclass(slots=True)
+class _Place:
+    """Sources that were looked through up to the same position of a shard."""
+
+    seen: Position
+    sources: dict[QueueSource, _FeedProgress] = field(default_factory=dict)
+    alone: bool = False
+    """It waits for events to become older, or reads dead letters: it never joins others."""
+
+
+class _ShardFeed:
+    """One shard, and where its sources are."""
+
+    def __init__(self) -> None:
+        self.places: list[_Place] = []
+        self.full: dict[QueueSource, _FeedProgress] = {}
+        self.known: set[QueueSource] = set()
+
+    def forget(self, gone: Callable[[QueueSource], bool]) -> None:
+        for sources in (self.full, *(one.sources for one in self.places)):
+            for source in [one for one in sources if gone(one)]:
+                del sources[source]
+                self.known.discard(source)
+        self.places = [one for one in self.places if one.sources]
+
+    def put(self, source: QueueSource, at: _FeedProgress, seen: Position) -> None:
+        """Let it be read for, or wait for room."""
+        self.known.add(source)
+        self.full.pop(source, None)
+        if at.room(seen) <= 0 or (source.dead and seen >= at.until):
+            self.full[source] = at
+            return
+        alone = source.dead or bool(at.queue.options.delay)
+        for place in self.places:
+            if place.seen == seen and not (alone or place.alone):
+                place.sources[source] = at
+                return
+        self.places.append(_Place(seen, {source: at}, alone))
+
+
+class QueueFeeder:
+    """`mine` tells whether a shard falls to this node; `queues` gives all queues that are declared."""
+
+    def __init__(
+        self,
+        database: str,
+        *,
+        log: EventStore,
+        store: QueueStore,
+        sources: QueueSources,
+        originals: Originals,
+        queues: Callable[[], Sequence[DeclaredQueue]],
+        mine: Callable[[Shard], bool],
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._log = log
+        self._store = store
+        self._sources = sources
+        self._originals = originals
+        self._queues = queues
+        self._mine = mine
+        self._clock = clock
+        self._feeds: dict[Shard, _ShardFeed] = {}
+        self._tree: FilterTree[str] = FilterTree()
+        self._by_id: Mapping[str, DeclaredQueue] = {}
+        self._changed = True
+        self._stale: set[str] = set()
+        self._kicked = asyncio.Event()
+        self._slow_at = 0.0
+        self._ready: set[str] = set()
+
+    def changed(self) -> None:
+        """The queues are others."""
+        self._changed = True
+        self._kicked.set()
+
+    def kick(self, queue_id: str) -> None:
+        """There may be room in a queue, or more of it to read; "": in any."""
+        self._stale.add(queue_id)
+        self._kicked.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            try:
+                if not await self.round():
+                    await self._wait()
+            except HomingError as error:
+                _log.debug("queue_feeding_waits", database=self._database, reason=str(error))
+                self._feeds.clear()
+                self._changed = True
+                await asyncio.sleep(TICK_SECONDS)
+
+    async def round(self) -> bool:
+        """Read a page for each place; whether some are behind still."""
+        self._kicked.clear()
+        await self._learn()
+        delayed = any(one.options.delay for one in self._by_id.values())
+        now = await self._store.now() if delayed else END
+        behind = False
+        for shard, feed in self._feeds.items():
+            behind |= await self._feed_shard(shard, feed, now)
+        if self._ready:
+            ready, self._ready = self._ready, set()
+            await self._store.hint(sorted(ready))
+        return behind
+
+    async def _learn(self) -> None:
+        """Ask the store about sources that are new here, and about those that may have room again."""
+        shards = [one for one in self._sources.shards(self._database) if self._mine(one)]
+        slow = self._clock.monotonic() >= self._slow_at
+        if slow:
+            self._slow_at = self._clock.monotonic() + SLOW_SECONDS
+        all_of_them = self._changed or slow or list(self._feeds) != shards
+        if all_of_them:
+            self._changed = False
+            self._read_book(shards)
+        stale, self._stale = self._stale, set()
+        asked: list[QueueSource] = []
+        for feed in self._feeds.values():
+            asked += (
+                source
+                for source, at in feed.full.items()
+                if all_of_them or source.queue_id in stale or "" in stale or not self._is_left(source, at)
+            )
+        if all_of_them:
+            asked += (
+                source
+                for queue in self._by_id.values()
+                for source in self._sources.of(queue)
+                if source.shard in self._feeds and source not in self._feeds[source.shard].known
+            )
+        await self._ask(asked)
+
+    @staticmethod
+    def _is_left(source: QueueSource, at: _FeedProgress) -> bool:
+        """Whether nobody has taken from it for long, or it has no dead letters to read."""
+        return (source.dead and at.fed >= at.until) or at.asked < at.fed - UNASKED_US
+
+    def _read_book(self, shards: Sequence[Shard]) -> None:
+        before, self._by_id = self._by_id, {one.id: one for one in self._queues()}
+        others = {one.id for one in before.values() if self._by_id.get(one.id) != one}  # changed, moved or deleted
+        self._tree = FilterTree()
+        for queue in self._by_id.values():
+            for route in queue.options.routes:
+                if route.database == self._database:
+                    self._tree.add(topic_pattern(route.topic), queue.id)
+        self._feeds = {one: self._feeds.get(one) or _ShardFeed() for one in shards}
+        for feed in self._feeds.values():
+            feed.forget(lambda source: source.queue_id in others)
+
+    async def _ask(self, asked: Sequence[QueueSource]) -> None:
+        for source, state in zip(asked, await self._store.states(asked), strict=True):
+            queue, feed = self._by_id[source.queue_id], self._feeds[source.shard]
+            at = _FeedProgress(queue, self._start(source, queue))
+            if state is not None:
+                at = _FeedProgress(queue, state.fed, state.until, state.size, state.asked)
+            feed.put(source, at, at.fed)
+
+    def _start(self, source: QueueSource, queue: DeclaredQueue) -> Position:
+        return BEGINNING if source.dead else queue.starts.get(self._database, BEGINNING)
+
+    async def _feed_shard(self, shard: Shard, feed: _ShardFeed, now: Position) -> bool:
+        """A page for each place; those that come to lie within it are read for with it, and join."""
+        places, feed.places = sorted(feed.places, key=lambda one: one.seen), []
+        behind = False
+        while places:
+            place = places.pop(0)
+            if place.alone:
+                behind |= await self._feed_alone(shard, feed, place, now)
+                continue
+            events, end, more = await self._read(shard, place.seen, END, EVERYTHING)
+            self._originals.keep(shard, events)
+            joined = [place, *(one for one in places if not one.alone and one.seen <= end)]
+            places = [one for one in places if one.alone or one.seen > end]
+            await self._feed_together(feed, joined, events, end)
+            behind |= more
+        return behind
+
+    async def _feed_together(
+        self, feed: _ShardFeed, places: Sequence[_Place], events: Sequence[Event], end: Position
+    ) -> None:
+        matched: defaultdict[str, list[Event]] = defaultdict(list)
+        for event in events:
+            for queue_id in self._tree.match(event.entry.topic.split("/")):
+                matched[queue_id].append(event)
+        together = _Place(max(end, places[0].seen))
+        for place in places:
+            for source, at in place.sources.items():
+                found = matched.get(source.queue_id)
+                if found is None and at.fed > end - KEPT_US:
+                    together.sources[source] = at
+                    continue
+                wanted = [one for one in found or () if one.position > place.seen]
+                wanted = [one for one in wanted if self._sources.may_have(at.queue, one.entry)]
+                if (not wanted and at.fed > end - KEPT_US) or await self._feed(source, at, wanted, together.seen):
+                    together.sources[source] = at
+                else:
+                    feed.put(source, at, at.fed)
+        if together.sources:
+            feed.places.append(together)
+
+    async def _feed_alone(self, shard: Shard, feed: _ShardFeed, place: _Place, now: Position) -> bool:
+        ((source, at),) = place.sources.items()
+        if source.dead:
+            until, topic_filter = at.until, at.queue.dead_topic
+        else:
+            until, topic_filter = now - micros_of(at.queue.options.delay), EVERYTHING
+        if until <= place.seen:
+            feed.put(source, at, place.seen)
+            return False
+        events, end, more = await self._read(shard, place.seen, until, topic_filter)
+        if not source.dead:
+            events = [one for one in events if self._is_for(at.queue, one)]
+        end = until if source.dead and not more else end
+        if await self._feed(source, at, events, end):
+            feed.put(source, at, end)
+        else:
+            feed.put(source, at, at.fed)
+        return more
+
+    def _is_for(self, queue: DeclaredQueue, event: Event) -> bool:
+        return queue.id in self._tree.match(event.entry.topic.split("/")) and self._sources.may_have(queue, event.entry)
+
+    async def _read(
+        self, shard: Shard, after: Position, until: Position, topic_filter: str
+    ) -> tuple[Sequence[Event], Position, bool]:
+        try:
+            found = await self._log.read(shard, Reading(topic_filter, after, until), PAGE)
+        except ArchivedError as error:  # what was there was dropped: it is missed, and was never in a window
+            return (), max(after + 1, error.until), True
+        return found.events, found.position, found.more
+
+    async def _feed(self, source: QueueSource, at: _FeedProgress, events: Sequence[Event], end: Position) -> bool:
+        """Hand over as many as there is room for; whether that was all, and there is room for more."""
+        most = min(at.room(end), MOST_REFERENCES)
+        ordered = at.queue.options.order == "device"
+        target = end
+        if len(events) > most:
+            events = events[:most]
+            target = events[-1].position if events else at.fed
+        references = [Reference(one.position, key_of(one.entry) if ordered else 0) for one in events]
+        start, window = self._start(source, at.queue), at.queue.options.rules.window
+        found = await self._store.feed(source, start, at.fed, target, grouped(references), window)
+        if found.fed == target and references:
+            self._ready.add(source.queue_id)
+        at.fed, at.size, at.asked = found
+        return found.fed == end and at.room(end) > 0
+
+    async def _wait(self) -> None:
+        """Until there is more in the log, or room, or some time has passed."""
+        after: list[Position] = []
+        full = False
+        for shard in self._sources.shards(self._database):
+            feed = self._feeds.get(shard)
+            read = [] if feed is None else [one.seen for one in feed.places if not one.alone]
+            after.append(max(read, default=END))
+            full = full or (feed is not None and any(not self._is_left(*one) for one in feed.full.items()))
+        waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._kicked.wait())]
+        if any(one < END for one in after):
+            waits.append(asyncio.create_task(self._log.wait(self._database, after)))
+        try:
+            seconds = FULL_SECONDS if full else TICK_SECONDS
+            done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)

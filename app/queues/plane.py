@@ -1,0 +1,385 @@
+"""The queues of a node: all their parts, as one life, and what the API asks of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import structlog
+
+from app.cluster.shares import falls_to
+from app.core.errors import HomingError, QueueNotEmptyError, QueuesOffError, StoreUnavailableError
+from app.core.events.event import BEGINNING, END, Position, Shard
+from app.core.events.plan import Plan
+from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, SourceState, micros_of
+from app.core.queues.model import DeclaredQueue, QueueOptions
+from app.events.plane import EventPlane
+from app.kernel import Kernel
+from app.plane import Plane
+from app.queues.book import QueueBook
+from app.queues.burials import Burials
+from app.queues.feeder import QueueFeeder
+from app.queues.originals import Originals
+from app.queues.settler import Settler
+from app.queues.sources import QueueSources, TenantOf
+from app.queues.taker import QueueMessage, QueueTaker
+from app.runtime.services import Service
+from app.runtime.tasks import end
+from app.runtime.telemetry import Fill
+from app.store.queues import QueueStore
+
+LOOK_SECONDS: Final = 0.5
+"""How often a node looks at what is declared, and at who lives."""
+UNUSED_LOOKS: Final = 20
+"""Each so many looks it looks for queues that nobody uses any more."""
+MOST_CONSUMERS: Final = 10_000
+"""Those that may wait on a node."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """How a queue stands. `oldest`: the position of the first event that is ready; 0: none is."""
+
+    ready: int
+    lent: int
+    later: int
+    held_back: int
+    done: int
+    retried: int
+    dead: int
+    expired: int
+    delivered: int
+    again: int
+    oldest: Position
+    asked: Position
+    consumers: tuple[tuple[str, Position], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettlement:
+    """What a consumer says of one event."""
+
+    token: LoanToken
+    how: SettleHow
+    amount: int = -1
+    reason: str = ""
+
+
+class QueuePlane:
+    """Calls raise StoreUnavailableError before the store is open, and QueueNotFoundError."""
+
+    def __init__(
+        self,
+        *,
+        store: QueueStore,
+        book: QueueBook,
+        sources: QueueSources,
+        feeders: Sequence[QueueFeeder],
+        burials: Burials,
+        taker: QueueTaker,
+        settler: Settler,
+        shares: QueueShares,
+    ) -> None:
+        self.book: Final = book
+        self._store = store
+        self._sources = sources
+        self._feeders = feeders
+        self._burials = burials
+        self._taker = taker
+        self._settler = settler
+        self._shares = shares
+        self._open = False
+        book.changed.add(self._changed)
+        store.hear(self._heard)
+
+    @property
+    def plane(self) -> Plane:
+        """All of it, as one life."""
+        return Plane(name="queues", services=[Service("queues", self._run, close=self._close, fills=self._fills)])
+
+    async def declare(
+        self,
+        tenant: str,
+        name: str,
+        given: QueueOptions,
+        start: Position | None,
+        check: Callable[[DeclaredQueue | None], bool],
+    ) -> tuple[DeclaredQueue, bool]:
+        """See `QueueBook.declare`. Without a start it begins now."""
+        self._check()
+        now = await self._store.now()
+        begin = now if start is None else max(BEGINNING, start - 1)
+        return await self.book.declare(tenant, name, given, begin, now, check)
+
+    async def delete(self, queue: DeclaredQueue, *, if_empty: bool) -> None:
+        """Delete it with all that is known of what it has not settled. QueueNotEmptyError."""
+        self._check()
+        if if_empty and (waits := await self._waits(queue)):
+            raise QueueNotEmptyError(f"queue {queue.name!a} has {waits} events that are not settled")
+        await self.book.delete(queue)
+        await self._store.forget(self._sources.of(queue))
+
+    async def take(
+        self, queue: DeclaredQueue, most: int, consumer: str, seconds: float, most_bytes: int, *, auto: bool
+    ) -> list[QueueMessage]:
+        """See `QueueTaker.take`. With `auto`, what is lent is settled at once."""
+        self._check()
+        messages = await self._taker.take(queue, most, consumer, seconds, most_bytes)
+        if auto and messages:
+            await self.settle(queue, [TokenSettlement(one.token, SettleHow.DONE) for one in messages])
+        return messages
+
+    async def settle(self, queue: DeclaredQueue, said: Sequence[TokenSettlement]) -> list[LoanToken]:
+        """Settle what was lent; those that were over, or are of another queue."""
+        self._check()
+        known = set(self._sources.of(queue))
+        over: list[LoanToken] = []
+        parts: defaultdict[tuple[QueueSource, str], list[TokenSettlement]] = defaultdict(list)
+        for one in said:
+            source = QueueSource(queue.id, one.token.shard, one.token.dead)
+            if source in known:
+                parts[source, one.token.life].append(one)
+            else:
+                over.append(one.token)
+        ended = await asyncio.gather(*(self._settle(queue, *place, part) for place, part in parts.items()))
+        return [*over, *(token for tokens in ended for token in tokens)]
+
+    async def _settle(
+        self, queue: DeclaredQueue, source: QueueSource, life: str, said: Sequence[TokenSettlement]
+    ) -> list[LoanToken]:
+        settlements = [
+            Settlement(one.token.number, one.how, (one.token.index,), one.amount, one.reason) for one in said
+        ]
+        found = await self._settler.settle(queue, source, life, settlements)
+        over = set(found.over)
+        return [one.token for one in said if (one.token.number, one.token.index) in over]
+
+    async def is_full(self, queue: DeclaredQueue) -> bool:
+        """Whether consumers have as much of it as a window takes, so that nothing is lent until they settle."""
+        states = await self._store.states(self._sources.of(queue))
+        return any(one is not None and one.lent >= queue.options.rules.window for one in states)
+
+    def dismiss(self) -> None:
+        """Send those away who wait here, as the node is about to stop."""
+        self._taker.dismiss()
+
+    async def rewind(self, queue: DeclaredQueue, to: Position | None) -> None:
+        """Let it go on behind an instant; None is now, so that all before is forgotten."""
+        self._check()
+        now = await self._store.now()
+        behind = now if to is None else max(BEGINNING, to - 1)
+        for source in self._sources.of(queue):
+            if not source.dead:
+                await self._store.seek(source, behind)
+        await self.book.move(queue, now)
+
+    async def redrive(self, queue: DeclaredQueue, until: Position | None) -> None:
+        """Let it read its dead letters again, up to an instant; None is now."""
+        self._check()
+        now = await self._store.now()
+        await self._store.redrive(self._sources.dead(queue), now if until is None else until)
+        await self.book.move(queue, now)
+
+    async def stats(self, queue: DeclaredQueue) -> QueueStats:
+        """How it stands."""
+        self._check()
+        return _together([one for one in await self._store.states(self._sources.of(queue)) if one is not None])
+
+    async def _waits(self, queue: DeclaredQueue) -> int:
+        stats = await self.stats(queue)
+        return stats.ready + stats.lent + stats.later + stats.held_back
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._store.start()
+                break
+            except HomingError as error:
+                _log.warning("queues_not_open", reason=str(error))
+                await asyncio.sleep(LOOK_SECONDS)
+        self._open = True
+        tasks = [asyncio.create_task(one.run(), name="queue feeder") for one in self._feeders]
+        looks = 0
+        try:
+            while True:
+                looks += 1
+                try:
+                    await self._look(looks)
+                except HomingError as error:
+                    _log.debug("queue_look_skipped", reason=str(error))
+                for one in tasks:
+                    if one.done():
+                        one.result()
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            await end(tasks)
+
+    async def _look(self, looks: int) -> None:
+        await self.book.refresh()
+        await self._shares.refresh()
+        if not self.book.all:
+            return
+        for shard in self._shares.shards():
+            while await self._burials.bury(shard):
+                pass
+        if looks % UNUSED_LOOKS == 0:
+            for queue in self.book.all:
+                if queue.options.ends_after is not None and self._shares.mine_by_name(queue.id):
+                    await self._end_if_unused(queue, micros_of(queue.options.ends_after))
+
+    async def _end_if_unused(self, queue: DeclaredQueue, after: int) -> None:
+        asked = max(queue.created_us, (await self.stats(queue)).asked)
+        if asked + after < await self._store.now():
+            _log.info("queue_ended", queue=queue.name, tenant=queue.tenant, reason="nobody took from it")
+            await self.delete(queue, if_empty=False)
+
+    async def _close(self) -> None:
+        self._open = False
+        await self._taker.close()
+        await self._settler.close()
+        await self._store.close()
+
+    def _fills(self) -> dict[str, Fill]:
+        return {"queue_consumers": Fill(self._taker.waiting, MOST_CONSUMERS), **self._store.fills()}
+
+    def _changed(self) -> None:
+        for one in self._feeders:
+            one.changed()
+        self._taker.wake("")
+
+    def _heard(self, queue_id: str) -> None:
+        self._taker.wake(queue_id)
+        for one in self._feeders:
+            one.kick(queue_id)
+
+    def _check(self) -> None:
+        if not self._open:
+            raise StoreUnavailableError("the store of queues is not open yet")
+
+
+class QueueShares:
+    """Which shards fall to this node; `live` tells the nodes of the cluster."""
+
+    def __init__(self, plan: Plan, node_id: str, live: Callable[[], Awaitable[Sequence[str]]]) -> None:
+        self._plan = plan
+        self._node_id = node_id
+        self._live = live
+        self._known: tuple[str, ...] = ()
+        self._mine = self._fallen()
+
+    async def refresh(self) -> None:
+        """Look who lives; StoreUnavailableError."""
+        live = tuple(await self._live())
+        if live != self._known:
+            self._known = live
+            self._mine = self._fallen()
+
+    def mine(self, shard: Shard) -> bool:
+        """Whether the shard falls to this node."""
+        return shard in self._mine
+
+    def mine_by_name(self, name: str) -> bool:
+        """Whether something of this name does."""
+        return falls_to(self._node_id, self._known, name)
+
+    def shards(self) -> Sequence[Shard]:
+        """Those that do."""
+        return sorted(self._mine)
+
+    def _fallen(self) -> frozenset[Shard]:
+        shards = (shard for database in self._plan.databases for shard in database.all_shards())
+        return frozenset(one for one in shards if self.mine_by_name(f"queues {one}"))
+
+
+def needed_queues(plane: QueuePlane | None) -> QueuePlane:
+    """The queues of the node; QueuesOffError where there are none."""
+    if plane is None:
+        raise QueuesOffError("this node keeps no queues: they need HOMING_EVENTS_URL with memory:// or redis://")
+    return plane
+
+
+def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) -> QueuePlane | None:
+    """Queues over the events that are kept; None where none are, or where their engine has no queues."""
+    engine = kernel.adapters.events
+    if events is None or engine is None or engine.queues is None:
+        return None
+    log, store, counters = events.store, engine.queues.store, kernel.counters
+
+    async def live() -> Sequence[str]:
+        return [one.node_id for one in await kernel.cluster.nodes()]
+
+    def settled(queue_id: str) -> None:
+        for one in feeders:
+            one.kick(queue_id)
+
+    book = QueueBook(engine.queues.declared, [one.name for one in events.plan.databases], kernel.adapters.new_ulid)
+    sources, originals = QueueSources(events.plan, tenant_of), Originals(log)
+    shares = QueueShares(events.plan, kernel.info.node_id, live)
+    feeders = [
+        QueueFeeder(
+            one.name,
+            log=log,
+            store=store,
+            sources=sources,
+            originals=originals,
+            queues=lambda: book.all,
+            mine=shares.mine,
+            clock=kernel.clock,
+        )
+        for one in events.plan.databases
+    ]
+    settler = Settler(store, settled, Random())
+    taker = QueueTaker(
+        store=store,
+        sources=sources,
+        originals=originals,
+        settler=settler,
+        by_id=book.by_id,
+        node_id=kernel.info.node_id,
+        new_secret=kernel.adapters.new_secret,
+        clock=kernel.clock,
+    )
+    burials = Burials(log=log, store=store, sources=sources, originals=originals, by_id=book.by_id, counters=counters)
+    return QueuePlane(
+        store=store,
+        book=book,
+        sources=sources,
+        feeders=feeders,
+        burials=burials,
+        taker=taker,
+        settler=settler,
+        shares=shares,
+    )
+
+
+def _together(states: Sequence[SourceState]) -> QueueStats:
+    consumers: dict[str, Position] = {}
+    for state in states:
+        for name, at in state.consumers:
+            consumers[name] = max(at, consumers.get(name, BEGINNING))
+
+    def total(of: Callable[[SourceState], int]) -> int:
+        return sum(map(of, states))
+
+    oldest = min((one.oldest for one in states if one.oldest), default=END)
+    return QueueStats(
+        ready=total(lambda one: one.ready),
+        lent=total(lambda one: one.lent),
+        later=total(lambda one: one.later),
+        held_back=total(lambda one: one.held_back),
+        done=total(lambda one: one.done),
+        retried=total(lambda one: one.retried),
+        dead=total(lambda one: one.dead),
+        expired=total(lambda one: one.expired),
+        delivered=total(lambda one: one.delivered),
+        again=total(lambda one: one.again),
+        oldest=0 if oldest == END else oldest,
+        asked=max((one.asked for one in states), default=BEGINNING),
+        consumers=tuple(sorted(consumers.items())),
+    )

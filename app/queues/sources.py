@@ -1,0 +1,50 @@
+"""Which shards a queue reads, and which events of them it may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from app.core.events.event import OWN, Entry, Shard
+from app.core.events.plan import Plan
+from app.core.queues.loans import QueueSource
+from app.core.queues.model import DeclaredQueue
+
+TenantOf = Callable[[str], str]
+"""To whom a device belongs; "" where nobody is asked, or nobody owns it."""
+
+
+class QueueSources:
+    """Knows the databases."""
+
+    def __init__(self, plan: Plan, tenant_of: TenantOf) -> None:
+        self._plan = plan
+        self._tenant_of = tenant_of
+
+    def of(self, queue: DeclaredQueue) -> list[QueueSource]:
+        """The shards that it reads, and at last that of its dead letters."""
+        found = [
+            QueueSource(queue.id, shard)
+            for name in queue.options.databases
+            if (database := self._plan.database(name)) is not None
+            for shard in database.all_shards()
+        ]
+        return [*found, self.dead(queue)]
+
+    def dead(self, queue: DeclaredQueue) -> QueueSource:
+        """The source from which it reads its dead letters again."""
+        return QueueSource(queue.id, self.dead_shard(queue), dead=True)
+
+    def dead_shard(self, queue: DeclaredQueue) -> Shard:
+        """Where its dead letters are: in the first database."""
+        return self._plan.shard(self._plan.kept[0].name, queue.dead_topic)
+
+    def may_have(self, queue: DeclaredQueue, entry: Entry) -> bool:
+        """Whether an event is of the queue's tenant. A queue of no tenant has those of all."""
+        if not queue.tenant or (entry.device and self._tenant_of(entry.device) == queue.tenant):
+            return True
+        return entry.topic.startswith((f"{OWN}dead/{queue.tenant}/", f"$exchange/{queue.tenant}/"))
+
+    def shards(self, database: str) -> Sequence[Shard]:
+        """Those of a database."""
+        found = self._plan.database(database)
+        return () if found is None else found.all_shards()

@@ -1,0 +1,293 @@
+"""Lends events to consumers of this node, and settles them: what many ask for at the same time goes as one call.
+
+A consumer that finds nothing waits here. Hints of the store wake it, and a look each second is the net.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from app.core.clock import Clock
+from app.core.errors import CapacityError, QueueNotFoundError
+from app.core.events.event import Event, Position
+from app.core.queues.letters import read_letter
+from app.core.queues.loans import HELD, Loan, LoanToken, LoanWish, QueueSource, SettleHow, Settlement
+from app.core.queues.model import DeclaredQueue
+from app.queues.originals import Originals
+from app.queues.settler import Settler
+from app.queues.sources import QueueSources
+from app.store.queues import QueueStore, TakeCall
+
+LOOK_SECONDS: Final = 1.0
+"""How often somebody who waits looks, though nobody hints."""
+ANNOUNCED_SECONDS: Final = 1.0
+"""How often the store is told that a consumer asks."""
+MOST_WAITING: Final = 256
+"""Consumers of one queue that wait on this node."""
+MOST_KNOWN: Final = 10_000
+"""Consumers of which this node knows when they were announced."""
+
+
+class QueueMessage(NamedTuple):
+    """An event that was lent: by which token it is settled, how often it was lent with this time, and until when."""
+
+    token: LoanToken
+    delivery: int
+    until: Position
+    event: Event
+    database: str
+
+
+@dataclass(slots=True)
+class _WaitingConsumer:
+    """A consumer that waits here."""
+
+    most: int
+    consumer: str
+    answer: asyncio.Future[list[tuple[QueueSource, Loan]]]
+    lent: list[tuple[QueueSource, Loan]] = field(default_factory=list)
+    looked: bool = False
+    late: bool = False
+    """Its time is over; it gets what comes of the look that is under way."""
+    refused: bool = False
+    """Another consumer holds the queue."""
+
+    @property
+    def left(self) -> int:
+        """How many more. Events that failed before come alone, so that they take no others with them."""
+        if self.refused or any(loan.deliveries for _, loan in self.lent):
+            return 0
+        return self.most - sum(len(loan.references) for _, loan in self.lent)
+
+
+class _TakerDesk:
+    """Who waits for one queue, and what serves them."""
+
+    def __init__(self) -> None:
+        self.askers: list[_WaitingConsumer] = []
+        self.woken = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self.first = 0
+
+
+class QueueTaker:
+    """`by_id` gives a queue as it is declared, or None; `new_secret` names the calls of this node."""
+
+    def __init__(
+        self,
+        *,
+        store: QueueStore,
+        sources: QueueSources,
+        originals: Originals,
+        settler: Settler,
+        by_id: Callable[[str], DeclaredQueue | None],
+        node_id: str,
+        new_secret: Callable[[], str],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._originals = originals
+        self._settler = settler
+        self._by_id = by_id
+        self._node_id = node_id
+        self._calls = f"{new_secret()}-"
+        self._number = 0
+        self._clock = clock
+        self._desks: dict[str, _TakerDesk] = {}
+        self._dismissed = False
+        self._announced: dict[tuple[QueueSource, str], float] = {}
+
+    def wake(self, queue_id: str) -> None:
+        """Something may be ready in a queue; "": in any."""
+        for one in list(self._desks) if not queue_id else [queue_id]:
+            desk = self._desks.get(one)
+            if desk is not None:
+                desk.woken.set()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait here."""
+        return sum(len(one.askers) for one in self._desks.values())
+
+    def dismiss(self) -> None:
+        """Let nobody wait any more; whoever comes gets what is there, or nothing."""
+        self._dismissed = True
+        for desk in self._desks.values():
+            for one in tuple(desk.askers):
+                self._send_away(desk, one)
+            desk.woken.set()
+
+    async def close(self) -> None:
+        """Send all away."""
+        for desk in self._desks.values():
+            if desk.task is not None:
+                desk.task.cancel()
+        await asyncio.gather(*(one.task for one in self._desks.values() if one.task), return_exceptions=True)
+
+    async def take(
+        self, queue: DeclaredQueue, most: int, consumer: str, seconds: float, most_bytes: int
+    ) -> list[QueueMessage]:
+        """Up to so many events, at once or after so many seconds; none when there is nothing to lend.
+
+        A caller that is cancelled was lent nothing. CapacityError, StoreUnavailableError, QueueNotFoundError.
+        """
+        desk = self._desks.setdefault(queue.id, _TakerDesk())
+        if len(desk.askers) >= MOST_WAITING:
+            raise CapacityError(f"{MOST_WAITING} consumers wait for queue {queue.name!a} on this node already")
+        asker = _WaitingConsumer(most, consumer, asyncio.get_running_loop().create_future())
+        desk.askers.append(asker)
+        desk.woken.set()
+        if desk.task is None or desk.task.done():
+            desk.task = asyncio.create_task(self._serve(queue.id, desk), name=f"taker of {queue.name}")
+        timer = asyncio.get_running_loop().call_later(0 if self._dismissed else seconds, self._send_away, desk, asker)
+        lent: list[tuple[QueueSource, Loan]] = []
+        try:
+            lent = await asker.answer
+            return await self._messages(queue, lent, most_bytes)
+        except asyncio.CancelledError:
+            if asker.answer.done() and not asker.answer.cancelled() and asker.answer.exception() is None:
+                self._give_back(queue, asker.answer.result())
+            raise
+        finally:
+            timer.cancel()
+            if asker in desk.askers:
+                desk.askers.remove(asker)
+
+    def _send_away(self, desk: _TakerDesk, asker: _WaitingConsumer) -> None:
+        asker.late = True
+        if asker.looked and asker in desk.askers and not asker.answer.done():
+            desk.askers.remove(asker)
+            asker.answer.set_result([])
+
+    async def _serve(self, queue_id: str, desk: _TakerDesk) -> None:
+        try:
+            while desk.askers:
+                desk.woken.clear()
+                queue = self._by_id(queue_id)
+                if queue is None:
+                    raise QueueNotFoundError("the queue was deleted")  # noqa: TRY301 - all that fails ends those who wait
+                asked, desk.askers = desk.askers, []
+                await self._ask(queue, desk, asked)
+                if desk.askers:
+                    await self._pause(desk)
+        except Exception as error:  # noqa: BLE001 - whoever waits is told of it
+            for one in desk.askers:
+                if not one.answer.done():
+                    one.answer.set_exception(error)
+            desk.askers.clear()
+        finally:
+            if self._desks.get(queue_id) is desk:
+                del self._desks[queue_id]
+
+    @staticmethod
+    async def _pause(desk: _TakerDesk) -> None:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await desk.woken.wait()
+        except TimeoutError:
+            return
+
+    async def _ask(self, queue: DeclaredQueue, desk: _TakerDesk, asked: Sequence[_WaitingConsumer]) -> None:
+        """One look at all sources for all of them; who was lent nothing waits on."""
+        waiting = [one for one in asked if not one.answer.done()]
+        sources = self._sources.of(queue)
+        if not queue.options.single:  # of a queue for one consumer, the first source decides who that is
+            desk.first = (desk.first + 1) % len(sources)
+            sources = [*sources[desk.first :], *sources[: desk.first]]
+        try:
+            for source in sources:
+                eager = [one for one in waiting if one.left > 0 or (queue.options.single and not one.refused)]
+                if not eager:
+                    break
+                await self._lend(queue, source, eager)
+        except Exception as error:
+            for one in waiting:
+                self._answer(queue, one, error)
+            raise
+        for one in waiting:
+            one.looked, one.refused = True, False
+            if one.lent or one.late:
+                self._answer(queue, one, None)
+            else:
+                desk.askers.append(one)
+
+    def _answer(self, queue: DeclaredQueue, asker: _WaitingConsumer, error: Exception | None) -> None:
+        if asker.answer.done():
+            self._give_back(queue, asker.lent)
+        elif asker.lent or error is None:
+            asker.answer.set_result(asker.lent)
+        else:
+            asker.answer.set_exception(error)
+
+    async def _lend(self, queue: DeclaredQueue, source: QueueSource, askers: Sequence[_WaitingConsumer]) -> None:
+        wishes = [LoanWish(one.left, one.consumer, self._is_to_be_announced(source, one.consumer)) for one in askers]
+        self._number += 1
+        call = TakeCall(self._node_id, f"{self._calls}{self._number}")
+        loans = await self._store.take(source, queue.options.rules, wishes, call)
+        for asker, loan in zip(askers, loans, strict=True):
+            if loan is HELD:
+                asker.refused = True
+            elif loan is not None:
+                asker.lent.append((source, loan))
+
+    def _is_to_be_announced(self, source: QueueSource, consumer: str) -> bool:
+        now, known = self._clock.monotonic(), (source, consumer)
+        if now - self._announced.get(known, -ANNOUNCED_SECONDS) < ANNOUNCED_SECONDS:
+            return False
+        if len(self._announced) >= MOST_KNOWN:
+            self._announced.clear()
+        self._announced[known] = now
+        return True
+
+    async def _messages(
+        self, queue: DeclaredQueue, lent: Sequence[tuple[QueueSource, Loan]], most_bytes: int
+    ) -> list[QueueMessage]:
+        """What was lent, with its events; those that are gone are settled, those that are too much given back."""
+        messages: list[QueueMessage] = []
+        room = most_bytes
+        for source, loan in lent:
+            found = await self._pick(queue, source, loan)
+            gone, surplus = list[int](), list[int]()
+            for index, event in enumerate(found):
+                if event is None:
+                    gone.append(index)
+                    continue
+                room -= len(event.entry.value)
+                if room < 0 and messages:
+                    surplus.append(index)
+                    continue
+                token = LoanToken(loan.life, source.shard, source.dead, loan.number, index)
+                messages.append(_message(token, loan, source, event))
+            for how, indexes in ((SettleHow.EXPIRED, gone), (SettleHow.RELEASE, surplus)):
+                if indexes:
+                    await self._settler.settle(queue, source, loan.life, [Settlement(loan.number, how, tuple(indexes))])
+        return messages
+
+    async def _pick(self, queue: DeclaredQueue, source: QueueSource, loan: Loan) -> list[Event | None]:
+        try:
+            return await self._originals.pick(source.shard, [one.position for one in loan.references])
+        except BaseException:
+            self._give_back(queue, [(source, loan)])
+            raise
+
+    def _give_back(self, queue: DeclaredQueue, lent: Sequence[tuple[QueueSource, Loan]]) -> None:
+        """Let somebody else have it at once. If that fails, the deadline does it."""
+        by_life: defaultdict[tuple[QueueSource, str], list[Settlement]] = defaultdict(list)
+        for source, loan in lent:
+            by_life[source, loan.life].append(Settlement(loan.number, SettleHow.RELEASE))
+        for (source, life), said in by_life.items():
+            self._settler.settle_soon(queue, source, life, said)
+
+
+def _message(token: LoanToken, loan: Loan, source: QueueSource, event: Event) -> QueueMessage:
+    """An event as a consumer gets it; of a dead letter that is the original."""
+    database = source.shard.database
+    letter = read_letter(event) if source.dead else None
+    if letter is not None:
+        event, database = letter.original, str(letter.about["origin"].get("database", database))
+    return QueueMessage(token, loan.deliveries + 1, loan.until, event, database)

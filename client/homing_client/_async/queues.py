@@ -1,0 +1,194 @@
+"""Queues over the event log: declared, consumed and settled."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+from homing_client._async.session import AsyncSession
+from homing_client._models import Event, Tagged
+from homing_client._operations import (
+    MARGIN,
+    JsonObject,
+    body_of,
+    changed,
+    duration,
+    given,
+    listed,
+    nothing_of,
+    tagged_of,
+)
+from homing_client._wire import Request
+
+_ONE: Final = "/v1/queues/{name}"
+POLL: Final = timedelta(seconds=20)
+"""How long one call waits for events. A connection that died unnoticed is noticed after that."""
+
+
+class AsyncMessage:
+    """An event that was lent. Settle it before `until`; else it is lent again.
+
+    As a context manager it is done when the block ends, and tried again when the block raises an exception.
+    """
+
+    def __init__(self, session: AsyncSession, queue: str, told: JsonObject) -> None:
+        self._session = session
+        self._queue = queue
+        self._settled = False
+        self.loan: Final = str(told["loan"])
+        self.delivery: Final = int(told["delivery"])
+        self.until: Final = str(told["until"])
+        self.database: Final = str(told["database"])
+        self.event: Final = Event(told["event"])
+
+    async def done(self) -> bool:
+        """Settle it. False if the loan was over: somebody else has it, or had it."""
+        return await self._settle({"done": [self.loan]})
+
+    async def retry(self, after: timedelta | str | None = None) -> bool:
+        """Have it delivered again, after so long or as the queue says."""
+        told = None if after is None else duration(after)
+        return await self._settle({"retry": [given(loan=self.loan, after=told)]})
+
+    async def dead(self, reason: str) -> bool:
+        """Put it aside as a dead letter."""
+        return await self._settle({"dead": [{"loan": self.loan, "reason": reason}]})
+
+    async def release(self) -> bool:
+        """Give it back, so that somebody else gets it at once. That counts as no delivery."""
+        return await self._settle({"release": [self.loan]})
+
+    async def extend(self, by: timedelta | str) -> bool:
+        """Take more time, from now on: all events of the same loan have it."""
+        said = {"extend": [{"loan": self.loan, "by": duration(by)}]}
+        return bool((await _settled(self._session, self._queue, said))["settled"])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._settled:
+            return
+        if error is None:
+            await self.done()
+        elif isinstance(error, Exception):
+            await self.retry()
+        else:  # the program ends, and not because of this event
+            await self.release()
+
+    async def _settle(self, said: Mapping[str, Any]) -> bool:
+        self._settled = True
+        return bool((await _settled(self._session, self._queue, said))["settled"])
+
+
+class AsyncQueue:
+    """One queue. `AsyncHoming.queue(name)`."""
+
+    def __init__(self, session: AsyncSession, queue: str) -> None:
+        self._session = session
+        self.name: Final = queue
+
+    async def take(
+        self,
+        limit: int = 32,
+        *,
+        wait: timedelta | str = POLL,
+        consumer: str = "",
+        auto: bool = False,
+    ) -> list[AsyncMessage]:
+        """Take up to `limit` events, and wait for the first of them. `auto` settles them at once: at most once."""
+        body = {"max": limit, "wait": duration(wait), "consumer": consumer, "auto": auto}
+        patience = (POLL + POLL + POLL + MARGIN).total_seconds()  # as long as a node waits at most
+        asked = Request("POST", _ONE + "/take", path={"name": self.name}, body=body, patience=patience)
+        told = body_of(await self._session.exchange(asked))
+        return [AsyncMessage(self._session, self.name, one) for one in told.get("events") or ()]
+
+    async def consume(self, *, prefetch: int = 32, consumer: str = "") -> AsyncIterator[AsyncMessage]:
+        """Events one after the other, without end. What was prefetched when the reader stops is given back.
+
+        `prefetch` is how many are lent at once: no more than are handled within the loan of the queue.
+        """
+        waiting: list[AsyncMessage] = []
+        try:
+            while True:
+                waiting = await self.take(prefetch, consumer=consumer)
+                while waiting:
+                    yield waiting.pop(0)
+        finally:
+            if waiting:
+                await _settled(self._session, self.name, {"release": [one.loan for one in waiting]})
+
+
+class AsyncQueues:
+    """The queues of a cluster, as far as the caller may see and change them. `AsyncHoming.queues`."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def all(self) -> list[JsonObject]:
+        """List all queues."""
+        return await self._session.every("/v1/queues", "queues")
+
+    async def declare(self, queue: str, declaration: Mapping[str, Any], *, if_match: str | None = None) -> Tagged:
+        """Declare a queue, or change it if its tag is `if_match`. Raises ConflictError if it is declared otherwise."""
+        return tagged_of(
+            await self._session.exchange(changed("PUT", _ONE, {"name": queue}, dict(declaration), if_match))
+        )
+
+    async def get(self, queue: str) -> Tagged:
+        """Show a queue, and how it stands."""
+        return tagged_of(await self._session.exchange(Request("GET", _ONE, path={"name": queue})))
+
+    async def delete(self, queue: str, *, only_empty: bool = False) -> None:
+        """Delete a queue. The events are in the log still."""
+        query = {"if": "empty" if only_empty else None}
+        nothing_of(
+            await self._session.exchange(Request("DELETE", _ONE, path={"name": queue}, query=query, repeatable=False))
+        )
+
+    async def settle(self, queue: str, settlement: Mapping[str, Any]) -> JsonObject:
+        """Settle events that were taken: `done`, `retry`, `dead`, `release` and `extend`, as the API has them."""
+        return await _settled(self._session, queue, settlement)
+
+    async def rewind(self, queue: str, *, to: str) -> None:
+        """Deliver events again from an instant on: how long ago, such as -10m, an instant, or now."""
+        await self._post(queue, "rewind", {"to": to})
+
+    async def purge(self, queue: str) -> None:
+        """Empty a queue. The events are in the log still."""
+        await self._post(queue, "purge", None)
+
+    async def redrive(self, queue: str, *, until: str | None = None) -> None:
+        """Deliver dead letters again, up to an instant."""
+        await self._post(queue, "redrive", given(until=until))
+
+    async def dead(self, queue: str, *, since: str | None = None) -> AsyncIterator[JsonObject]:
+        """Read dead letters, oldest first."""
+        query = {"since": since, "cursor": None}
+        while True:
+            asked = Request("GET", _ONE + "/dead", path={"name": queue}, query=query)
+            page = body_of(await self._session.exchange(asked))
+            for one in page.get("letters") or ():
+                yield one
+            if not page.get("more"):
+                return
+            query = {"since": None, "cursor": str(page["cursor"])}
+
+    async def consumers(self, queue: str) -> list[JsonObject]:
+        """List the consumers that took within the last minute."""
+        asked = Request("GET", _ONE + "/consumers", path={"name": queue})
+        return listed(await self._session.exchange(asked), "consumers")
+
+    async def _post(self, queue: str, what: str, body: Mapping[str, Any] | None) -> None:
+        asked = Request("POST", _ONE + f"/{what}", path={"name": queue}, body=body, repeatable=False)
+        nothing_of(await self._session.exchange(asked))
+
+
+async def _settled(session: AsyncSession, queue: str, said: Mapping[str, Any]) -> JsonObject:
+    """Sent again where its answer was lost: then what was settled is told as over."""
+    asked = Request("POST", _ONE + "/settle", path={"name": queue}, body=dict(said))
+    return body_of(await session.exchange(asked))

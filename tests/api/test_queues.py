@@ -1,0 +1,402 @@
+"""Queues over HTTP, on both engines: declared, taken from, settled; what is wrong gets a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from redis.asyncio import Redis
+
+from app.core.events.event import MAX_VALUE_BYTES
+from tests.api.rig import Rig, running
+from tests.services import RedisProcess
+from tests.waiting import eventually
+
+ROUTES = [{"database": "events", "topic": "site/+/alarm"}]
+QUEUE = "/v1/queues/alarms"
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    url = "memory://"
+    if request.param == "redis":
+        server: RedisProcess = request.getfixturevalue("redis_server")
+        async with Redis.from_url(server.url) as client:
+            await client.flushall()
+        url = server.node_url
+    async with running(events={"url": url}) as rig:
+        await eventually(lambda: is_open(rig))
+        yield rig
+
+
+async def is_open(rig: Rig) -> bool:
+    found = await rig.http.get("/v1/events")
+    return found.status_code == 200 and (await declare(rig, name="probe")).is_success
+
+
+async def declare(rig: Rig, name: str = "alarms", headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
+    return await rig.http.put(f"/v1/queues/{name}", json={"routes": ROUTES, **body}, headers=headers)
+
+
+async def publish(rig: Rig, *values: object, site: str = "a") -> None:
+    events = [{"topic": f"site/{site}/alarm", "data": one} for one in values]
+    found = await rig.http.post("/v1/events", json=events)
+    assert found.is_success, found.text
+
+
+async def call(rig: Rig, what: str, body: dict[str, Any], status: int = 200) -> Any:  # noqa: ANN401 - any JSON
+    found = await rig.http.post(f"{QUEUE}/{what}", json=body)
+    assert found.status_code == status, found.text
+    return found.json() if found.content else None
+
+
+async def take(rig: Rig, most: int = 10, wait: str = "30s", **more: Any) -> list[dict[str, Any]]:
+    taken: list[dict[str, Any]] = (await call(rig, "take", {"max": most, "wait": wait, **more}))["events"]
+    return taken
+
+
+async def take_all(rig: Rig, count: int, **more: Any) -> list[dict[str, Any]]:
+    """So many, in as many calls as it takes."""
+    found: list[dict[str, Any]] = []
+    async with asyncio.timeout(60):
+        while len(found) < count:
+            found += await take(rig, **more)
+    return found
+
+
+async def settle(rig: Rig, **said: Any) -> dict[str, Any]:
+    settled: dict[str, Any] = await call(rig, "settle", said)
+    return settled
+
+
+async def counts(rig: Rig) -> dict[str, Any]:
+    told: dict[str, Any] = (await rig.http.get(QUEUE)).json()["counts"]
+    return told
+
+
+async def test_events_are_lent_and_settled(site: Rig) -> None:
+    assert (await declare(site)).status_code == 201
+    await publish(site, 1, 2, 3)
+    taken = await take_all(site, 3, consumer="w1")
+    assert sorted(one["event"]["data"] for one in taken) == [1, 2, 3]
+    assert {one["delivery"] for one in taken} == {1}
+    assert {one["event"]["topic"] for one in taken} == {"site/a/alarm"}
+    loans = [one["loan"] for one in taken]
+    assert await settle(site, done=loans) == {"settled": 3, "over": []}
+    assert await settle(site, done=loans[:1]) == {"settled": 0, "over": loans[:1]}
+    told = await counts(site)
+    assert (told["ready"], told["lent"], told["done"]) == (0, 0, 3)
+
+
+async def test_consumers_are_known_by_name(site: Rig) -> None:
+    await declare(site)
+
+    async def known() -> bool:
+        await publish(site, 1)
+        await take(site, consumer="w1", auto=True)
+        found = (await site.http.get(f"{QUEUE}/consumers")).json()["consumers"]
+        return [one["consumer"] for one in found] == ["w1"]
+
+    await eventually(known)
+    assert (await counts(site))["consumers"] == 1
+
+
+async def test_who_waits_is_told_when_something_comes(site: Rig) -> None:
+    await declare(site)
+    waiting = asyncio.create_task(take(site, wait="60s"))
+    await eventually(lambda: site.application.ports.node.fills()["queue_consumers"].size == 1)
+    await publish(site, "late")
+    (one,) = await waiting
+    assert one["event"]["data"] == "late"
+
+
+async def test_a_take_that_finds_nothing_is_empty(site: Rig) -> None:
+    await declare(site)
+    assert await call(site, "take", {"max": 1}) == {"events": [], "full": False}
+
+
+async def test_two_consumers_share_and_nobody_gets_what_another_has(site: Rig) -> None:
+    await declare(site)
+    await publish(site, *range(60))
+    found: list[dict[str, Any]] = []
+
+    async def work(name: str) -> None:
+        while len(found) < 60:
+            taken = await take(site, 5, wait="100ms", consumer=name)
+            found.extend(taken)
+            await settle(site, done=[one["loan"] for one in taken])
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work(f"w{number}") for number in range(4)))
+    assert sorted(one["event"]["data"] for one in found) == list(range(60))
+
+
+async def test_what_is_given_back_comes_again_at_once_and_is_not_counted(site: Rig) -> None:
+    await declare(site)
+    await publish(site, 1)
+    (one,) = await take(site)
+    await settle(site, release=[one["loan"]])
+    (again,) = await take(site)
+    assert (again["delivery"], again["event"]) == (1, one["event"])
+    assert again["loan"] != one["loan"]
+
+
+async def test_what_failed_too_often_is_a_dead_letter_once_and_can_be_redriven(site: Rig) -> None:
+    await declare(site, max_deliveries=2, retry=["0ms"])
+    await publish(site, {"poison": True})
+    (one,) = await take(site)
+    await settle(site, retry=[{"loan": one["loan"]}])
+    (one,) = await take(site)
+    assert one["delivery"] == 2
+    await settle(site, retry=[{"loan": one["loan"]}])
+    letters: list[dict[str, Any]] = []
+
+    async def buried() -> bool:
+        letters[:] = (await site.http.get(f"{QUEUE}/dead")).json()["letters"]
+        return bool(letters)
+
+    await eventually(buried)
+    (letter,) = letters
+    assert (letter["reason"], letter["deliveries"], letter["database"]) == ("retry", 2, "events")
+    assert letter["event"] == one["event"]
+    assert (await counts(site))["dead"] == 1
+    await call(site, "redrive", {}, 204)
+    (again,) = await take(site)
+    assert (again["delivery"], again["event"]) == (1, one["event"])
+    assert (await settle(site, done=[again["loan"]]))["settled"] == 1
+    assert await take(site, wait="0ms") == []
+
+
+async def test_a_consumer_says_why_an_event_is_dead(site: Rig) -> None:
+    await declare(site)
+    await publish(site, 1)
+    (one,) = await take(site, consumer="w1")
+    await settle(site, dead=[{"loan": one["loan"], "reason": "no such dock"}])
+
+    async def letters() -> list[Any]:
+        told: list[Any] = (await site.http.get(f"{QUEUE}/dead")).json()["letters"]
+        return told
+
+    await eventually(letters)
+    assert [(one["reason"], one["consumer"]) for one in await letters()] == [("no such dock", "w1")]
+
+
+async def test_a_poison_of_the_largest_size_is_put_aside_whole(site: Rig) -> None:
+    await declare(site)
+    value = "x" * (MAX_VALUE_BYTES - 2)
+    await publish(site, value)
+    (one,) = await take(site)
+    await settle(site, dead=[{"loan": one["loan"], "reason": "\u00e4" * 512}])
+
+    async def letters() -> list[Any]:
+        told: list[Any] = (await site.http.get(f"{QUEUE}/dead")).json()["letters"]
+        return told
+
+    await eventually(letters)
+    (letter,) = await letters()
+    assert letter["event"]["data"] == value
+    await call(site, "redrive", {}, 204)
+    (again,) = await take(site)
+    assert again["event"]["data"] == value
+
+
+async def test_a_delay_that_is_declared_later_holds_from_then_on(site: Rig) -> None:
+    await declare(site)
+    await publish(site, 1)
+    assert await take(site, auto=True)
+    tag = (await site.http.get(QUEUE)).headers["etag"]
+    assert (await declare(site, delay="1h", headers={"If-Match": tag})).is_success
+
+    async def is_held() -> bool:
+        await publish(site, 2)
+        return await take(site, wait="1s", auto=True) == []
+
+    await eventually(is_held)
+
+
+async def test_a_rewind_delivers_what_was_settled_and_ends_what_is_lent(site: Rig) -> None:
+    await declare(site)
+    await publish(site, 1, 2)
+    taken = await take_all(site, 2)
+    await settle(site, done=[taken[0]["loan"]])
+    await call(site, "rewind", {"to": "-10m"}, 204)
+    again = await take_all(site, 2)
+    assert sorted(one["event"]["data"] for one in again) == [1, 2]
+    assert (await settle(site, done=[taken[1]["loan"]]))["over"] == [taken[1]["loan"]]
+    await call(site, "purge", {}, 204)
+    assert (await settle(site, done=[again[0]["loan"]]))["settled"] == 0
+    assert await take(site, wait="0ms") == []
+
+
+async def test_a_device_has_one_event_out_at_a_time(site: Rig) -> None:
+    await declare(site, order="device")
+    await publish(site, 1, 2, site="a")
+    await publish(site, 3, site="b")
+    first = await take_all(site, 2)
+    assert sorted(one["event"]["data"] for one in first) == [1, 3]
+    assert await take(site, wait="0ms") == []
+    await settle(site, done=[one["loan"] for one in first if one["event"]["data"] == 1])
+    (second,) = await take(site)
+    assert second["event"]["data"] == 2
+
+
+async def test_one_consumer_at_a_time(site: Rig) -> None:
+    await declare(site, single=True)
+    await publish(site, *range(20), site="a")
+    await publish(site, *range(20), site="b")
+    assert await take(site, 1, consumer="w1")
+    assert await take(site, 40, wait="0ms", consumer="w2") == []
+    assert await take(site, 1, consumer="w1")
+
+
+async def test_a_queue_begins_where_it_is_told(site: Rig) -> None:
+    await publish(site, "before")
+    await declare(site)
+    await declare(site, name="all", start="-10m")
+    await publish(site, "after")
+    assert [one["event"]["data"] for one in await take(site)] == ["after"]
+    found: list[Any] = []
+    while len(found) < 2:
+        answer = await site.http.post("/v1/queues/all/take", json={"max": 9, "wait": "30s", "auto": True})
+        found += [one["event"]["data"] for one in answer.json()["events"]]
+    assert found == ["before", "after"]
+    told = (await site.http.get("/v1/queues/all")).json()["counts"]
+    assert (told["lent"], told["done"]) == (0, 2)
+
+
+async def test_events_that_are_too_old_or_too_young_are_not_lent(site: Rig) -> None:
+    await declare(site, delay="1h")
+    await publish(site, 1)
+    assert await take(site, wait="700ms") == []
+
+
+async def test_a_queue_is_declared_once_and_changed_with_its_tag(site: Rig) -> None:
+    first = await declare(site, labels={"team": "ops"})
+    same = await declare(site, labels={"team": "ops"}, start="-10m")
+    assert (first.status_code, same.status_code, same.json()) == (201, 200, first.json())
+    differs = await declare(site, loan="1m")
+    assert differs.status_code == 409
+    assert differs.json()["type"].endswith("queue-differs")
+    assert "loan, labels" in differs.json()["detail"]
+    stale = await declare(site, loan="1m", headers={"If-Match": '"other"'})
+    assert stale.status_code == 412
+    tag = (await site.http.get(QUEUE)).headers["etag"]
+    changed = await declare(site, loan="1m", headers={"If-Match": tag})
+    assert (changed.status_code, changed.json()["loan"]) == (200, "1m")
+    order = await declare(site, loan="1m", order="device", headers={"If-Match": changed.headers["etag"]})
+    assert (order.status_code, order.json()["errors"][0]["field"]) == (422, "order")
+    assert [one["name"] for one in (await site.http.get("/v1/queues")).json()["queues"]] == ["alarms", "probe"]
+
+
+async def test_a_queue_is_deleted_with_what_waits_in_it(site: Rig) -> None:
+    await declare(site)
+    assert (await site.http.head(QUEUE)).status_code == 200
+    await publish(site, 1)
+    (one,) = await take(site)
+    assert (await site.http.delete(QUEUE, params={"if": "empty"})).status_code == 409
+    assert (await site.http.delete(QUEUE)).status_code == 204
+    assert (await site.http.head(QUEUE)).status_code == 404
+    assert (await site.http.post(f"{QUEUE}/take", json={})).json()["type"].endswith("queue-not-found")
+    await declare(site, start="-10m")
+    assert (await settle(site, done=[one["loan"]]))["over"] == [one["loan"]]
+    assert [again["event"]["data"] for again in await take(site)] == [1]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"routes": []}, "routes"),
+    ({"routes": ROUTES * 2}, "routes"),
+    ({"routes": [{"database": "nowhere", "topic": "a"}]}, "routes.0.database"),
+    ({"routes": [{"database": "events", "topic": "a/#/b"}]}, "routes.0.topic"),
+    ({"routes": [{"database": "events", "topic": "$share/g/a"}]}, "routes.0.topic"),
+    ({"routes": [{"database": "events", "topic": "$homing/dead/#"}]}, "routes.0.topic"),
+    ({"loan": "soon"}, "loan"),
+    ({"loan": "13h"}, "loan"),
+    ({"retry": []}, "retry"),
+    ({"retry": ["1s", "13h"]}, "retry.1"),
+    ({"max_deliveries": 101}, "max_deliveries"),
+    ({"ttl": "1ms"}, "ttl"),
+    ({"delay": "25h"}, "delay"),
+    ({"ends_after": "1s"}, "ends_after"),
+    ({"start": "yesterday"}, "start"),
+    ({"labels": {"a": "b" * 200}}, "labels"),
+]
+
+
+async def test_a_wrong_declaration_names_the_field(site: Rig) -> None:
+    for body, field in WRONG:
+        found = await declare(site, **body)
+        assert found.status_code == 422, body
+        assert found.json()["errors"][0]["field"] == field, found.text
+    assert (await declare(site, name="Alarms")).json()["errors"][0]["field"] == "name"
+
+
+async def test_wrong_calls_name_the_field_and_settle_nothing(site: Rig) -> None:
+    await declare(site)
+    await publish(site, 1)
+    (one,) = await take(site)
+    loan = one["loan"]
+    for what, body, field in (
+        ("take", {"max": 0}, "max"),
+        ("take", {"max": 1001}, "max"),
+        ("take", {"wait": "61s"}, "wait"),
+        ("take", {"consumer": "w" * 65}, "consumer"),
+        ("take", {"max_bytes": 0}, "max_bytes"),
+        ("settle", {"done": [loan], "retry": [{"loan": loan}]}, "retry.0"),
+        ("settle", {"done": [f"x{number}" for number in range(1025)]}, "body"),
+        ("settle", {"done": [loan], "extend": [{"loan": "x", "by": "13h"}]}, "extend.0.by"),
+        ("rewind", {"to": "then"}, "to"),
+        ("redrive", {"until": "then"}, "until"),
+    ):
+        assert (await call(site, what, body, 422))["errors"][0]["field"] == field, body
+    assert (await settle(site, done=[loan]))["settled"] == 1
+
+
+async def test_loans_that_were_made_up_are_over(site: Rig) -> None:
+    await declare(site)
+    await publish(site, 1)
+    (one,) = await take(site)
+    life, database, shard, number, index = one["loan"].split(".")
+    made_up = [
+        "",
+        "nonsense",
+        f"00000000.{database}.{shard}.{number}.{index}",
+        f"{life}.nowhere.0.{number}.{index}",
+        f"{life}.{database}.99.{number}.{index}",
+        f"{life}.{database}.{shard}.1.{index}",
+        f"{life}.{database}.{shard}.{number}.127",
+        f"{life}.{database}.{shard}.{number}.999",
+    ]
+    found = await settle(site, done=made_up)
+    assert (found["settled"], sorted(found["over"])) == (0, sorted(made_up))
+    await declare(site, name="other", start="-10m")
+    foreign = (await site.http.post("/v1/queues/other/settle", json={"done": [one["loan"]]})).json()
+    assert foreign == {"settled": 0, "over": [one["loan"]]}
+    assert (await settle(site, done=[one["loan"]]))["settled"] == 1
+
+
+async def test_more_time_is_given_to_whoever_asks(site: Rig) -> None:
+    await declare(site, loan="1s")
+    await publish(site, 1)
+    (one,) = await take(site)
+    assert (await settle(site, extend=[{"loan": one["loan"], "by": "1h"}]))["settled"] == 1
+    assert await take(site, wait="2s") == []
+    assert (await settle(site, done=[one["loan"]]))["settled"] == 1
+
+
+async def test_what_nobody_settles_is_lent_again(site: Rig) -> None:
+    await declare(site, loan="1s")
+    await publish(site, 1)
+    (one,) = await take(site)
+    (again,) = await take(site, wait="30s")
+    assert (again["delivery"], again["event"]) == (2, one["event"])
+    assert (await settle(site, done=[one["loan"]]))["over"] == [one["loan"]]
+    assert (await settle(site, done=[again["loan"]]))["settled"] == 1
+
+
+async def test_a_node_without_events_has_no_queues() -> None:
+    async with running() as rig:
+        found = await declare(rig)
+    assert (found.status_code, found.json()["type"].rpartition(":")[2]) == (404, "no-queues")
