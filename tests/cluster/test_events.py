@@ -13,9 +13,10 @@ from urllib.error import HTTPError
 from redis.asyncio import Redis
 
 from app.core.events.keys import role
+from homing_rig.services import ServiceProcess
 from tests.cluster.harness import Cluster, NodeProcess, cluster_of
 from tests.cluster.talker import RECEIVE_MAXIMUM, TOPICS, Talker
-from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess, ServiceProcess
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, RedisProcess
 from tests.waiting import eventually
 
 KILLS = 3

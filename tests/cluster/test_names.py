@@ -22,11 +22,12 @@ from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_client import AsyncHoming, Happening, HomingError, NotFoundError
+from homing_rig import services
 from tests.cluster.directories import add_service, opened
 from tests.cluster.harness import Cluster, caller, cluster_of
 from tests.cluster.test_families import OpenBroker
 from tests.cluster.test_webhooks import SETTINGS as WEBHOOKS
-from tests.services import MosquittoProcess, RedisProcess
+from tests.services import RedisProcess
 from tests.unit.webhooks.receivers import receiving
 from tests.waiting import PATIENCE, eventually
 
@@ -64,7 +65,7 @@ class Lamp:
 
 
 @asynccontextmanager
-async def lamp_on(broker: MosquittoProcess, name: str = NAME) -> AsyncIterator[Lamp]:
+async def lamp_on(broker: services.MosquittoProcess, name: str = NAME) -> AsyncIterator[Lamp]:
     client_id = "kitchen" if name == ELSEWHERE else "living room"
     client = PahoMqttClient(MqttOptions.from_url(broker.url, client_id=client_id), Counter())
     lamp = Lamp(client, name)

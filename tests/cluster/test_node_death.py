@@ -11,6 +11,7 @@ import pytest
 from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from homing_rig import services
 from homing_rig.chaos.proxy import FaultProxy
 from tests.cluster.harness import Caller, Cluster, Device, Json, NodeProcess, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
@@ -42,7 +43,7 @@ class Held:
         self.commands.clear()
 
 
-async def sessions(broker: MosquittoProcess) -> int:
+async def sessions(broker: services.MosquittoProcess) -> int:
     """How many sessions the broker keeps, connected or not; the client that asks has one of them."""
     counts: asyncio.Queue[int] = asyncio.Queue()
     asking = PahoMqttClient(MqttOptions.from_url(broker.url, client_id="asking"), Counter())

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 from redis.asyncio import Redis
 
+from homing_rig.services import NotStartedError
 from tests.cluster.harness import Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually
@@ -147,7 +148,7 @@ async def test_outcomes_can_be_read_from_every_node(cluster: Cluster) -> None:
 
 def test_F53_a_second_node_of_the_same_id_refuses_to_start(cluster: Cluster) -> None:
     with (
-        pytest.raises(pytest.fail.Exception, match="is called 'n1' already"),
+        pytest.raises(NotStartedError, match="is called 'n1' already"),
         cluster_of(1, cluster.redis, cluster.broker),
     ):
         pass

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from homing_rig import services
 from tests.cluster.harness import Cluster, Json, caller, cluster_of
 from tests.cluster.test_families import OpenBroker
 from tests.counterparts.environments import node_with, python_with
@@ -186,7 +187,7 @@ class EdgeBroker(MosquittoProcess):
 
 
 @contextmanager
-def broker_of(one: Counterpart, main: MosquittoProcess) -> Iterator[MosquittoProcess]:
+def broker_of(one: Counterpart, main: services.MosquittoProcess) -> Iterator[services.MosquittoProcess]:
     """Where the device connects."""
     if not one.bridge:
         yield main

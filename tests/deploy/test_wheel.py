@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from app.runtime.exits import Exit
-from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, ServiceProcess, without_program
+from homing_rig.services import ServiceProcess
+from tests.services import NODE_PASSWORD, NODE_USER, MosquittoProcess, without_program
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]

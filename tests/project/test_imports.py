@@ -130,7 +130,7 @@ DRIVERS = {
     "homing_client": (*CLI, "tools/simulator/homing_simulator/cli/demo.py"),
     "hiredis": ("app/store/redis/*",),
     "paho": ("app/mqtt/paho*.py", "tools/rig/*"),
-    "psycopg": SQL,
+    "psycopg": (*SQL, "tools/rig/homing_rig/postgres.py"),
     "psutil": ("tools/rig/*",),
     "pwdlib": ("app/access/login/passwords.py",),
     "duckdb": ("app/analysis/*",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import shutil
 from collections.abc import Mapping
@@ -33,6 +34,9 @@ REDIS_SETTINGS: Final = {
     "maxmemory-policy": "noeviction",
 }
 
+SERVICES: Final = "redis-server mosquitto"
+"""Debian's packages of the services."""
+
 CONNECT_PACKET: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00"
 """MQTT 3.1.1 without a client id; any CONNACK shows a broker."""
 
@@ -41,12 +45,30 @@ class NotInstalledError(HomingError):
     """A program that the rig needs is not on this machine."""
 
 
-def find_binary(name: str) -> str:
-    """The path of a program; NotInstalledError without it. Debian keeps some where ordinary users do not look."""
-    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/sbin")
+def find_binary(name: str, package: str = SERVICES) -> str:
+    """The path of a program, which comes with these packages of Debian; NotInstalledError without it."""
+    # Debian keeps some where ordinary users do not look, and the servers of all versions of PostgreSQL side by side.
+    versions = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
+    places = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/sbin", "/opt/homebrew/bin", *versions)
+    path = shutil.which(name) or shutil.which(name, path=os.pathsep.join(places))
     if path is None:
-        raise NotInstalledError(f"{name} is not installed (Debian, Ubuntu: apt install redis-server mosquitto)")
+        raise NotInstalledError(f"{name} is not installed (Debian, Ubuntu: apt install {package})")
     return path
+
+
+def redis_command(binary: str, port: int, folder: Path, **options: str) -> list[str]:
+    """The command of a Redis with these options besides REDIS_SETTINGS."""
+    chosen = REDIS_SETTINGS | {"port": str(port), "dir": str(folder)} | options
+    return [binary, *(word for name, value in chosen.items() for word in (f"--{name}", value))]
+
+
+def mosquitto_command(binary: str, port: int, folder: Path, *settings: str) -> list[str]:
+    """The command of a Mosquitto whose file, in `folder`, has these lines behind MOSQUITTO_SETTINGS."""
+    # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
+    own = (f"listener {port} 127.0.0.1", f"persistence_location {folder}/", f"user {getpass.getuser()}")
+    config = folder / "mosquitto.conf"
+    config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, *settings, "")), "utf-8")
+    return [binary, "-c", str(config)]
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:

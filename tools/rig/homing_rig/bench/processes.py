@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -18,12 +17,12 @@ from homing_rig.bench.options import BenchError
 from homing_rig.ports import lasting_port
 from homing_rig.programs import (
     CONNECT_PACKET,
-    MOSQUITTO_SETTINGS,
-    REDIS_SETTINGS,
     ask,
     environment,
     find_binary,
     http_get,
+    mosquitto_command,
+    redis_command,
     replies,
 )
 
@@ -119,9 +118,8 @@ class Processes:
         """A Redis with an append-only file and no eviction, and its port."""
         port = lasting_port()
         folder = self._subfolder(name)
-        options = REDIS_SETTINGS | {"port": str(port), "dir": str(folder)}
-        flags = [word for name, value in options.items() for word in (f"--{name}", value)]
-        running = await self._start(name, find_binary("redis-server"), *flags, cwd=folder)
+        command = redis_command(find_binary("redis-server"), port, folder)
+        running = await self._start(name, *command, cwd=folder)
         await self._until(running, lambda: replies(port, b"PING\r\n", b"+PONG"))
         return running, port
 
@@ -129,11 +127,8 @@ class Processes:
         """A Mosquitto with the limits that Homing asks for, and its port."""
         port = lasting_port()
         folder = self._subfolder(name)
-        # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
-        own = (f"listener {port} 127.0.0.1", f"persistence_location {folder}/", f"user {getpass.getuser()}")
-        config = folder / "mosquitto.conf"
-        config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, "")), "utf-8")
-        running = await self._start(name, find_binary("mosquitto"), "-c", str(config), cwd=folder)
+        command = mosquitto_command(find_binary("mosquitto"), port, folder)
+        running = await self._start(name, *command, cwd=folder)
         await self._until(running, lambda: replies(port, CONNECT_PACKET, b"\x20\x02"))
         return running, port
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
 import shutil
 import signal
@@ -23,12 +22,12 @@ from homing_rig.chaos.stepped import SteppedClock
 from homing_rig.ports import lasting_port
 from homing_rig.programs import (
     CONNECT_PACKET,
-    MOSQUITTO_SETTINGS,
-    REDIS_SETTINGS,
     NotInstalledError,
     environment,
     find_binary,
     http_get,
+    mosquitto_command,
+    redis_command,
     replies,
 )
 from homing_rig.rights import PASSWORD, RIG_USER, mosquitto_acl, mosquitto_passwords, redis_users
@@ -197,8 +196,7 @@ class RedisProcess(ServerProcess):
         return await replies(self.port, login + b"PING\r\n", b"+OK\r\n+PONG")
 
     def _command(self) -> Sequence[str]:
-        options = REDIS_SETTINGS | {"port": str(self.port), "dir": str(self.folder), "aclfile": str(self._users)}
-        return [self._binary, *(word for name, value in options.items() for word in (f"--{name}", value))]
+        return redis_command(self._binary, self.port, self.folder, aclfile=str(self._users))
 
     def _environment(self) -> Mapping[str, str]:
         return environment({} if self._clock is None else self._clock.environment)
@@ -221,12 +219,8 @@ class MosquittoProcess(ServerProcess):
         return await replies(self.port, CONNECT_PACKET, b"\x20\x02")
 
     def _command(self) -> Sequence[str]:
-        # Started by root, Mosquitto would change to a user that may not write to the temporary folder.
-        own = (f"listener {self.port} 127.0.0.1", f"persistence_location {self.folder}/", f"user {getpass.getuser()}")
         users = ("allow_anonymous false", f"acl_file {self.folder}/acl", f"password_file {self.folder}/passwords")
-        config = self.folder / "mosquitto.conf"
-        config.write_text("\n".join((*own, *MOSQUITTO_SETTINGS, *LOG_TYPES, *users, "sys_interval 1", "")), "utf-8")
-        return [self._binary, "-c", str(config)]
+        return mosquitto_command(self._binary, self.port, self.folder, *LOG_TYPES, *users, "sys_interval 1")
 
 
 class NodeProcess(ServerProcess):
