@@ -12,10 +12,10 @@ from aiohttp import web
 
 from app.core.access.changes import Put
 from app.core.access.model import Role
+from homing_rig.receivers import receiving
 from tests.api.rig import Rig, running
 from tests.api.test_access import Site, guarded
 from tests.api.test_webhooks import ALL, SERVED, ask
-from tests.unit.webhooks.receivers import receiving
 from tests.waiting import eventually
 
 CALLERS = ("hooks-1", "hooks-2")

@@ -22,10 +22,10 @@ from app.core.access.callers import Caller
 from app.core.access.changes import Put
 from app.core.access.model import Binding, Credential, Kind, Principal, Scheme
 from app.runtime.system import SystemClock
+from homing_rig.issuer import Issuer, part, serving
 from tests.api.rig import until
 from tests.api.test_access import Site, guarded
-from tests.unit.access.issuer import Issuer, serving
-from tests.unit.access.signing import AUDIENCE, EC, RSA, STRANGER, Key, claims, part, public_set, signed
+from tests.unit.access.signing import AUDIENCE, EC, RSA, STRANGER, Key, claims, public_set, signed
 
 GROUP = "night shift"
 FORGED = 100_000
@@ -70,7 +70,7 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with serving() as issuer:
+    async with serving(public_set(EC)) as issuer:
         issuer.body = public_set(EC, RSA)
         settings = {"issuer": issuer.url, "audience": AUDIENCE, "tenant_claim": "org"}
         async with guarded(tmp_path, oidc=settings) as site:
@@ -180,7 +180,7 @@ def _entry(key: Key, kid: str) -> bytes:
 
 
 async def test_before_the_keys_are_there_a_token_is_not_judged(tmp_path: Path) -> None:
-    async with serving() as issuer:
+    async with serving(public_set(EC)) as issuer:
         issuer.described = {"issuer": "another"}
         async with guarded(tmp_path, oidc={"issuer": issuer.url, "audience": AUDIENCE}) as site:
             place = Place(site, issuer)

@@ -15,10 +15,10 @@ from standardwebhooks import Webhook
 
 from app.core.access.changes import Put
 from app.core.access.model import Role
+from homing_rig.receivers import Receiver, receiving
 from tests.api.rig import Rig, running
 from tests.api.test_access import OTHER, OWN, Site, guarded
 from tests.api.test_send import problem
-from tests.unit.webhooks.receivers import Receiver, receiving
 from tests.waiting import eventually
 
 SERVED = {"secret_key": "0123456789abcdef" * 4, "networks": "127.0.0.0/8", "plain_http": True}

@@ -17,7 +17,7 @@ from app.audit.verification import all_lines, verify
 from app.core.access.keys import Key, parse_key
 from app.core.audit.chain import DIRECTORY
 from app.store.directory import AccessDirectory
-from tests.cluster.directories import add_service, opened
+from homing_rig.directory import add_service, opened
 from tests.cluster.harness import Cluster, NodeProcess
 from tests.open_files import deleted_files
 from tests.waiting import eventually

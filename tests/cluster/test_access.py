@@ -15,8 +15,8 @@ import pytest
 from app.audit.verification import verify
 from app.core.access.changes import Revoke
 from app.core.access.keys import Key, make_key
-from tests.cluster.audit_figures import on_record
-from tests.cluster.directories import add_service, opened
+from homing_rig.directory import add_service, opened
+from homing_rig.figures.audit import read_record
 from tests.cluster.harness import Cluster, NodeProcess, cluster_of
 from tests.services import MosquittoProcess, RedisProcess
 from tests.waiting import eventually
@@ -132,7 +132,7 @@ async def test_a_node_that_is_killed_leaves_an_audit_that_is_whole(
             sent[node].add((await response.json())["command_id"])
 
     async def told() -> set[str]:
-        return set(await on_record(directory.audit))
+        return set((await read_record(directory.audit)).commands)
 
     async with opened(database) as directory, aiohttp.ClientSession() as session:
         for _ in range(20):

@@ -14,8 +14,8 @@ from app.audit.verification import verify
 from app.core.access.keys import Key, make_key
 from app.runtime.system import new_secret
 from app.store.engine import open_directory
-from tests.cluster.access_rig import add, until_known
-from tests.cluster.audit_figures import on_record
+from homing_rig.directory import add_service, until_known
+from homing_rig.figures.audit import read_record
 from tests.cluster.harness import Cluster, cluster_of
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
 from tests.waiting import PATIENCE, eventually
@@ -59,7 +59,7 @@ async def test_nothing_is_missing_after_a_stop_of_the_database_and_the_death_of_
         }
         directory = open_directory(url, new_cluster_id=new_secret)
         with cluster_of(2, redis_server, mosquitto, **settings) as cluster:
-            key = await add(directory, 0)
+            key = await add_service(directory, "caller")
             async with aiohttp.ClientSession() as session:
                 await until_known(session, cluster, key)
                 accepted = await send(session, cluster, key, 10)
@@ -71,7 +71,7 @@ async def test_nothing_is_missing_after_a_stop_of_the_database_and_the_death_of_
                 await asyncio.to_thread(cluster.nodes[0].start)
                 accepted += away + await send(session, cluster, key, 10)
             async with asyncio.timeout(PATIENCE):
-                while (found := await on_record(directory.audit)) != Counter(accepted):
+                while (found := (await read_record(directory.audit)).commands) != Counter(accepted):
                     assert not found - Counter(accepted)
                     await asyncio.sleep(0.1)
             assert not (await verify(directory.audit)).faults

@@ -23,12 +23,12 @@ from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
 from homing_client import AsyncHoming, Happening, HomingError, NotFoundError
 from homing_rig import services
-from tests.cluster.directories import add_service, opened
+from homing_rig.directory import add_service, opened
+from homing_rig.receivers import receiving
 from tests.cluster.harness import Cluster, caller, cluster_of
 from tests.cluster.test_families import OpenBroker
 from tests.cluster.test_webhooks import SETTINGS as WEBHOOKS
 from tests.services import RedisProcess
-from tests.unit.webhooks.receivers import receiving
 from tests.waiting import PATIENCE, eventually
 
 NAME = "living room/lamp 1"

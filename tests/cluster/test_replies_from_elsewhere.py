@@ -12,10 +12,10 @@ from typing import Any
 from aiohttp import web
 
 from app.core.webhooks.signatures import signed_headers
+from homing_rig.receivers import receiving
 from tests.cluster.harness import cluster_of
 from tests.cluster.test_docks import DOCK, dock_on
 from tests.services import MosquittoProcess, RedisProcess
-from tests.unit.webhooks.receivers import receiving
 from tests.waiting import eventually
 
 KEY = b"k" * 32

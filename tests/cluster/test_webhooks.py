@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 
+from homing_rig.receivers import Receiver, receiving
 from tests.cluster.harness import Cluster, Device, Json, caller, cluster_of, devices
 from tests.services import MosquittoProcess, RedisProcess
-from tests.unit.webhooks.receivers import Receiver, receiving
 from tests.waiting import eventually
 
 SETTINGS = {

@@ -43,6 +43,8 @@ TOOLS = {
 
 OF_DISTRIBUTIONS = {"core", "settings", "runtime", "store", "mqtt", "profiles"}
 """All that the distributions in `tools/` may import of `app`; their verbs may import `cli` and `server` as well."""
+MEASURED = {"access", "api", "audit", "callbacks"}
+"""Parts of `app` that the figures of the rig measure, and so may import besides."""
 DISTRIBUTIONS = {"homing_simulator": set[str](), "homing_rig": {"homing_simulator"}}
 """Packages of `tools/`, with those of the others that each may import. `app` imports none: they add verbs to it."""
 
@@ -53,6 +55,8 @@ OF_SIMULATION |= {"replies", "webhooks"}
 
 RIGS = {"bench", "chaos", "simulation"}
 """Folders of `homing_rig`. They do not know each other; what both use lies beside them and knows neither."""
+ON_BENCH = "homing_rig.figures.profiles"
+"""Measures with the bench."""
 
 SYSTEM = "app.runtime.system"
 SYSTEM_READERS = {"runtime", "kernel", "adapters", "server", "cli", *TOOLS, *DISTRIBUTIONS}
@@ -127,7 +131,7 @@ DRIVERS = {
     "cbor2": ("app/profiles/codecs.py",),
     "google.protobuf": ("app/profiles/protobufs.py",),
     "fastapi": ("app/api/*", "app/main.py", "tools/rig/*"),
-    "homing_client": (*CLI, "tools/simulator/homing_simulator/cli/demo.py"),
+    "homing_client": (*CLI, "tools/rig/homing_rig/figures/*", "tools/simulator/homing_simulator/cli/demo.py"),
     "hiredis": ("app/store/redis/*",),
     "paho": ("app/mqtt/paho*.py", "tools/rig/*"),
     "psycopg": (*SQL, "tools/rig/homing_rig/postgres.py"),
@@ -152,7 +156,7 @@ DRIVERS = {
     "sqlalchemy": SQL,
     "sqlite3": SQL,
     "starlette": ("app/api/*", "app/server/*", "app/main.py", "tools/rig/*"),
-    "typer": (*CLI, "tools/*/cli/*"),
+    "typer": (*CLI, "tools/*/cli/*", "tools/rig/homing_rig/figures/*"),
     "ulid": ("app/runtime/system.py",),
     "uvicorn": ("app/main.py", "app/server/*", "tools/rig/*"),
     "uvloop": ("app/main.py", "app/server/*", "tools/rig/*"),
@@ -211,6 +215,7 @@ def why_not(path: str, part: str, name: str) -> str | None:
     if part in DISTRIBUTIONS and top == "app":
         allowed = OF_DISTRIBUTIONS | ({"cli", "server"} if "/cli/" in path else set())
         allowed |= OF_SIMULATION if path.startswith(SIMULATION) else set()
+        allowed |= MEASURED if "/homing_rig/figures/" in path else set()
         target = rest.partition(".")[0]
         return f"{part} may import {', '.join(sorted(allowed))} of app" if target in ALL_PARTS - allowed else None
     if top == "app":
@@ -225,7 +230,8 @@ def why_not(path: str, part: str, name: str) -> str | None:
 def why_no_distribution(path: str, part: str, target: str, name: str) -> str | None:
     """As `why_not`, for a name in a package of `tools/`, `target`."""
     verb = "/cli/" in path or (path.startswith(SIMULATION) and rig_of(name) == "chaos")
-    if part == target == "homing_rig" and not verb and (rig := rig_of(name)) and rig != rig_of(module_of(path)):
+    rig, free = rig_of(name), verb or module_of(path) == ON_BENCH
+    if part == target == "homing_rig" and rig not in (None, rig_of(module_of(path))) and not free:
         return f"{rig} is known to nobody else in homing_rig; what both rigs use lies beside them"
     if part != target and target not in DISTRIBUTIONS.get(part, set()):
         return f"{part} does not know {target}"

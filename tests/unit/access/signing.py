@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -55,9 +54,3 @@ def signed(payload: bytes | Mapping[str, object], key: Key = EC, algorithm: str 
     }
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return jws.serialize_compact(protected, body, key, registry=registry)
-
-
-def part(value: object) -> str:
-    """One part of a token, encoded."""
-    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -17,7 +17,7 @@ from app.core.webhooks.destinations import networks, refusal, refusal_of_host
 from app.core.webhooks.endpoints import validate_url
 from app.outbound import sender as module
 from app.outbound.sender import HttpSender
-from tests.unit.webhooks.receivers import Receiver, receiving
+from homing_rig.receivers import Receiver, receiving
 from tests.waiting import turns
 
 PRIVATE = (

@@ -22,8 +22,8 @@ from app.profiles.loader import parse_profile
 from app.replies.handlers import HttpHandlers, open_handlers, read_handlers
 from app.runtime.system import SystemClock, new_ulid
 from app.settings import ReplySettings
+from homing_rig.receivers import Answer, Receiver, receiving
 from tests.unit.profiles.test_replies import PLAIN
-from tests.unit.webhooks.receivers import Answer, Receiver, receiving
 
 KEY, OTHER = b"k" * 32, b"o" * 24
 SECRET, OLD = (f"whsec_{b64encode(one).decode()}" for one in (KEY, OTHER))

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from app.replies import replier
+from homing_rig.receivers import Answer, Receiver, receiving
 from tests.unit.replies.test_replier import ECHO, Dock, dock_with
-from tests.unit.webhooks.receivers import Answer, Receiver, receiving
 from tests.waiting import eventually
 
 PROFILE = (

@@ -165,9 +165,9 @@ class Device:
 
 
 @asynccontextmanager
-async def devices(broker: MosquittoProcess, reaction: Reaction) -> AsyncIterator[Device]:
-    """A fleet that answers any serial number."""
-    options = MqttOptions.from_url(broker.url, client_id="fleet")
+async def devices(broker: MosquittoProcess | str, reaction: Reaction) -> AsyncIterator[Device]:
+    """A fleet that answers any serial number, on a broker or at its URL."""
+    options = MqttOptions.from_url(broker if isinstance(broker, str) else broker.url, client_id="fleet")
     client = PahoMqttClient(
         MqttOptions(client_id="fleet", host=options.host, port=options.port, receive_maximum=5000, send_window=50_000),
         counters=Counter(),

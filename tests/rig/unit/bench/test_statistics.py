@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from homing_rig.bench.statistics import Latency, median, percentile, ratio
+from homing_rig.statistics import Latency, median, percentile, ratio
 
 
 @pytest.mark.parametrize(

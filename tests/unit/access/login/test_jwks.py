@@ -13,14 +13,14 @@ from app.access.login.jwks import EXTRA_SECONDS, KEPT_SECONDS, IssuerKeys
 from app.access.login.key_set import MAX_BYTES, SigningKey
 from app.access.login.tokens import TokenRules, Tokens
 from app.core.access.callers import Caller, TokenFault
-from tests.unit.access.issuer import Answer, Issuer, serving
+from homing_rig.issuer import Answer, Issuer, serving
 from tests.unit.access.signing import AUDIENCE, EC, ED, RSA, claims, public_set, signed
 from tests.unit.assembly import ManualClock
 
 
 @pytest.fixture
 async def issuer() -> AsyncIterator[Issuer]:
-    async with serving() as one:
+    async with serving(public_set(EC)) as one:
         yield one
 
 

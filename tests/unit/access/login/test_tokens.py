@@ -10,6 +10,7 @@ import pytest
 from app.access.login.key_set import KeySet, SigningKey, parse_key_set
 from app.access.login.tokens import MAX_LENGTH, TokenRules, Tokens
 from app.core.access.callers import Caller, TokenFault
+from homing_rig.issuer import part
 from tests.unit.access.signing import (
     AUDIENCE,
     EC,
@@ -21,7 +22,6 @@ from tests.unit.access.signing import (
     STRANGER,
     Key,
     claims,
-    part,
     public_set,
     signed,
 )

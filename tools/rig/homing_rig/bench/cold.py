@@ -23,7 +23,7 @@ from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
 from app.store.events import EventStore
 from homing_rig.bench.events import DATABASE, TURNS, append, batches, entry, read, timed
-from homing_rig.bench.statistics import median
+from homing_rig.statistics import median
 
 STEP: Final = 2048
 READINGS: Final = {

@@ -15,15 +15,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 from rich.console import Console
 from rich.table import Table
 
 from homing_rig.bench.cluster import Cluster, job_for, private_cluster, take_turn, warm_up
 from homing_rig.bench.generator import LoadJob
-from homing_rig.bench.options import BenchOptions
+from homing_rig.bench.options import BenchError, BenchOptions
 from homing_rig.bench.processes import Running, Worker
 from homing_rig.bench.report import Turn
-from homing_rig.bench.statistics import median
+from homing_rig.statistics import median
+from homing_rig.turns import in_turns
 
 NOW: Final = "this"
 NO_OP: Final = "no-op"
@@ -75,13 +77,27 @@ async def sides(trees: Mapping[str, Path | None], seconds: float) -> AsyncIterat
         yield [*found, reference]
 
 
-async def measure(trees: Mapping[str, Path | None], rounds: int, seconds: float) -> list[Side]:
-    """All sides in turn, so many times."""
-    async with sides(trees, seconds) as found:
-        for number in range(rounds):
-            for place in range(len(found)):
-                await found[(place + number) % len(found)].take_turn()
+async def measure(
+    trees: Mapping[str, Path | None], rounds: int, seconds: float, *, watched: bool = False
+) -> list[Side]:
+    """All sides in turn, so many times. `watched`: one reader follows all commands of this version."""
+    async with sides(trees, seconds) as found, asyncio.TaskGroup() as group:  # a reader that fails ends the run
+        readers = [group.create_task(follow(side.job)) for side in found if watched and side.name == NOW]
+        for side in in_turns(found, rounds):
+            await side.take_turn()
+        for reader in readers:
+            reader.cancel()
         return found
+
+
+async def follow(job: LoadJob) -> None:
+    """Read the stream of all commands of a node, without end."""
+    url = f"http://{job.host}:{job.port}/v1/commands/events"
+    endless = aiohttp.ClientTimeout(None)
+    async with aiohttp.ClientSession(timeout=endless, raise_for_status=True) as session, session.get(url) as response:
+        async for _ in response.content.iter_any():
+            pass
+    raise BenchError(f"the stream at {url} has ended")
 
 
 def render(found: Sequence[Side]) -> Table:
@@ -124,6 +140,8 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     parser.add_argument("--against", type=_tree, action="append", default=[], help="NAME=FOLDER, a working tree")
+    parser.add_argument("--watched", action="store_true", help="let one reader follow all commands of this version")
     given = parser.parse_args()
     everything: dict[str, Path | None] = {**dict(given.against), NOW: None}
-    Console(width=140).print(render(asyncio.run(measure(everything, given.rounds, given.seconds))))
+    compared = asyncio.run(measure(everything, given.rounds, given.seconds, watched=given.watched))
+    Console(width=140).print(render(compared))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from homing_rig.bench.cluster import Steps, job_for, private_cluster, take_turn
 from homing_rig.bench.options import BenchOptions
 from homing_rig.bench.report import CostReport, Turn
+from homing_rig.turns import in_turns
 
 
 async def measure_cost(
@@ -27,9 +28,8 @@ async def measure_cost(
             cluster, devices = await stack.enter_async_context(private_cluster(chosen))
             clusters.append((cluster, job_for(chosen, cluster, devices)))
         turns: list[list[Turn]] = [[], []]
-        for number in range(options.rounds):
-            for which in (0, 1) if number % 2 == 0 else (1, 0):
-                steps.next(f"{what} {'on' if which else 'off'}: load")
-                cluster, job = clusters[which]
-                turns[which].append(await take_turn(cluster.load, job, cluster.measured))
+        for which in in_turns((0, 1), options.rounds):
+            steps.next(f"{what} {'on' if which else 'off'}: load")
+            cluster, job = clusters[which]
+            turns[which].append(await take_turn(cluster.load, job, cluster.measured))
     return CostReport.of(*turns)

@@ -25,8 +25,9 @@ from rich.table import Table
 
 from homing_rig.bench.nats import JetStream
 from homing_rig.bench.processes import Processes, Running, Worker
-from homing_rig.bench.statistics import median
 from homing_rig.programs import NotInstalledError, find_binary
+from homing_rig.statistics import median
+from homing_rig.turns import in_turns
 
 LOOK_SECONDS: Final = 0.1
 """Seldom, as each look costs the node something."""
@@ -152,10 +153,8 @@ async def ways(against: Path | None) -> AsyncIterator[list[Way]]:
 async def measure(count: int, rounds: int, against: Path | None) -> list[Way]:
     """All ways in turn, so many times; who begins changes."""
     async with ways(against) as found:
-        for number in range(rounds):
-            for place in range(len(found)):
-                way = found[(place + number) % len(found)]
-                way.turns.append(await way.take_turn(count))
+        for way in in_turns(found, rounds):
+            way.turns.append(await way.take_turn(count))
         return found
 
 

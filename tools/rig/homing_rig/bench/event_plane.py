@@ -22,8 +22,8 @@ from homing_rig.bench.events import LogCost, measure
 from homing_rig.bench.generator import LoadJob, LoadResult
 from homing_rig.bench.options import BenchOptions, ProgressCallback
 from homing_rig.bench.processes import Worker, busy_seconds
-from homing_rig.bench.report import describe_machine
-from homing_rig.bench.statistics import Latency, median, ratio
+from homing_rig.machine import describe_machine
+from homing_rig.statistics import Latency, median, ratio
 
 EVENTS: Final = 5_000.0
 """Per second, beside commands."""

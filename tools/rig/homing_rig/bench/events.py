@@ -23,7 +23,7 @@ from app.core.events.reading import Reading
 from app.runtime.system import SystemClock, new_secret
 from app.store.engine import open_events
 from app.store.events import EventStore
-from homing_rig.bench.statistics import median
+from homing_rig.statistics import median
 
 DEVICES: Final = 2500
 KINDS: Final = 4

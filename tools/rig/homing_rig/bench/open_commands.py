@@ -13,7 +13,7 @@ from homing_rig.bench.cluster import SILENT_METHOD, Cluster, Steps, job_for, pri
 from homing_rig.bench.options import BenchError, BenchOptions
 from homing_rig.bench.processes import Running, redis_memory
 from homing_rig.bench.report import Memory, PendingReport, Turn
-from homing_rig.bench.statistics import ratio
+from homing_rig.statistics import ratio
 
 ALL_DEVICES: Final = "on all devices"
 ONE_DEVICE: Final = "on one device, on its one response topic"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from app import __version__
 from homing_rig.bench.generator import LoadResult
-from homing_rig.bench.statistics import Latency, median, ratio
+from homing_rig.machine import describe_machine
+from homing_rig.statistics import Latency, median, ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +147,6 @@ def _cpu(names: Sequence[str], turns: Sequence[Turn]) -> float:
 
 def _growth(fewest: dict[str, float], most: dict[str, float]) -> dict[str, float]:
     return {name: ratio(most[name], cpu) for name, cpu in fewest.items()}
-
-
-def describe_machine() -> dict[str, Any]:
-    """What a reader must know to compare figures."""
-    return {
-        "homing": __version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""Many requests at a steady rate, from a process of its own: whoever measures others does not wait for them.
-
-python -m tests.cluster.flood <SPEC.json     a Spec; prints a Flooded
-"""
+"""Many requests at a steady rate, from a process of its own: the one that times others does not wait for them."""
 
 from __future__ import annotations
 
@@ -11,12 +8,16 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from time import perf_counter
+from typing import cast
+
+from homing_rig.figures.kit import FigureError, paced
 
 
 @dataclass
 class Spec:
-    """What is to be sent. Each request, with the port that it goes to, is taken in turn."""
+    """Requests, with the port that each goes to. They are taken in turn."""
 
     requests: list[tuple[int, str]]
     rate: float
@@ -27,7 +28,7 @@ class Spec:
 
 @dataclass
 class Flooded:
-    """What came of it."""
+    """How the requests were answered."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     admitted: list[int] = field(default_factory=list)
@@ -43,15 +44,14 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # noqa: D102 - see asyncio.Protocol
+        self._transport = cast("asyncio.Transport", transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102 - see asyncio.Protocol
         if not self._answered.done():
             self._answered.set_exception(exc or ConnectionResetError("the node has hung up"))
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:  # noqa: D102 - see asyncio.Protocol
         self._buffer += data
         head, end, body = self._buffer.partition(b"\r\n\r\n")
         _, found, length = head.lower().partition(b"content-length: ")
@@ -61,17 +61,17 @@ class Connection(asyncio.Protocol):
 
     async def ask(self, request: bytes) -> int:
         """The status of the answer."""
-        assert self._transport is not None
+        if self._transport is None:
+            raise FigureError("there is no connection yet")
         self._answered = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answered
 
 
 async def run(spec: Spec) -> Flooded:
-    """Send all of it; what a connection could not send in time, it sends at once."""
+    """Send all of it; a connection sends at once what it could not send in time."""
     found = Flooded(admitted=[0] * (int(spec.seconds) + 60))
     requests = [(port, text.encode("latin-1")) for port, text in spec.requests]
-    numbers = iter(range(round(spec.rate * spec.seconds)))
     free: dict[int, asyncio.Queue[Connection]] = {port: asyncio.Queue() for port, _ in requests}
     for port, queue in free.items():
         for _ in range(spec.connections):
@@ -84,39 +84,38 @@ async def run(spec: Spec) -> Flooded:
         status = await connection.ask(request)
         free[port].put_nowait(connection)
         found.statuses[str(status)] += 1
-        if status // 100 == 2:
+        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             found.admitted[int(perf_counter() - began)] += 1
 
     async with asyncio.TaskGroup() as group:
-        for number in numbers:
-            due = began + number / spec.rate - perf_counter()
-            if due > 0:
-                await asyncio.sleep(due)
+        async for number in paced(spec.rate, round(spec.rate * spec.seconds)):
             group.create_task(send(*requests[number % len(requests)]))
     found.seconds = perf_counter() - began
     return found
 
 
 async def flood(spec: Spec) -> Flooded:
-    """The same in a process of its own."""
+    """Send all of it from a process of its own."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.cluster.flood"), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", __spec__.name), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate(json.dumps(vars(spec)).encode())
     if process.returncode:
-        raise SystemExit("the process that sends has failed")
+        raise FigureError("the process that sends has failed")
     told = json.loads(out)
     return Flooded(Counter(told["statuses"]), told["admitted"], told["seconds"])
 
 
-def request(method: str, path: str, headers: Sequence[str], body: str = "") -> str:
-    """As it goes over the wire."""
+def request(method: str, path: str, headers: Sequence[str], content: object = None) -> str:
+    """A request as it goes over the wire, with this content as JSON."""
+    body = "" if content is None else json.dumps(content)
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", *headers]
     lines += [f"Content-Length: {len(body)}", "Content-Type: application/json"] if body else []
     return "\r\n".join([*lines, "", body])
 
 
 def main() -> None:
+    """Read a Spec as JSON, send it, and write a Flooded."""
     spec = json.load(sys.stdin)
     spec["requests"] = [(port, text) for port, text in spec["requests"]]
     sys.stdout.write(json.dumps(vars(asyncio.run(run(Spec(**spec))))))

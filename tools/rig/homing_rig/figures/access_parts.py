@@ -1,14 +1,16 @@
-"""What access does for a command, part by part: processor time of this process, without a node (A2)."""
+"""The parts of what access does for a command: processor time of this process, without a node (A2)."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from time import process_time
+from typing import Annotated
+
+from typer import Option
 
 from app.access.authority import Authority
 from app.access.follower import DirectoryFollower
@@ -20,27 +22,16 @@ from app.callbacks.pending import Pending
 from app.core.access.rules import Action
 from app.core.commands.callback import Registration
 from app.core.commands.command import CommandState
-from app.runtime.system import SystemClock, new_secret
+from app.runtime.system import SystemClock
 from app.runtime.telemetry import Counters
 from app.store.directory import AccessDirectory
-from app.store.engine import open_directory
+from homing_rig.directory import opened
+from homing_rig.figures.kit import Findings
 from homing_rig.guard import Guard
-from tests.cluster.stream_rig import judge, say
 
 COMMANDS = 1_000
 """Of one round: what a busy node has in half a second."""
 QUESTIONS = 200
-
-
-@asynccontextmanager
-async def directory_of(guard: Guard) -> AsyncIterator[AccessDirectory]:
-    directory = open_directory(
-        guard.settings["HOMING_ACCESS_URL"], new_cluster_id=new_secret, budget=timedelta(minutes=1)
-    )
-    try:
-        yield directory
-    finally:
-        await directory.close()
 
 
 async def nothing() -> None:
@@ -48,24 +39,30 @@ async def nothing() -> None:
 
 
 async def agreed(cluster_id: str) -> str:
+    """Agree on any name of the cluster."""
     return cluster_id
 
 
-async def parts(rounds: int) -> None:
+async def parts(
+    findings: Findings,
+    *,
+    times: Annotated[int, Option(min=1, help="The number of rounds of 1,000 commands.")] = 12,
+) -> None:
+    """What access does for a command, part by part: processor time of this process, without a node."""
     with tempfile.TemporaryDirectory() as folder:
         guard = Guard(Path(folder))
         await guard.set_up()
-        async with directory_of(guard) as directory:
-            taken = await _rounds(guard, directory, rounds)
+        async with opened(guard.settings["HOMING_ACCESS_URL"]) as directory:
+            taken = await _rounds(guard, directory, times)
             await directory.version()
             began = process_time()
             for _ in range(QUESTIONS):
                 await directory.version()
             question = (process_time() - began) / QUESTIONS * 1_000_000
-    for name, times in taken.items():
-        say(f"{name}: median {median(times):.2f} µs, best {min(times):.2f} µs")
-    say(f"whether the directory has changed: {question:.0f} µs, twice a second")
-    judge("all parts, medians", sum(median(times) for times in taken.values()), " µs", most=5)
+    for name, values in taken.items():
+        findings.spread(name, values, " µs")
+    findings.figure("whether the directory has changed, asked twice a second", question, " µs")
+    findings.figure("all parts, medians", sum(median(values) for values in taken.values()), " µs", most=5)
 
 
 async def _rounds(guard: Guard, directory: AccessDirectory, rounds: int) -> dict[str, list[float]]:

@@ -1,31 +1,30 @@
-"""What figures of streams have in common: a cluster, a reader of events, and a command that gets through."""
+"""Streams of nodes: their events, and commands that get through while nodes die."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from random import Random
+from typing import Final
 
 import aiohttp
 
-from tests.cluster.harness import Caller, Cluster, Json, cluster_of
-from tests.services import MosquittoProcess, RedisProcess
+from homing_rig.figures.kit import FigureError
+from homing_rig.harness import Caller, Cluster, Json, cluster_of
+from homing_rig.services import MosquittoProcess, RedisProcess
 
-REPORTS = 20
-"""How many each command's device makes."""
-
-
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+ALL: Final = "/v1/commands/events"
+"""Where the events of all commands are read."""
+REPORTS: Final = 20
+"""How many a device makes of each command."""
 
 
 @contextmanager
 def site(nodes: int, **settings: str) -> Iterator[Cluster]:
+    """So many nodes with these settings, on services of their own."""
     with MosquittoProcess() as broker, RedisProcess() as redis, cluster_of(nodes, redis, broker, **settings) as cluster:
         yield cluster
 
@@ -53,24 +52,16 @@ async def sent(client: Caller, number: int, chance: Random) -> str:
         headers = {"Idempotency-Key": f"figure-{number}", "Prefer": "respond-async"}
         with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
             async with client.session.post(url, json=body, headers=headers) as response:
-                await not_refused(response)
+                await demand_accepted(response)
                 if response.ok:
                     return str((await response.json())["id"])
         await asyncio.sleep(0.2)
 
 
-async def not_refused(response: aiohttp.ClientResponse) -> None:
-    """End the tool with what is wrong when asking again would not help."""
-    if 400 <= response.status < 500 and response.status != HTTPStatus.TOO_MANY_REQUESTS:
-        raise SystemExit(
+async def demand_accepted(response: aiohttp.ClientResponse) -> None:
+    """FigureError that tells what is wrong when asking again would not help."""
+    client_error = HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    if client_error and response.status != HTTPStatus.TOO_MANY_REQUESTS:
+        raise FigureError(
             f"{response.method} {response.url} was refused with {response.status}: {await response.text()}"
         )
-
-
-def judge(what: str, value: float, unit: str = "", *, most: float | None = None, least: float | None = None) -> None:
-    """A figure, what it should be, and whether it is."""
-    reached = (most is None or value <= most) and (least is None or value >= least)
-    bounds = " and ".join(
-        f"{word} {bound:g}{unit}" for word, bound in (("at least", least), ("at most", most)) if bound is not None
-    )
-    say(f"  {what}: {value:.4g}{unit}; aim: {bounds}: {'reached' if reached else 'MISSED'}")

@@ -1,4 +1,4 @@
-"""Real HTTP servers that receive webhooks, or must never be reached."""
+"""HTTP servers that receive webhooks, or must never be reached."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
 async def fine(_request: web.Request) -> web.Response:
+    """Answer 204."""
     return web.Response(status=204)
 
 
 @dataclass
 class Receiver:
-    """What came in, as header and body."""
+    """A server that keeps header and body of what comes in."""
 
     port: int = 0
     answer: Answer = fine
@@ -29,9 +30,11 @@ class Receiver:
 
     @property
     def url(self) -> str:
+        """The address to deliver to."""
         return f"http://127.0.0.1:{self.port}/hook"
 
     async def wait(self, count: int) -> None:
+        """Return when so many requests have come in."""
         while len(self.got) < count:
             self.heard.clear()
             await self.heard.wait()
@@ -39,6 +42,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving(answer: Answer = fine, host: str = "127.0.0.1") -> AsyncIterator[Receiver]:
+    """A server that answers so until the end of the block."""
     receiver = Receiver(answer=answer)
 
     async def take(request: web.Request) -> web.Response:

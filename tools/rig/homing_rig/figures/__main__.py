@@ -1,0 +1,87 @@
+"""`python -m homing_rig.figures NAME`: one measurement, on nodes and services of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.core.errors import HomingError
+from app.runtime.telemetry import configure_logging
+from homing_rig.figures.access import first, revocation
+from homing_rig.figures.access_parts import parts
+from homing_rig.figures.audit import audit
+from homing_rig.figures.clients import failing, rolling
+from homing_rig.figures.kit import Findings, Format, as_json, as_markdown
+from homing_rig.figures.limits import limits
+from homing_rig.figures.logins import logins
+from homing_rig.figures.made_up import made_up
+from homing_rig.figures.outage import outage
+from homing_rig.figures.profiles import profiles
+from homing_rig.figures.stream_kills import single
+from homing_rig.figures.stream_readers import filtered
+from homing_rig.figures.streams import absent, many
+from homing_rig.figures.tokens import tokens
+from homing_rig.figures.webhooks import lanes, waiting
+
+Measurement = Callable[..., Coroutine[Any, Any, None]]
+
+MEASUREMENTS: Final[dict[str, Measurement]] = {
+    "access-revocation": revocation,
+    "access-outage": outage,
+    "access-first": first,
+    "access-parts": parts,
+    "audit": audit,
+    "limits": limits,
+    "logins": logins,
+    "tokens": tokens,
+    "profiles": profiles,
+    "client-rolling": rolling,
+    "client-failing": failing,
+    "made-up": made_up,
+    "stream-absent": absent,
+    "stream-many": many,
+    "stream-readers": filtered,
+    "stream-kills": single,
+    "webhook-lanes": lanes,
+    "webhook-waiting": waiting,
+}
+"""By the name under which each is asked for."""
+
+
+def verb(measure: Measurement) -> Callable[..., None]:
+    """A function with the options of a measurement and `--format`, that runs it and ends with 1 if an aim is missed."""
+
+    def run(*, chosen: Format, **options: Any) -> None:
+        configure_logging("warning", "console")
+        lines = sys.stdout if chosen is Format.TEXT else sys.stderr
+        findings = Findings(inspect.getdoc(measure) or "", lambda line: print(line, file=lines, flush=True))
+        try:
+            asyncio.run(measure(findings, **options))
+        except HomingError as error:
+            sys.stderr.write(f"{error}\n")
+            raise SystemExit(2) from None
+        if chosen is not Format.TEXT:
+            sys.stdout.write(as_json(findings) if chosen is Format.JSON else as_markdown(findings))
+        raise SystemExit(0 if findings.reached else 1)
+
+    of_measure = inspect.signature(measure, eval_str=True)
+    option = Annotated[Format, typer.Option("--format", help="How the figures are written to the standard output.")]
+    own = inspect.Parameter("chosen", inspect.Parameter.KEYWORD_ONLY, default=Format.TEXT, annotation=option)
+    parameters = [*(one for one in of_measure.parameters.values() if one.name != "findings"), own]
+    run.__signature__ = of_measure.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+figures = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+for name, measurement in MEASUREMENTS.items():
+    figures.command(name, help=inspect.getdoc(measurement))(verb(measurement))
+
+
+if __name__ == "__main__":
+    figures()
