@@ -19,7 +19,6 @@ TESTS: Final = ROOT / "tests"
 PAGE: Final = (ROOT / "docs" / "failure-modes.md").read_text(encoding="utf-8")
 
 EXPLAINED: Final = set(re.findall(r"^- \*\*([EFRSHI]\d+)\*\* ", PAGE, re.MULTILINE))
-# Those of H are listed one by one in docs/testing.md.
 NAMED: Final = sorted(set(re.findall(r"`(\w+/[\w/]+\.py)(?:::([\w…]+))?`", PAGE)))
 
 
