@@ -11,7 +11,10 @@ import structlog
 
 from tests.services import MosquittoProcess, PostgresProcess, RedisProcess
 
-ORDER = ("containers", "analysis", "rig", "cluster", "deploy", "contract", "api", "unit")
+ORDER = (
+    *("containers", "analysis", "rig", "cluster", "deploy", "client", "contract", "api"),
+    *("simulator", "project", "unit"),
+)
 """Folders whose tests take long come first, so that no worker has to wait for another one at the end."""
 
 

@@ -78,9 +78,9 @@ async def lanes(
         delays.append(seconds_since((await request.json())["data"]["command"]["finished_at"]) * 1000)
         return web.Response(status=204)
 
-    async def die(_request: web.Request) -> web.Response:
-        if down:
-            raise ConnectionResetError
+    async def die(request: web.Request) -> web.Response:
+        if down and request.transport is not None:
+            request.transport.abort()
         return web.Response(status=204)
 
     async with AsyncExitStack() as stack:
