@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import structlog
@@ -25,12 +26,23 @@ from app.store.events import EventStore
 
 STEP: Final = 500
 """Events that are read at once."""
-MOST_FOLLOWERS: Final = 256
-MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
-"""What may wait for one follower."""
-AGAIN_SECONDS: Final = 0.5
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TailLimits:
+    """The bounds of live reading on a node."""
+
+    followers: int = 256
+    """The number of readers that may follow."""
+    waiting_bytes: int = 4 * 1024 * 1024
+    """The bytes that may wait for one reader before it has to go on from the log."""
+    again_seconds: float = 0.5
+    """The pause after a failed attempt to read."""
+
+
+DEFAULT_LIMITS: Final = TailLimits()
 
 
 class EventBatch(NamedTuple):
@@ -44,8 +56,16 @@ class EventBatch(NamedTuple):
 class Tails:
     """The tails of a node: one for each database that somebody follows, as long as somebody does."""
 
-    def __init__(self, store: EventStore, reader: EventsReader, counters: Counters, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: EventStore,
+        reader: EventsReader,
+        counters: Counters,
+        clock: Clock,
+        limits: TailLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._store = store
+        self._limits = limits
         self._reader = reader
         self._counters = counters
         self._bursts = Bursts(clock)
@@ -54,7 +74,7 @@ class Tails:
 
     def fill(self) -> Fill:
         """How many follow."""
-        return Fill(self._followers, MOST_FOLLOWERS)
+        return Fill(self._followers, self._limits.followers)
 
     async def follow(self, databases: Databases, topic_filter: str, cursor: Cursor) -> AsyncGenerator[EventBatch, None]:
         """Everything behind the cursor that fits, without end. CapacityError when as many follow as may.
@@ -62,11 +82,13 @@ class Tails:
         What was there already comes in the order of all databases; then each comes as it is said.
         """
         shards = self._reader.shards(databases)
-        if self._followers >= MOST_FOLLOWERS:
-            raise CapacityError(f"{MOST_FOLLOWERS} readers follow events on this node already")
+        if self._followers >= self._limits.followers:
+            raise CapacityError(f"{self._limits.followers} readers follow events on this node already")
         self._followers += 1
         names = tuple(dict.fromkeys(one.database for one in shards))
-        follower = _TailFollower(topic_filter, {name: _first(shards, name) for name in names})
+        follower = _TailFollower(
+            topic_filter, {name: _first(shards, name) for name in names}, self._limits.waiting_bytes
+        )
         try:
             while True:
                 page = await self._reader.page(databases, topic_filter, cursor, STEP)
@@ -104,7 +126,9 @@ class Tails:
             heads = await self._reader.heads(database)
             tail = self._tails.get(database)  # another one may have made it meanwhile
             if tail is None:
-                tail = self._tails[database] = _Tail(self._store, self._reader, database, heads, self._failed)
+                again = self._limits.again_seconds
+                tail = _Tail(self._store, self._reader, database, heads, again, self._failed)
+                self._tails[database] = tail
         tail.join(follower)
 
     def _failed(self, database: str, error: Exception) -> None:
@@ -131,8 +155,9 @@ def _first(shards: Sequence[Shard], database: str) -> int:
 class _TailFollower:
     """What waits for one reader; `first` says where the shards of each database begin among those that are read."""
 
-    def __init__(self, topic_filter: str, first: Mapping[str, int]) -> None:
+    def __init__(self, topic_filter: str, first: Mapping[str, int], most_waiting: int) -> None:
         self.topic_filter = topic_filter
+        self._most_waiting = most_waiting
         self._first = first
         self._waiting: deque[tuple[int, Sequence[Event], tuple[Position, ...], tuple[Position, ...]]] = deque()
         self._size = 0
@@ -150,7 +175,7 @@ class _TailFollower:
     ) -> bool:
         """Whether it has its place still. `positions` and `lost` are by shard."""
         self._size += sum([size_of(event.entry) for event in events])
-        if self._size > MOST_WAITING_BYTES:
+        if self._size > self._most_waiting:
             self._behind = True
             self._waiting.clear()
         else:
@@ -185,9 +210,11 @@ class _Tail:
         reader: EventsReader,
         database: str,
         heads: Cursor,
+        again: float,
         failed: Callable[[str, Exception], None],
     ) -> None:
         self._store = store
+        self._again = again
         self._failed = failed
         self._shards = reader.database(database).all_shards()
         self._database = database
@@ -219,7 +246,7 @@ class _Tail:
                 await self._read()
             except Exception as error:  # noqa: BLE001 - it is told, and those who follow must not wait for ever
                 self._failed(self._database, error)
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(self._again)
 
     async def _read(self) -> None:
         found: list[Event] = []

@@ -60,14 +60,19 @@ class LatencyLog:
         interval: timedelta,
         buffer: int,
         counters: Counters,
+        tick: float = TICK_SECONDS,
     ) -> None:
-        """`buffer` is how many records may wait in memory, all in all. `store_now` tells the store's time."""
+        """`buffer` is how many records may wait in memory, all in all. `store_now` tells the store's time.
+
+        `tick`: after how many seconds a number of records that fills no chunk is handed over.
+        """
         self.store_clock = StoreClock()
         self._writer = writer
         self._clock = clock
         self._store_now = store_now
         self._interval = interval.total_seconds()
         self._buffer = buffer
+        self._tick = tick
         self._counters = counters
         self._closed: list[Closed] = []
         self._rows: list[Row] = []
@@ -109,7 +114,7 @@ class LatencyLog:
         await self._keep_time()
         while True:
             try:
-                async with asyncio.timeout(TICK_SECONDS):
+                async with asyncio.timeout(self._tick):
                     await self._enough.wait()
             except TimeoutError:
                 await self._keep_time()

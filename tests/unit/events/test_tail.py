@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,9 +15,8 @@ from app.core.errors import CapacityError, StoreUnavailableError
 from app.core.events.event import Entry, Event, Position, Shard
 from app.core.events.plan import NamedDatabase, Plan
 from app.core.events.reading import EVERYTHING, Cursor, Reading, Slice
-from app.events import tail
 from app.events.reader import EventsReader
-from app.events.tail import EventBatch, Tails
+from app.events.tail import EventBatch, TailLimits, Tails
 from app.runtime.system import SystemClock
 from app.runtime.telemetry import Counters
 from app.store.memory.events import MemoryEventLog
@@ -24,13 +24,13 @@ from tests.waiting import PATIENCE, turns
 
 
 class Stage:
-    def __init__(self, shards: int = 3) -> None:
+    def __init__(self, shards: int = 3, **limits: Any) -> None:
         plan = Plan([NamedDatabase("events", timedelta(days=1))], [], shards)
         self.database = plan.databases[0]
         self.store = MemoryEventLog(plan.databases, SystemClock())
         self.counters: Counters = Counter()
         self.reader = EventsReader(self.store, plan)
-        self.tails = Tails(self.store, self.reader, self.counters, SystemClock())
+        self.tails = Tails(self.store, self.reader, self.counters, SystemClock(), TailLimits(**limits))
         self.start = Cursor((0,) * shards)
         self.number = 0
 
@@ -105,9 +105,8 @@ async def test_one_that_is_told_by_the_tail_hears_what_cannot_be_read(monkeypatc
     await batches.aclose()
 
 
-async def test_one_that_reads_too_slowly_goes_on_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "MOST_WAITING_BYTES", 2000)
-    stage = Stage()
+async def test_one_that_reads_too_slowly_goes_on_from_the_log() -> None:
+    stage = Stage(waiting_bytes=2000)
     batches = stage.tails.follow("events", "#", stage.start)
     first = asyncio.create_task(stage.take(batches, 1))
     await turns()
@@ -145,9 +144,8 @@ async def test_a_cursor_of_any_batch_goes_on_without_gap_and_without_repetition(
     assert sorted(numbers(found)) == list(range(1, 81))
 
 
-async def test_followers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "MOST_FOLLOWERS", 1)
-    stage = Stage()
+async def test_followers_are_bounded() -> None:
+    stage = Stage(followers=1)
     await stage.say(1)
     first = stage.tails.follow("events", "#", stage.start)
     await stage.take(first, 1)
@@ -180,8 +178,7 @@ async def test_a_gap_is_known() -> None:
 async def test_what_keeps_a_tail_from_reading_is_counted_and_said_once_and_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str, said: str
 ) -> None:
-    monkeypatch.setattr(tail, "AGAIN_SECONDS", 0)
-    stage = Stage()
+    stage = Stage(again_seconds=0)
     batches = stage.tails.follow("events", "#", stage.start)
     first = asyncio.create_task(stage.take(batches, 1))
     await turns()

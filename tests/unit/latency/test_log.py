@@ -52,7 +52,7 @@ class Recorder:
 class Log:
     """A log on a recorder."""
 
-    def __init__(self, buffer: int = 1000) -> None:
+    def __init__(self, buffer: int = 1000, tick: float = log_module.TICK_SECONDS) -> None:
         self.clock = ManualClock()
         self.counters: Counter[str] = Counter()
         self.recorder = Recorder()
@@ -64,6 +64,7 @@ class Log:
             interval=timedelta(minutes=1),
             buffer=buffer,
             counters=self.counters,
+            tick=tick,
         )
 
     async def _now(self) -> int:
@@ -99,8 +100,8 @@ async def test_records_are_handed_over_in_chunks_and_counted_when_their_file_is_
     assert (rig.counters["latency.files"], rig.counters["latency.records"]) == (1, log_module.CHUNK + 3)
 
 
-async def test_an_interval_ends_with_time(rig: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "TICK_SECONDS", 0.001)
+async def test_an_interval_ends_with_time() -> None:
+    rig = Log(tick=0.001)
     running = asyncio.create_task(rig.log.run())
     rig.take(1)
     await eventually(lambda: rig.recorder.open == 1)
@@ -114,8 +115,8 @@ async def test_an_interval_ends_with_time(rig: Log, monkeypatch: pytest.MonkeyPa
     await rig.log.close()
 
 
-async def test_an_interval_ends_early_when_memory_fills_up(rig: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "TICK_SECONDS", 0.001)
+async def test_an_interval_ends_early_when_memory_fills_up() -> None:
+    rig = Log(tick=0.001)
     running = asyncio.create_task(rig.log.run())
     rig.take(500)
     await eventually(lambda: rig.counters["latency.files"] == 1)
@@ -199,10 +200,8 @@ async def test_a_mistake_of_ours_stops_the_log_and_not_the_node(rig: Log) -> Non
     await rig.log.close()
 
 
-async def test_the_store_is_asked_for_its_time_where_no_reply_tells_it(
-    rig: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_module, "TICK_SECONDS", 0.001)
+async def test_the_store_is_asked_for_its_time_where_no_reply_tells_it() -> None:
+    rig = Log(tick=0.001)
     running = asyncio.create_task(rig.log.run())
     await eventually(lambda: rig.log.store_clock.offset is not None)
     assert rig.times == 2  # the first time it was away
