@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from homing_rig.waiting import PATIENCE, eventually
+from homing_rig.patience import PATIENCE, eventually
 
 __all__ = ["PATIENCE", "eventually", "turns"]
 

@@ -26,8 +26,8 @@ from app.core.messages import Publication
 from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.options import MqttOptions
 from app.mqtt.paho import PahoMqttClient
+from homing_rig.patience import PATIENCE
 from homing_rig.services import MosquittoProcess, RedisProcess, ServiceProcess
-from homing_rig.waiting import PATIENCE
 
 Json = dict[str, Any]
 

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from app.core.errors import HomingError
+from homing_rig.patience import PATIENCE
 from homing_rig.ports import lasting_port
 from homing_rig.programs import CONNECT_PACKET, environment, find_binary, mosquitto_command, redis_command
 from homing_rig.rights import NODE_USER, PASSWORD, mosquitto_acl, mosquitto_passwords, redis_users
-from homing_rig.waiting import PATIENCE
 
 
 class NotStartedError(HomingError):

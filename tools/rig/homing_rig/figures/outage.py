@@ -23,7 +23,7 @@ from homing_rig.figures.audit import read_record
 from homing_rig.figures.calls import Calls, unlimited_session
 from homing_rig.figures.kit import FigureError, Findings, paced
 from homing_rig.harness import Cluster
-from homing_rig.waiting import PATIENCE
+from homing_rig.patience import PATIENCE
 
 RATE: Final = 200
 """Commands a second, over the three nodes."""

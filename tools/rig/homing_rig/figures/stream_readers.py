@@ -21,7 +21,7 @@ from homing_rig.figures.kit import MIB, FigureError, Findings, p99, paced, secon
 from homing_rig.figures.stream_events import ALL, REPORTS, demand_accepted, events, site
 from homing_rig.figures.streams import resident_bytes
 from homing_rig.harness import Cluster, Device, Json, devices
-from homing_rig.waiting import eventually
+from homing_rig.patience import eventually
 
 PATIENCE: Final = 170.0
 """Seconds within which a reader that never reads has to be cut off."""

@@ -21,10 +21,10 @@ from app.store.engine import open_engine
 from homing_client import AsyncHoming
 from homing_rig.figures.kit import MIB, FigureError, Findings, p99, paced, seconds_since
 from homing_rig.harness import Cluster, Device, cluster_of, devices
+from homing_rig.patience import eventually
 from homing_rig.receivers import Answer, receiving
 from homing_rig.services import MosquittoProcess, RedisProcess
 from homing_rig.turns import in_turns
-from homing_rig.waiting import eventually
 
 SETTINGS: Final = {
     "HOMING_WEBHOOKS_SECRET_KEY": "0123456789abcdef" * 2,
