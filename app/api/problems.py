@@ -116,6 +116,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.EventsOffError: ProblemType("no-events", "This node has no event log", 404),
         errors.DatabaseNotFoundError: ProblemType("database-not-found", "There is no such database of events", 404),
         errors.EventNotFoundError: ProblemType("event-not-found", "There is no such event", 404),
+        errors.CursorNotFoundError: ProblemType("cursor-not-found", "There is no such cursor", 404),
         errors.ValueNotFoundError: ProblemType("value-not-found", "The topic has no value", 404),
         errors.ValueChangedError: ProblemType("value-changed", "The value has changed meanwhile", 412),
         errors.CallMismatchError: KEY_REUSED,

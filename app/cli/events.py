@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.calls import AsJson, ContextName, Output, Url, connected, form
 from app.cli.completion import members
-from app.cli.output import Form, complain, out, tell, written
+from app.cli.output import Form, Stop, complain, out, tell, written
 from app.cli.verbs import HELP, Verb, cell, group, read_json
+from app.runtime.exits import Exit
+
+if TYPE_CHECKING:
+    from homing_client import LogEvent
 
 COLUMNS = "at topic data|data_base64"
 PATIENT = 60
@@ -23,6 +28,10 @@ application = group(
         "show": Verb("events.get"),
         "topics": Verb("events.topics", "topic at device_id kind"),
         "streams": Verb("events.streams", "structure"),
+        "cursors": Verb("events.cursors", "name topic committed_at cursor"),
+        "cursor": Verb("events.cursor"),
+        "commit": Verb("events.commit"),
+        "forget": Verb("events.forget"),
         "databases": Verb("events.databases", "name retention shards"),
     },
 )
@@ -38,6 +47,9 @@ def follow(
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this number.")] = None,
     database: Database = None,
     distinct: Annotated[bool, typer.Option(help=HELP["distinct"])] = False,
+    reader: Annotated[
+        str | None, typer.Option(help="Continue where this reader had come to, and keep its cursor in the cluster.")
+    ] = None,
     url: Url = None,
     context: ContextName = None,
     output: Output = Form.HUMAN,
@@ -48,13 +60,27 @@ def follow(
     Exit code: 0 after --count events, 2 wrong input, 6 no node there, 8 not allowed, 130 interrupted.
     """
     shown = form(output, as_json=as_json)
+    if reader is not None and distinct:
+        raise Stop("--distinct cannot be combined with --reader", Exit.USAGE)
     with connected(url, context, shown, attempts=PATIENT) as homing:
-        told = homing.events.follow(topic, since=since, database=database, distinct=distinct)
-        for one in islice((one for one in told if not _is_gap(one.kind, one.data)), count):
-            if shown is Form.HUMAN:
-                tell(out, " ".join(cell(one.data, name) for name in COLUMNS.split()))
-            else:
-                out.line(written(one.data))
+        if reader is None:
+            _show(homing.events.follow(topic, since=since, database=database, distinct=distinct), count, shown)
+            return
+        kept = homing.events.reader(reader, topic, since=since, database=database)
+        try:
+            _show(kept, count, shown)
+        except KeyboardInterrupt:
+            kept.commit()
+            raise
+        kept.commit()
+
+
+def _show(told: Iterable[LogEvent], count: int | None, shown: Form) -> None:
+    for one in islice((one for one in told if not _is_gap(one.kind, one.data)), count):
+        if shown is Form.HUMAN:
+            tell(out, " ".join(cell(one.data, name) for name in COLUMNS.split()))
+        else:
+            out.line(written(one.data))
 
 
 @application.command()

@@ -32,6 +32,7 @@ HomingError
 │   ├── EventsOffError          this node keeps no events
 │   ├── DatabaseNotFoundError
 │   ├── EventNotFoundError      there is no event at a position
+│   ├── CursorNotFoundError     a caller has no cursor of this name
 │   ├── ValueNotFoundError      a topic has no last value
 │   ├── ValueChangedError       the last value of a topic is another one than expected
 │   ├── CallMismatchError       the idempotency key was used for other events
@@ -260,6 +261,10 @@ class DatabaseNotFoundError(EventLogError):
 
 class EventNotFoundError(EventLogError):
     """There is no event at a position, or none that whoever asks may know of; says why, where it was there."""
+
+
+class CursorNotFoundError(EventLogError):
+    """Whoever asks has no cursor of this name."""
 
 
 class ValueNotFoundError(EventLogError):

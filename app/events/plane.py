@@ -20,6 +20,7 @@ from app.events.gate import LogGate
 from app.events.intake import Intake, OpenMqtt
 from app.events.keeper import Keeper
 from app.events.life import EventLife
+from app.events.named_cursors import NamedCursors
 from app.events.presence import PresenceKeeper
 from app.events.publisher import EventPublisher
 from app.events.reader import EventsReader
@@ -48,6 +49,7 @@ class EventPlane:
     reader: EventsReader
     values: LastValues
     publisher: EventPublisher
+    cursors: NamedCursors
     tails: Tails
     presence: DevicePresence
     keeper: Keeper
@@ -155,6 +157,7 @@ def open_plane(  # noqa: PLR0913 - one per part that a node has
         publisher=EventPublisher(
             log=store, plan=plan, reader=reader, values=values, keeper=keeper, gate=gate, spans=spans
         ),
+        cursors=NamedCursors(store, reader, gate, clock, counters),
         tails=tails,
         presence=DevicePresence(values, plan, intake.is_held),
         keeper=keeper,

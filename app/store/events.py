@@ -17,6 +17,7 @@ from app.core.events.reading import Picked, Reading, Slice
 from app.core.events.transaction import Transaction
 from app.runtime.telemetry import Fill
 from app.store.lifetime import Lifetime
+from app.store.named_cursors import CursorStore
 
 
 class ArchivedError(EventLogError):
@@ -112,6 +113,10 @@ class Pickable(Protocol):
 
 class EventStore(EventLog, Pickable, Generations, Protocol):
     """All that an engine offers for events."""
+
+    @property
+    def cursors(self) -> CursorStore:
+        """How far readers have come."""
 
     @property
     def databases(self) -> Sequence[Database]:

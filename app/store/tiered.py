@@ -31,6 +31,7 @@ class TieredEventLog:
 
     def __init__(self, hot: EventStore, archive: Archive, counters: Counters) -> None:
         self.databases: Sequence[Database] = hot.databases
+        self.cursors: Final = hot.cursors
         self._hot = hot
         self._archive = archive
         self._counters = counters

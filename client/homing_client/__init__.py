@@ -58,12 +58,12 @@ from homing_client._wire import AsyncTransport, Reply, ServerEvent, Transport
 if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
     from homing_client._async.client import AsyncDevice, AsyncHoming
-    from homing_client._async.events import AsyncEvents
+    from homing_client._async.events import AsyncEvents, AsyncReader
     from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
     from homing_client._sync.client import Device, Homing
-    from homing_client._sync.events import Events
+    from homing_client._sync.events import Events, Reader
     from homing_client._sync.queues import Message, Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
@@ -77,6 +77,7 @@ __all__ = [
     "AsyncMessage",
     "AsyncQueue",
     "AsyncQueues",
+    "AsyncReader",
     "AsyncTransport",
     "AsyncWebhooks",
     "CancelledError",
@@ -112,6 +113,7 @@ __all__ = [
     "ProblemError",
     "Queue",
     "Queues",
+    "Reader",
     "Readiness",
     "Reply",
     "Retry",
@@ -134,6 +136,8 @@ _MODULES: Final = {
     **{name: f"_sync.{name.lower()}" for name in ("Access", "Events", "Queues", "Webhooks")},
     **dict.fromkeys(("AsyncMessage", "AsyncQueue"), "_async.queues"),
     **dict.fromkeys(("Message", "Queue"), "_sync.queues"),
+    "AsyncReader": "_async.events",
+    "Reader": "_sync.events",
 }
 """What is imported when somebody asks for it: most programs need one of the twins, and little of it."""
 

@@ -91,6 +91,8 @@ OF_EVENTS: Final = frozenset(
         ),
         *("GET /v1/state/{topic}", "PUT /v1/state/{topic}", "GET /v1/devices/{device_id}/state"),
         "POST /v1/transactions",
+        "GET /v1/cursors",
+        *(f"{method} /v1/cursors/{{name}}" for method in ("GET", "PUT", "DELETE")),
     }
 )
 

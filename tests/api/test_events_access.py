@@ -59,7 +59,7 @@ async def test_every_operation_of_events_is_asked_here(site: Site) -> None:
 @pytest.mark.parametrize("operation", sorted(OF_EVENTS))
 async def test_nobody_unknown_gets_anything(site: Site, operation: str) -> None:
     method, _, path = operation.partition(" /v1")
-    url = path.format(topic=TOPICS[OWN], device_id=OWN, database="events", shard=0, position=1)
+    url = path.format(topic=TOPICS[OWN], device_id=OWN, database="events", shard=0, position=1, name="archive")
     assert (await ask(site, None, method, url, json={})).status_code == 401
 
 
@@ -111,3 +111,16 @@ async def test_what_is_published_is_in_the_name_of_devices_that_one_may(site: Si
 @pytest.mark.parametrize("who", WHO)
 async def test_the_log_itself_is_no_tenants(site: Site, who: str, path: str) -> None:
     assert (await ask(site, who, "GET", path)).status_code == (200 if who in ("watcher", "boss") else 403)
+
+
+async def test_cursors_are_whose_reader_commits_them(site: Site) -> None:
+    body = {"cursor": (await ask(site, "viewer", "GET", "/events")).json()["cursor"]}
+    assert (await ask(site, "viewer", "PUT", "/cursors/archive", json=body)).status_code == 200
+    for who in ("operator", "admin", "neighbour", "boss"):
+        assert (await ask(site, who, "GET", "/cursors")).json() == {"cursors": []}
+        assert (await ask(site, who, "GET", "/cursors/archive")).status_code == 404
+        assert (await ask(site, who, "DELETE", "/cursors/archive")).status_code == 204
+    kept = (await ask(site, "viewer", "GET", "/cursors/archive")).json()
+    assert kept["cursor"].startswith("s1."), "sealed, as all that callers are given"
+    page = await ask(site, "viewer", "GET", "/events", params={"cursor": kept["cursor"]})
+    assert page.json()["events"] == []

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
 from app.core.events.event import shard_number
-from homing_client import AsyncHoming, Event, InvalidInputError, LogEvent, NotFoundError
+from homing_client import (
+    AsyncHoming,
+    AsyncReader,
+    ConflictError,
+    Event,
+    InvalidInputError,
+    LogEvent,
+    NotFoundError,
+    Reader,
+)
 from tests.api.rig import running
 from tests.api.serving import Served, serving
 from tests.api.test_event_stream import follows
@@ -110,3 +120,37 @@ async def test_what_a_backend_says_is_read_again(served: Served, open_homing: Op
     assert {one["name"] for one in await done(homing.events.databases)} == {"events", "telemetry"}
     entry = await done(homing.events.last, "fleet/note")
     assert (entry.value["data"], entry.tag) == (2, f'"{positions[-1]}"')
+
+
+def begun(reader: AsyncReader | Reader) -> Callable[[], Any]:
+    """What `all_of` calls for the events of a reader."""
+    return lambda: aiter(reader) if isinstance(reader, AsyncReader) else iter(reader)
+
+
+async def test_a_reader_goes_on_where_it_had_come_to(served: Served, open_homing: Open) -> None:
+    homing = open_homing(url(served))
+    await done(homing.events.publish, [{"topic": "fleet/note", "data": {"n": n}} for n in range(5)])
+
+    def read(most: int, every: int = 1) -> Any:  # noqa: ANN401 - of both twins
+        return all_of(begun(homing.events.reader("archive", "fleet/#", since="-1h", every=every)), most=most)
+
+    assert said(await read(3)) == [0, 1, 2], "the third one is handled when the next one is asked for"
+    assert said(await read(2)) == [2, 3]
+    assert said(await read(2, every=100)) == [3, 4], "not committed: it comes again"
+    assert said(await read(2)) == [3, 4]
+    (kept,) = await done(homing.events.cursors)
+    assert kept == await done(homing.events.cursor, "archive")
+    await done(homing.events.forget, "archive")
+    with pytest.raises(NotFoundError):
+        await done(homing.events.cursor, "archive")
+
+
+async def test_a_second_reader_of_a_name_takes_over(served: Served, open_homing: Open) -> None:
+    homing = open_homing(url(served))
+    await done(homing.events.publish, [{"topic": "fleet/note", "data": {"n": n}} for n in range(5)])
+    await all_of(begun(homing.events.reader("archive", "fleet/#", since="-1h", every=1)), most=2)
+    tag = (await done(homing.events.cursor, "archive")).tag
+    await all_of(begun(homing.events.reader("archive", "fleet/#", every=1)), most=2)
+    cursor = (await all_of(homing.events.follow, "fleet/#", since="-1h", most=5))[-1].cursor
+    with pytest.raises(ConflictError):
+        await done(homing.events.commit, "archive", cursor, topic="fleet/#", if_match=tag)

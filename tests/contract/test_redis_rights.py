@@ -177,6 +177,7 @@ async def of_events(url: str) -> None:
         await log.structures("events")
         await log.generations("events")
         await log.drop("events", 1)
+        await log.cursors.swap("ops", "archive", None, b"1")
     finally:
         await log.close()
     try:

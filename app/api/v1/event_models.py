@@ -174,3 +174,34 @@ class TransactionBody(_EventModel):
     delete: Annotated[
         list[str], Field(max_length=MOST_PARTS, description="The topics whose last values are deleted.")
     ] = []
+
+
+class CursorCommit(_EventModel):
+    """Where a reader of events has come to."""
+
+    cursor: Annotated[
+        str,
+        Field(
+            description="The cursor behind the last event that was handled, as an answer of this API gave it.",
+            min_length=1,
+            max_length=8192,
+        ),
+    ]
+    topic: Annotated[
+        str, Field(description="The topic filter that the cursor was given for.", max_length=MAX_TOPIC_BYTES)
+    ] = "#"
+
+
+class KeptCursor(_EventModel):
+    """A cursor that is kept under a name."""
+
+    name: str
+    topic: Annotated[str, Field(description="The topic filter of its reader.")]
+    cursor: Annotated[str, Field(description="Pass it as `cursor`, with `topic`, to continue from here, on any node.")]
+    committed_at: AwareDatetime
+
+
+class KeptCursors(_EventModel):
+    """The cursors of the caller."""
+
+    cursors: list[KeptCursor]

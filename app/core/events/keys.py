@@ -13,6 +13,7 @@
 | `mqtt:done:{t}:<call>` | string | the position that a call was given, so that it happens once | 1 or 2 minutes |
 | `mqtt:done:{t}:key:<key>` | string | the call that a caller's key stands for | 2 minutes |
 | `mqtt:done:{t}:writers` | hash | writer → number of his last batch, and the position that it was given | never |
+| `mqtt:cursors:<owner>` | hash | name → JSON: the cursor of a reader of this caller | a year after the last commit |
 | `mqtt:structures:<database>` | hash | structures of topics | with the oldest generation |
 | `mqtt:database:<database>` | string | its number of shards | never |
 | `mqtt:role:{<name>}` | string | who holds a role | lease time |
@@ -72,6 +73,11 @@ def done(shard: Shard, call: str) -> str:
 def writers(shard: Shard) -> str:
     """The last batch of each writer. Secrets, by which calls go, are longer."""
     return done(shard, "writers")
+
+
+def cursors(owner: str) -> str:
+    """The cursors of a caller; nobody is asked who they are where `owner` is empty."""
+    return f"mqtt:cursors:{owner or '-'}"
 
 
 def structures(database: str) -> str:

@@ -23,6 +23,7 @@ from app.core.events.values import Size, ValueUsage
 from app.core.topics import matches
 from app.runtime.telemetry import BurstLog, Fill
 from app.store.events import ArchivedError
+from app.store.memory.named_cursors import MemoryCursors
 
 
 @dataclass(slots=True)
@@ -73,6 +74,7 @@ class MemoryEventLog:
 
     def __init__(self, databases: Sequence[Database], clock: Clock, drops: BurstLog | None = None) -> None:
         self.databases: Final = tuple(databases)
+        self.cursors: Final = MemoryCursors()
         self._clock = clock
         self._drops = drops or BurstLog(Counter(), clock)
         self._states: Mapping[str, _DatabaseState] = {one.name: _DatabaseState(one) for one in databases}

@@ -26,6 +26,7 @@ from app.runtime.telemetry import BurstLog, Fill
 from app.store.events import ArchivedError
 from app.store.rocks import keys
 from app.store.rocks.folder import RocksFolder
+from app.store.rocks.named_cursors import RocksCursors
 from app.store.rocks.scanning import DamagedGenerationError, GenerationSource, last_values, picked, scan, value_of
 from app.store.rocks.state import RocksDatabase, RocksState
 from app.store.rocks.writing import Addition, RocksWriter
@@ -42,6 +43,7 @@ class RocksEventLog:
         self, folder: RocksFolder, databases: Sequence[Database], clock: Clock, drops: BurstLog | None = None
     ) -> None:
         self.databases: Final = tuple(databases)
+        self.cursors: Final = RocksCursors(folder, lambda: self._state.database)
         self._folder = folder
         self._clock = clock
         self._drops = drops or BurstLog(Counter(), clock)

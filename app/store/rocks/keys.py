@@ -6,6 +6,7 @@ r"""Every key in the RocksDB of the event log. Numbers are big-endian, so that k
 | | `h` shard | its last position and epoch |
 | | `b` shard, writer | number of his last batch, and where it ends |
 | | `c` shard, call | where a call ended, of those of the last two minutes |
+| | `k` owner `\0` name | JSON: the cursor of a reader |
 | | `s` database `\0` structure | empty; those of all generations, for 0.2.0 |
 | | `g` database `\0` generation | JSON: state, first, last, count, size, note |
 | | `o` database `\0` generation | how many of its events `o` below names: all, or 0.2.0 has written there |
@@ -61,6 +62,11 @@ def of_writer(shard: Shard, writer: str) -> bytes:
 def of_call(shard: Shard, call: str) -> bytes:
     """Where a call ended."""
     return b"c%s%s" % (of_shard(shard), call.encode())
+
+
+def of_cursor(owner: str, name: str) -> bytes:
+    """How far a reader has come."""
+    return b"k%s\0%s" % (owner.encode(), name.encode())
 
 
 def of_shard(shard: Shard) -> bytes:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from homing_client._async.session import AsyncSession
-from homing_client._models import Entry, Event, LogEvent
-from homing_client._operations import JsonObject, Repeats, body_of, changed, entry_of, listed, log_event_of, place_of
+from homing_client._errors import NotFoundError
+from homing_client._models import Entry, Event, LogEvent, Tagged
+from homing_client._operations import (
+    JsonObject,
+    Repeats,
+    body_of,
+    changed,
+    entry_of,
+    listed,
+    log_event_of,
+    nothing_of,
+    place_of,
+    tagged_of,
+)
 from homing_client._wire import Request
+
+_CURSORS: Final = "/v1/cursors"
+_CURSOR: Final = "/v1/cursors/{name}"
 
 
 class AsyncEvents:
@@ -71,6 +87,42 @@ class AsyncEvents:
                 event = log_event_of(one)
                 if event is not None and not (distinct and repeats.has(event.data)):
                     yield event
+
+    def reader(
+        self,
+        name: str,
+        topic: str = "#",
+        *,
+        since: str | None = None,
+        database: str | None = None,
+        every: int = 100,
+    ) -> AsyncReader:
+        """Follow events on behalf of a reader whose cursor the cluster keeps: it goes on where it had come to.
+
+        The first time it begins now, or with `since`. The cursor is committed behind `every` events, and after a pause:
+        after a crash at most so many come again, and none is left out.
+        """
+        return AsyncReader(self, name, topic, since, database, every)
+
+    async def cursors(self) -> list[JsonObject]:
+        """List the cursors of the caller's readers."""
+        return listed(await self._session.exchange(Request("GET", _CURSORS)), "cursors")
+
+    async def cursor(self, reader: str) -> Tagged:
+        """Read the cursor of a reader. Raises NotFoundError."""
+        return tagged_of(await self._session.exchange(Request("GET", _CURSOR, path={"name": reader})))
+
+    async def commit(self, reader: str, cursor: str, *, topic: str = "#", if_match: str | None = None) -> Tagged:
+        """Keep the cursor of a reader of this topic filter. Raises ConflictError if its tag is not `if_match`."""
+        body = {"cursor": cursor, "topic": topic}
+        asked = changed("PUT", _CURSOR, {"name": reader}, body, if_match)
+        return tagged_of(
+            await self._session.exchange(replace(asked, repeatable=True))
+        )  # the second time changes nothing
+
+    async def forget(self, reader: str) -> None:
+        """Delete the cursor of a reader."""
+        nothing_of(await self._session.exchange(Request("DELETE", _CURSOR, path={"name": reader})))
 
     async def publish(
         self,
@@ -143,3 +195,50 @@ class AsyncEvents:
         query = {"database": database}
         asked = Request("POST", "/v1/transactions", query=query, body=dict(transaction), repeatable=False)
         return body_of(await self._session.exchange(asked))
+
+
+class AsyncReader:
+    """Events behind the cursor that the cluster keeps for a reader. `AsyncEvents.reader(name)`.
+
+    One process at a time reads in a name: another one that begins takes over, and this one gets a ConflictError.
+    """
+
+    def __init__(
+        self, events: AsyncEvents, name: str, topic: str, since: str | None, database: str | None, every: int
+    ) -> None:
+        self._events = events
+        self._name = name
+        self._topic = topic
+        self._since = since
+        self._database = database
+        self._every = every
+        self._tag: str | None = None
+        self._cursor: str | None = None
+        self._uncommitted = 0
+
+    async def __aiter__(self) -> AsyncIterator[LogEvent]:
+        """Events and gaps. An event counts as handled when the next one is asked for."""
+        after = await self._begin()
+        since = self._since if after is None else None
+        async for one in self._events.follow(self._topic, since=since, after=after, database=self._database):
+            self._cursor = one.cursor or self._cursor
+            if one.kind != "bookmark":
+                yield one
+                self._uncommitted += 1
+            if one.kind == "bookmark" or self._uncommitted >= self._every:
+                await self.commit()
+
+    async def commit(self) -> None:
+        """Keep the cursor behind the last event that was given, as all until then are handled."""
+        if self._cursor is None:
+            return
+        known = await self._events.commit(self._name, self._cursor, topic=self._topic, if_match=self._tag)
+        self._tag, self._uncommitted = known.tag, 0
+
+    async def _begin(self) -> str | None:
+        try:
+            known = await self._events.cursor(self._name)
+        except NotFoundError:
+            return None
+        self._tag = known.tag
+        return str(known["cursor"])

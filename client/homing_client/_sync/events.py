@@ -5,12 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
-from homing_client._models import Entry, Event, LogEvent
-from homing_client._operations import JsonObject, Repeats, body_of, changed, entry_of, listed, log_event_of, place_of
+from homing_client._errors import NotFoundError
+from homing_client._models import Entry, Event, LogEvent, Tagged
+from homing_client._operations import (
+    JsonObject,
+    Repeats,
+    body_of,
+    changed,
+    entry_of,
+    listed,
+    log_event_of,
+    nothing_of,
+    place_of,
+    tagged_of,
+)
 from homing_client._sync.session import Session
 from homing_client._wire import Request
+
+_CURSORS: Final = "/v1/cursors"
+_CURSOR: Final = "/v1/cursors/{name}"
 
 
 class Events:
@@ -72,6 +88,40 @@ class Events:
                 event = log_event_of(one)
                 if event is not None and not (distinct and repeats.has(event.data)):
                     yield event
+
+    def reader(
+        self,
+        name: str,
+        topic: str = "#",
+        *,
+        since: str | None = None,
+        database: str | None = None,
+        every: int = 100,
+    ) -> Reader:
+        """Follow events on behalf of a reader whose cursor the cluster keeps: it goes on where it had come to.
+
+        The first time it begins now, or with `since`. The cursor is committed behind `every` events, and after a pause:
+        after a crash at most so many come again, and none is left out.
+        """
+        return Reader(self, name, topic, since, database, every)
+
+    def cursors(self) -> list[JsonObject]:
+        """List the cursors of the caller's readers."""
+        return listed(self._session.exchange(Request("GET", _CURSORS)), "cursors")
+
+    def cursor(self, reader: str) -> Tagged:
+        """Read the cursor of a reader. Raises NotFoundError."""
+        return tagged_of(self._session.exchange(Request("GET", _CURSOR, path={"name": reader})))
+
+    def commit(self, reader: str, cursor: str, *, topic: str = "#", if_match: str | None = None) -> Tagged:
+        """Keep the cursor of a reader of this topic filter. Raises ConflictError if its tag is not `if_match`."""
+        body = {"cursor": cursor, "topic": topic}
+        asked = changed("PUT", _CURSOR, {"name": reader}, body, if_match)
+        return tagged_of(self._session.exchange(replace(asked, repeatable=True)))  # the second time changes nothing
+
+    def forget(self, reader: str) -> None:
+        """Delete the cursor of a reader."""
+        nothing_of(self._session.exchange(Request("DELETE", _CURSOR, path={"name": reader})))
 
     def publish(
         self,
@@ -144,3 +194,50 @@ class Events:
         query = {"database": database}
         asked = Request("POST", "/v1/transactions", query=query, body=dict(transaction), repeatable=False)
         return body_of(self._session.exchange(asked))
+
+
+class Reader:
+    """Events behind the cursor that the cluster keeps for a reader. `Events.reader(name)`.
+
+    One process at a time reads in a name: another one that begins takes over, and this one gets a ConflictError.
+    """
+
+    def __init__(
+        self, events: Events, name: str, topic: str, since: str | None, database: str | None, every: int
+    ) -> None:
+        self._events = events
+        self._name = name
+        self._topic = topic
+        self._since = since
+        self._database = database
+        self._every = every
+        self._tag: str | None = None
+        self._cursor: str | None = None
+        self._uncommitted = 0
+
+    def __iter__(self) -> Iterator[LogEvent]:
+        """Events and gaps. An event counts as handled when the next one is asked for."""
+        after = self._begin()
+        since = self._since if after is None else None
+        for one in self._events.follow(self._topic, since=since, after=after, database=self._database):
+            self._cursor = one.cursor or self._cursor
+            if one.kind != "bookmark":
+                yield one
+                self._uncommitted += 1
+            if one.kind == "bookmark" or self._uncommitted >= self._every:
+                self.commit()
+
+    def commit(self) -> None:
+        """Keep the cursor behind the last event that was given, as all until then are handled."""
+        if self._cursor is None:
+            return
+        known = self._events.commit(self._name, self._cursor, topic=self._topic, if_match=self._tag)
+        self._tag, self._uncommitted = known.tag, 0
+
+    def _begin(self) -> str | None:
+        try:
+            known = self._events.cursor(self._name)
+        except NotFoundError:
+            return None
+        self._tag = known.tag
+        return str(known["cursor"])

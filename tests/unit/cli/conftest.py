@@ -41,12 +41,18 @@ def homing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 class FakeNode:
     """Answers every request with the next of `answers`, the last one for ever, and keeps what was asked.
 
-    An answer is the JSON or the bytes of a body, or a list of events to stream: (kind, JSON); and headers besides.
+    An answer is the JSON or the bytes of a body, or a list of events to stream: (kind, JSON[, id]); and headers.
     """
 
     url: str = ""
     answers: list[tuple[Any, ...]] = field(default_factory=list)
     asked: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
+
+
+def streamed(event: tuple[Any, ...]) -> str:
+    """A server-sent event, of (kind, JSON) or (kind, JSON, id)."""
+    kind, data, *identity = event
+    return "".join(f"id: {one}\n" for one in identity) + f"event: {kind}\ndata: {json.dumps(data)}\n\n"
 
 
 @pytest.fixture
@@ -62,7 +68,7 @@ def fake_node() -> Iterator[FakeNode]:
             kind, content = "application/json", answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             if isinstance(answer, list):
                 kind = "text/event-stream"
-                content = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in answer).encode()
+                content = "".join(map(streamed, answer)).encode()
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))

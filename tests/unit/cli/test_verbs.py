@@ -40,6 +40,7 @@ ANSWER: Final[dict[str, Any]] = {
     "methods": [{"name": "cover_open", "usual": "30s", "danger": "none", "title": "Open the cover"}],
     "events": [{"at": "2026-03-01T08:00:00.000Z", "topic": "a/b", "data": {"n": 1}}],
     "topics": [{"topic": "a/b", "at": "2026-03-01T08:00:00.000Z", "device_id": None, "kind": "event"}],
+    "cursors": [{"name": "archive", "topic": "a/+", "cursor": "2.x", "committed_at": "2026-03-01T08:00:00.000Z"}],
     "streams": [{"structure": "a/+"}],
     "databases": [{"name": "events", "retention": "720h", "shards": 4}],
     "positions": [17],
@@ -89,6 +90,10 @@ VERBS: Final[dict[str, list[str]]] = {
     "GET /v1/topics": ["events", "topics", "a/#"],
     "GET /v1/events/{database}/{shard}/{position}": ["events", "show", "events.2.1772352000000000"],
     "GET /v1/streams": ["events", "streams"],
+    "GET /v1/cursors": ["events", "cursors"],
+    "GET /v1/cursors/{name}": ["events", "cursor", "dji"],
+    "PUT /v1/cursors/{name}": ["events", "commit", "dji", "2.x", "--topic", "a/+", "--if-match", '"1"'],
+    "DELETE /v1/cursors/{name}": ["events", "forget", "dji"],
     "GET /v1/databases": ["events", "databases"],
     "GET /v1/state/{topic}": ["state", "show", "a/b"],
     "PUT /v1/state/{topic}": ["state", "put", "a/b", '{"n": 1}', "--if-match", '"1"'],
@@ -549,3 +554,25 @@ def test_the_reference_has_every_verb_and_every_operation() -> None:
 def verb_of(typed: list[str]) -> list[str]:
     """The words of a command line that are verbs."""
     return typed[: 3 if typed[0] == "admin" else 2 if typed[0] in GROUPS else 1]
+
+
+def test_a_reader_goes_on_where_it_was_and_commits_what_it_has_shown(homing: Homing, fake_node: FakeNode) -> None:
+    kept = ANSWER["cursors"][0]
+    told = [("event", ANSWER["events"][0], "2.y"), ("event", ANSWER["events"][0], "2.z")]
+    fake_node.answers = [(200, kept, {"etag": '"t"'}), (200, told), (200, kept)]
+    code, out, err = homing("events", "follow", "a/+", "--reader", "archive", "--count", "2", "--url", fake_node.url)
+    assert (code, err, len(out.splitlines())) == (0, "", 2)
+    first, second, third = fake_node.asked
+    assert (first[:2], second[0]) == (("GET", "/v1/cursors/archive"), "GET")
+    assert second[2]["Last-Event-ID"] == kept["cursor"]
+    assert (third[:2], third[3]) == (("PUT", "/v1/cursors/archive"), {"cursor": "2.z", "topic": "a/+"})
+    assert third[2]["If-Match"] == '"t"'
+    both = homing("events", "follow", "--reader", "archive", "--distinct", "--url", fake_node.url)
+    assert both[0] == 2
+
+
+def test_a_reader_whose_place_was_taken_stops(homing: Homing, fake_node: FakeNode) -> None:
+    problem = {"type": "urn:homing:problem:precondition-failed", "title": "x", "status": 412, "detail": "is taken"}
+    fake_node.answers = [(200, ANSWER["cursors"][0]), (200, [("event", ANSWER["events"][0], "2.y")]), (412, problem)]
+    code, _, err = homing("events", "follow", "--reader", "archive", "--count", "1", "--url", fake_node.url)
+    assert (code, "is taken" in err) == (2, True)

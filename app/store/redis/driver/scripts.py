@@ -26,8 +26,11 @@ HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tup
     load_script(f"webhooks/{name}") for name in ("put", "enqueue", "claim", "settle", "again")
 )
 SCRIPTS = _OF_COMMANDS + _OF_WEBHOOKS
-APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVENTS = EVENT_SCRIPTS = tuple(
-    Script.of(_read(f"events/{name}")) for name in ("append", "rotate", "drop", "cool", "disown", "pick")
+APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVENTS, COMMIT_CURSOR = EVENT_SCRIPTS = (
+    tuple(
+        Script.of(_read(f"events/{name}"))
+        for name in ("append", "rotate", "drop", "cool", "disown", "pick", "commit_cursor")
+    )
 )
 QUEUE_FEED, QUEUE_SEEK, QUEUE_DYING, QUEUE_DECLARE = _OF_QUEUES = tuple(
     Script.of(_read(f"queues/{name}")) for name in ("feed", "seek", "dying", "declare")

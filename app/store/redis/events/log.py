@@ -37,6 +37,7 @@ from app.store.redis.driver.combiner import Argument
 from app.store.redis.driver.scripts import APPEND_EVENTS, COOL_EVENTS, DISOWN_EVENTS, DROP_EVENTS, ROTATE_EVENTS
 from app.store.redis.events.calls import EventCalls
 from app.store.redis.events.catalogue import GenerationCatalogue, int_of
+from app.store.redis.events.named_cursors import RedisCursors
 from app.store.redis.events.scan import BlockReader
 
 POLL_SECONDS: Final = 0.02
@@ -62,6 +63,7 @@ class RedisEventLog:
     ) -> None:
         self.databases: Final = tuple(databases)
         self._calls = EventCalls(url, counters, budget.total_seconds())
+        self.cursors: Final = RedisCursors(self._calls)
         self._catalogue = GenerationCatalogue(self._calls)
         self._blocks = BlockReader(self._calls, drops)
         self._drops = drops
