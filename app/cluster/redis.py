@@ -34,6 +34,8 @@ MOST_LEFT: Final = 16
 """So many sessions that it has left a node remembers, for a store that forgets them before they are adopted."""
 STALE_MS: Final = round(2.5 * HEARTBEAT_SECONDS * 1000)
 """A lease that was not renewed for so long belongs to a node that is frozen, cut off or dead."""
+RENEWALS: Final = 3
+"""A lease is renewed so often at least within its time: once may fail, or be late."""
 _DEMAND_MS: Final = 3_000
 """Nodes tell what they are asked for once a second: longer ago, it says nothing."""
 KEPT_LATELY: Final = timedelta(minutes=15)
@@ -285,9 +287,9 @@ class RedisCluster:
         return True
 
     async def _keep_lease(self, node: NodeInfo, lost: asyncio.Event) -> None:
-        """Show a sign of life every heartbeat: the lease, the directory, and a message to our own channel."""
+        """Show a sign of life, every heartbeat at least: the lease, the directory, and a message to our own channel."""
         while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
+            await asyncio.sleep(min(HEARTBEAT_SECONDS, self._lease / RENEWALS))
             try:
                 if not await self._renew(node):
                     self._counters["lease.lost"] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -54,8 +55,16 @@ def oldest_waiter_wins() -> None:
 
 def silence_ends_a_session() -> None:
     """A session of which nothing came for a second is ended: what the network held back is lost (found so)."""
-    broker = _class("homing_rig.simulation.broker.SimBroker")
-    broker.ping = lambda _self, guest: guest.client.on_pingresp()
+
+    async def quiet(self: Any, idle: float) -> None:
+        seen = -1
+        while seen != self.deliveries or self.unacknowledged:
+            seen = self.deliveries
+            await asyncio.wait([self.ended], timeout=idle)
+            if self.ended.done():
+                raise ConnectionError("the connection has ended")
+
+    _class("homing_rig.simulation.mqtt.SimLink").quiet = quiet
 
 
 def stops_without_connection() -> None:
@@ -110,7 +119,9 @@ def client_id_used_again() -> None:
     """Each incarnation of a node has the MQTT client id of the one before."""
     sessions = _class("app.cluster.sessions.Sessions")
     incarnation = sessions.incarnation
-    sessions.incarnation = lambda self, node_id: replace(incarnation(self, node_id), client_id=f"homing-{node_id}")
+    sessions.incarnation = lambda self, node_id, **how: replace(
+        incarnation(self, node_id, **how), client_id=f"homing-{node_id}"
+    )
 
 
 def open_commands_leak() -> None:

@@ -1,0 +1,45 @@
+"""What seeds have found in the product, each in the plainest world that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from app.core import keys
+from homing_rig.simulation.guards import guarded
+from homing_rig.simulation.loop import SimLoop, bury
+from homing_rig.simulation.plan import BEGIN, plan_of
+from homing_rig.simulation.recording import Recording
+from homing_rig.simulation.world import World
+
+
+@pytest.mark.parametrize("lease", [1.0, 1.5, 5.0])
+def test_the_shortest_lease_is_renewed_in_time(lease: float) -> None:
+    """Heartbeats came once a second whatever the lease, so one of a second ran out each time, and nodes adopted the
+    sessions of others that lived, and their own, for ever (seed 100481).
+    """
+    plan = plan_of(0, 1)
+    plan = replace(plan, nodes=2, troubles=(), lease=lease, laws=dict.fromkeys(plan.laws, "far"))
+    loop = SimLoop(plan.stream("loop"))
+    world = World(loop, plan, Recording())
+    lowest = lease
+
+    async def look() -> None:
+        nonlocal lowest
+        for node in world.nodes.values():
+            node.start()
+        await asyncio.sleep(BEGIN)
+        while loop.time() < BEGIN + 5:
+            left = [world.store.keys.call("PTTL", keys.lease(one)) for one in world.nodes]
+            lowest = min(lowest, *(one / 1000 for one in left))
+            await asyncio.sleep(0.01)
+
+    with guarded(loop.time, plan.seed):
+        try:
+            loop.run_until_complete(loop.create_task(look(), context=loop.world.context.copy()))
+        finally:
+            bury(world.lanes)
+            loop.close()
+    assert lowest > lease / 4
