@@ -41,7 +41,7 @@ class QueueBook:
         self._version = -1
         self._queues: Mapping[str, DeclaredQueue] = {}
         self._by_id: Mapping[str, DeclaredQueue] = {}
-        self._unreadable: frozenset[str] = frozenset()
+        self._unreadable: Mapping[str, bytes] = {}
         self.changed: Final = Listeners[[]]()
         """Called when the queues are others than before."""
 
@@ -61,6 +61,14 @@ class QueueBook:
             raise QueueNotFoundError(f"there is no queue {name[:64]!a}")
         return found
 
+    def is_gone(self, queue_id: str) -> bool:
+        """Whether no queue has this id, not even one that this version cannot read."""
+        return queue_id not in self._by_id and not any(queue_id.encode() in one for one in self._unreadable.values())
+
+    def doubt(self) -> None:
+        """Read them again, whatever their version: the store may be an older copy of itself."""
+        self._version = -1
+
     async def refresh(self) -> None:
         """Read them if somebody has changed them."""
         if await self._declared.version() != self._version:
@@ -69,15 +77,15 @@ class QueueBook:
     async def _read(self) -> None:
         version, documents = await self._declared.read()
         found: dict[str, DeclaredQueue] = {}
-        unreadable = set()
+        unreadable: dict[str, bytes] = {}
         for name in sorted(one for one in documents if one.startswith("q ")):
             try:
                 found[name] = decode_queue(documents[name])
             except (ValueError, KeyError, TypeError) as error:
-                unreadable.add(name)
+                unreadable[name] = documents[name]
                 if name not in self._unreadable:
                     _log.warning("unreadable_queue", name=name, reason=f"{type(error).__name__}: {error}"[:200])
-        self._version, self._queues, self._unreadable = version, found, frozenset(unreadable)
+        self._version, self._queues, self._unreadable = version, found, unreadable
         self._by_id = {one.id: one for one in found.values()}
         self.changed()
 

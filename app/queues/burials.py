@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from app.core.events.batches import BatchId
 from app.core.events.event import Entry, Shard
 from app.core.queues.letters import letter_entry
 from app.core.queues.loans import MOST_BURIED, Dying
-from app.core.queues.model import DeclaredQueue
+from app.queues.book import QueueBook
 from app.queues.originals import Originals
 from app.queues.sources import QueueSources
 from app.runtime.telemetry import Counters
@@ -18,7 +18,7 @@ from app.store.queues import QueueStore
 
 
 class Burials:
-    """`by_id` gives a queue as it is declared; what dies in a queue that was deleted is forgotten."""
+    """What dies in a queue that was deleted is forgotten."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class Burials:
         store: QueueStore,
         sources: QueueSources,
         originals: Originals,
-        by_id: Callable[[str], DeclaredQueue | None],
+        book: QueueBook,
         counters: Counters,
     ) -> None:
         self._log = log
         self._store = store
         self._sources = sources
         self._originals = originals
-        self._by_id = by_id
+        self._book = book
         self._counters = counters
 
     async def bury(self, shard: Shard) -> bool:
@@ -42,6 +42,11 @@ class Burials:
         dying = await self._store.dying(shard, MOST_BURIED)
         if not dying:
             return False
+        unknown = {one.source.queue_id for one in dying if self._book.by_id(one.source.queue_id) is None}
+        if unknown:  # they were deleted, or are newer than what is known here
+            await self._book.refresh()
+        if any(self._book.by_id(one) is None and not self._book.is_gone(one) for one in unknown):
+            return False  # a node of the version that declared it does it
         last = dying[-1].number
         for there, letters in (await self._letters(shard, dying)).items():
             await self._log.append(there, letters, batch=BatchId(f"dead:{shard}", last))
@@ -53,7 +58,7 @@ class Burials:
         found = await self._originals.pick(shard, [one.reference.position for one in dying])
         letters: defaultdict[Shard, list[Entry]] = defaultdict(list)
         for one, original in zip(dying, found, strict=True):
-            queue = self._by_id(one.source.queue_id)
+            queue = self._book.by_id(one.source.queue_id)
             if queue is not None:
                 letter = letter_entry(queue.dead_topic, queue.name, one, original)
                 letters[self._sources.dead_shard(queue)].append(letter)

@@ -132,6 +132,7 @@ class QueueFeeder:
         self._kicked = asyncio.Event()
         self._slow_at = 0.0
         self._ready: set[str] = set()
+        self._gone: list[QueueSource] = []
 
     def changed(self) -> None:
         """The queues are others."""
@@ -139,7 +140,7 @@ class QueueFeeder:
         self._kicked.set()
 
     def kick(self, queue_id: str) -> None:
-        """There may be room in a queue, or more of it to read; "": in any."""
+        """There may be room in a queue, or more of it to read; "": in any, and the store may be an older copy."""
         self._stale.add(queue_id)
         self._kicked.set()
 
@@ -172,6 +173,8 @@ class QueueFeeder:
     async def _learn(self) -> None:
         """Ask the store about sources that are new here, and about those that may have room again."""
         shards = [one for one in self._sources.shards(self._database) if self._mine(one)]
+        if "" in self._stale:
+            self._feeds.clear()
         slow = self._clock.monotonic() >= self._slow_at
         if slow:
             self._slow_at = self._clock.monotonic() + SLOW_SECONDS
@@ -179,13 +182,16 @@ class QueueFeeder:
         if all_of_them:
             self._changed = False
             self._read_book(shards)
+            if self._gone:  # a feeder that did not know yet that a queue was deleted may have begun it anew
+                await self._store.forget(self._gone)
+                self._gone = []
         stale, self._stale = self._stale, set()
         asked: list[QueueSource] = []
         for feed in self._feeds.values():
             asked += (
                 source
                 for source, at in feed.full.items()
-                if all_of_them or source.queue_id in stale or "" in stale or not self._is_left(source, at)
+                if all_of_them or source.queue_id in stale or not self._is_left(source, at)
             )
         if all_of_them:
             asked += (
@@ -204,6 +210,8 @@ class QueueFeeder:
     def _read_book(self, shards: Sequence[Shard]) -> None:
         before, self._by_id = self._by_id, {one.id: one for one in self._queues()}
         others = {one.id for one in before.values() if self._by_id.get(one.id) != one}  # changed, moved or deleted
+        deleted = (queue for queue in before.values() if queue.id not in self._by_id)
+        self._gone += (source for queue in deleted for source in self._sources.of(queue) if source.shard in shards)
         self._tree = FilterTree()
         for queue in self._by_id.values():
             for route in queue.options.routes:
@@ -216,8 +224,11 @@ class QueueFeeder:
     async def _ask(self, asked: Sequence[QueueSource]) -> None:
         for source, state in zip(asked, await self._store.states(asked), strict=True):
             queue, feed = self._by_id[source.queue_id], self._feeds[source.shard]
-            at = _FeedProgress(queue, self._start(source, queue))
-            if state is not None:
+            start = self._start(source, queue)
+            at = _FeedProgress(queue, start)
+            if state is None and queue.options.single:  # nobody may take before there is who says whose turn it is
+                await self._store.feed(source, start, start, start, (), 0)
+            elif state is not None:
                 at = _FeedProgress(queue, state.fed, state.until, state.size, state.asked)
             feed.put(source, at, at.fed)
 

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from app.cluster.shares import falls_to
-from app.core.errors import HomingError, QueueNotEmptyError, QueuesOffError, StoreUnavailableError
+from app.core.errors import HomingError, QueueNotEmptyError, QueueNotFoundError, QueuesOffError, StoreUnavailableError
 from app.core.events.event import BEGINNING, END, Position, Shard
 from app.core.events.plan import Plan
 from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, SourceState, micros_of
@@ -102,6 +102,15 @@ class QueuePlane:
     def plane(self) -> Plane:
         """All of it, as one life."""
         return Plane(name="queues", services=[Service("queues", self._run, close=self._close, fills=self._fills)])
+
+    async def find(self, tenant: str, name: str) -> DeclaredQueue:
+        """The queue of a tenant, though it was declared at another node this moment; QueueNotFoundError."""
+        self._check()
+        try:
+            return self.book.get(tenant, name)
+        except QueueNotFoundError:
+            await self.book.refresh()
+            return self.book.get(tenant, name)
 
     async def declare(
         self,
@@ -254,6 +263,8 @@ class QueuePlane:
         self._taker.wake("")
 
     def _heard(self, queue_id: str) -> None:
+        if not queue_id:
+            self.book.doubt()
         self._taker.wake(queue_id)
         for one in self._feeders:
             one.kick(queue_id)
@@ -345,7 +356,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         new_secret=kernel.adapters.new_secret,
         clock=kernel.clock,
     )
-    burials = Burials(log=log, store=store, sources=sources, originals=originals, by_id=book.by_id, counters=counters)
+    burials = Burials(log=log, store=store, sources=sources, originals=originals, book=book, counters=counters)
     return QueuePlane(
         store=store,
         book=book,

@@ -179,8 +179,11 @@ class QueueTaker:
             for one in desk.askers:
                 if not one.answer.done():
                     one.answer.set_exception(error)
-            desk.askers.clear()
         finally:
+            for one in desk.askers:
+                if not one.answer.done():
+                    one.answer.set_result([])
+            desk.askers.clear()
             if self._desks.get(queue_id) is desk:
                 del self._desks[queue_id]
 
@@ -205,9 +208,9 @@ class QueueTaker:
                 if not eager:
                     break
                 await self._lend(queue, source, eager)
-        except Exception as error:
+        except BaseException as error:
             for one in waiting:
-                self._answer(queue, one, error)
+                self._answer(queue, one, error if isinstance(error, Exception) else None)
             raise
         for one in waiting:
             one.looked, one.refused = True, False

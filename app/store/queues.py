@@ -64,7 +64,10 @@ class QueueStore(Protocol):
     async def take(
         self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
     ) -> list[Loan | None]:
-        """A loan for each wish, or None. The same call again has the same loans, for a minute."""
+        """A loan for each wish, or None. The same call again has the same loans, for a minute.
+
+        HELD stands for a loan where one consumer takes at a time, and this is not the one; or nothing was fed yet.
+        """
 
     async def settle(
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int

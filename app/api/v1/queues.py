@@ -68,11 +68,11 @@ class _Counter:
         self.now_us = ports.node.now_us
         self._audit = ports.audit
 
-    def find(self, name: str, action: Action) -> DeclaredQueue:
+    async def find(self, name: str, action: Action) -> DeclaredQueue:
         """The queue, where the caller may do this with it; QueueNotFoundError, ForbiddenError."""
         validate_queue_name(name)
         self.asker.check_queue(action, name)
-        return self.plane.book.get(self.tenant, name)
+        return await self.plane.find(self.tenant, name)
 
     def note(self, name: str, done: str) -> None:
         """Put on record what the caller has done with a queue."""
@@ -153,7 +153,7 @@ async def list_queues(
 )
 async def read_queue(name: _Name, counter: _AtCounter) -> Reply:
     """Consumers may read the queue that they take from."""
-    queue = counter.find(name, Action.CONSUME)
+    queue = await counter.find(name, Action.CONSUME)
     shown = queue_json(queue)
     counts = models.counts_json(await counter.plane.stats(queue))
     return BytesResponse(orjson.dumps({**shown, "counts": counts}), headers=[etag(tag_of(shown))])
@@ -162,7 +162,7 @@ async def read_queue(name: _Name, counter: _AtCounter) -> Reply:
 @router.head("/{name}", include_in_schema=False)  # as RFC 9110 says of any resource that can be read
 async def has_queue(name: _Name, counter: _AtCounter) -> Reply:
     """Return whether there is a queue."""
-    counter.find(name, Action.CONSUME)
+    await counter.find(name, Action.CONSUME)
     return BytesResponse(b"")
 
 
@@ -187,7 +187,7 @@ async def delete_queue(
     check_names(request, ("if",))
     if if_ not in (None, "empty"):
         raise InvalidInputError("if", f"{if_[:32]!a} is no condition; allowed: empty")
-    await counter.plane.delete(counter.find(name, Action.QUEUES), if_empty=if_ == "empty")
+    await counter.plane.delete(await counter.find(name, Action.QUEUES), if_empty=if_ == "empty")
     counter.note(name, "delete")
 
 
@@ -204,7 +204,7 @@ async def take_from_queue(request: Request, name: _Name, body: models.TakeBody, 
 
     Fewer than `max` may come, and events that failed before come alone.
     """
-    queue = counter.find(name, Action.CONSUME)
+    queue = await counter.find(name, Action.CONSUME)
     if not 1 <= body.max <= models.MOST_TAKEN:
         raise InvalidInputError("max", f"{body.max} is out of range; allowed: 1 to {models.MOST_TAKEN}")
     if not 1 <= body.max_bytes <= models.MOST_BYTES:
@@ -257,7 +257,7 @@ async def settle_loans(name: _Name, body: models.SettleBody, counter: _AtCounter
 
     A loan that is over is no error: the event was settled, or others have it.
     """
-    queue = counter.find(name, Action.CONSUME)
+    queue = await counter.find(name, Action.CONSUME)
     said_of = _said(body)
     if len(said_of) > models.MOST_SETTLED:
         raise InvalidInputError("body", f"settles {len(said_of)} events; allowed are {models.MOST_SETTLED}")
@@ -310,7 +310,7 @@ def _bounded(field: str, text: str) -> int:
 )
 async def rewind_queue(name: _Name, body: models.RewindBody, counter: _AtCounter) -> None:
     """Events after the instant are delivered, though they were settled; those before it are not."""
-    queue = counter.find(name, Action.QUEUES)
+    queue = await counter.find(name, Action.QUEUES)
     to = None if body.to == "now" else parse_position("to", body.to, counter.now_us())
     await counter.plane.rewind(queue, to)
     counter.note(name, "rewind")
@@ -326,7 +326,7 @@ async def rewind_queue(name: _Name, body: models.RewindBody, counter: _AtCounter
 )
 async def purge_queue(name: _Name, counter: _AtCounter) -> None:
     """The same as a rewind to `now`: the events are in the log still."""
-    await counter.plane.rewind(counter.find(name, Action.QUEUES), None)
+    await counter.plane.rewind(await counter.find(name, Action.QUEUES), None)
     counter.note(name, "purge")
 
 
@@ -340,7 +340,7 @@ async def purge_queue(name: _Name, counter: _AtCounter) -> None:
 )
 async def redrive_queue(name: _Name, counter: _AtCounter, body: models.RedriveBody | None = None) -> None:
     """Consumers get the original events, whose deliveries are counted anew. Each letter is delivered again once."""
-    queue = counter.find(name, Action.QUEUES)
+    queue = await counter.find(name, Action.QUEUES)
     text = None if body is None else body.until
     until = None if text is None else parse_position("until", text, counter.now_us())
     await counter.plane.redrive(queue, until)
@@ -366,7 +366,7 @@ async def read_dead_letters(
 ) -> Reply:
     """Each letter says why, how often it was delivered, and has the original event."""
     check_names(request, ("since", "from", "cursor", "limit"))
-    queue = counter.find(name, Action.CONSUME)
+    queue = await counter.find(name, Action.CONSUME)
     home = events.plan.kept[0].name
     scope, start = start_of(events, counter.asker, home, queue.dead_topic, cursor, begin)
     async with call_budget():
@@ -389,7 +389,7 @@ async def read_dead_letters(
     openapi_extra=_CONSUMES,
 )
 async def list_queue_consumers(name: _Name, counter: _AtCounter) -> Reply:  # noqa: D103 - its summary says it
-    stats = await counter.plane.stats(counter.find(name, Action.CONSUME))
+    stats = await counter.plane.stats(await counter.find(name, Action.CONSUME))
     return _json({"consumers": [{"consumer": one, "asked_at": instant(at)} for one, at in stats.consumers]})
 
 

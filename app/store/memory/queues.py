@@ -9,6 +9,7 @@ from typing import Final
 from app.core.clock import Clock
 from app.core.events.event import Position, Shard
 from app.core.queues.loans import (
+    HELD,
     MOST_DYING,
     Dying,
     Fed,
@@ -88,7 +89,7 @@ class MemoryQueues:
     ) -> list[Loan | None]:
         window = self._windows.get(source)
         if window is None:
-            return [None] * len(wishes)
+            return [HELD if rules.single else None] * len(wishes)
         number, loans = self._calls.get((source, call.node_id), ("", []))
         if number != call.number:
             loans = window.take(self._now(), rules, wishes, self._bury(source))

@@ -121,7 +121,7 @@ class RedisQueues:
         names = [*self._keys(source), keys.call(source, call.node_id)]
         life, *found = await self._calls.run(QUEUE_TAKE, names, arguments)
         if not life:
-            return [None] * len(wishes)
+            return [HELD if rules.single else None] * len(wishes)
         return [_loan(life.decode(), wish.consumer, one) for wish, one in zip(wishes, found, strict=True)]
 
     async def settle(

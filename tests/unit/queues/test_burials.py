@@ -1,0 +1,71 @@
+"""Dead letters are there once, whoever dies while they are written, and whatever the one who writes them knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from app.core.errors import StoreUnavailableError
+from app.core.queues.loans import SettleHow, Settlement
+from app.core.queues.model import encode_queue
+from tests.unit.queues.stage import SHARD, QueueStage
+
+
+@pytest.fixture
+async def stage() -> QueueStage:
+    """Two events are dying."""
+    stage = QueueStage()
+    await stage.write()
+    await stage.say(2)
+    await stage.feeder.round()
+    loan = await stage.take()
+    assert loan is not None
+    dead = [Settlement(loan.number, SettleHow.DEAD, reason="no such dock")]
+    await stage.store.settle(stage.source, stage.queue.options.rules, loan.life, dead, 1000)
+    return stage
+
+
+async def test_what_was_appended_and_not_taken_off_is_appended_once(
+    stage: QueueStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def killed(*_: Any) -> None:
+        raise StoreUnavailableError("killed")
+
+    book = stage.new_book()
+    await book.refresh()
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.store, "buried", killed)
+        with pytest.raises(StoreUnavailableError):
+            await stage.new_burials(book).bury(SHARD)
+    assert len(await stage.letters()) == 2
+    await stage.new_burials(book).bury(SHARD)
+    assert len(await stage.letters()) == 2
+    assert not await stage.store.dying(SHARD, 64)
+
+
+async def test_a_queue_that_is_newer_than_what_is_known_here_is_read_first(stage: QueueStage) -> None:
+    await stage.new_burials(stage.new_book()).bury(SHARD)
+    assert len(await stage.letters()) == 2
+
+
+async def test_letters_of_a_queue_of_a_later_version_wait_for_a_node_that_reads_it(stage: QueueStage) -> None:
+    later = {**orjson.loads(encode_queue(stage.queue)), "v": 2}
+    await stage.write(orjson.dumps(later))
+    book = stage.new_book()
+    assert not await stage.new_burials(book).bury(SHARD)
+    assert len(await stage.store.dying(SHARD, 64)) == 2
+    assert not await stage.letters()
+    await stage.write()
+    await stage.new_burials(book).bury(SHARD)
+    assert len(await stage.letters()) == 2
+
+
+async def test_what_dies_in_a_queue_that_was_deleted_is_forgotten(stage: QueueStage) -> None:
+    book = stage.new_book()
+    await book.refresh()
+    await book.delete(stage.queue)
+    await stage.new_burials(book).bury(SHARD)
+    assert not await stage.letters()
+    assert not await stage.store.dying(SHARD, 64)
