@@ -37,6 +37,7 @@ from app.latency import counters as latency
 from app.mqtt import counters as mqtt
 from app.node import Health, NodeState, is_well
 from app.observers.measures import CommandMeasures
+from app.queues import counters as queues
 from app.runtime.families import Family, Labels
 from app.runtime.histograms import Histogram
 from app.runtime.telemetry import Counters, Fill
@@ -57,6 +58,7 @@ TABLES: Final = (
     latency.COUNTERS,
     webhooks.COUNTERS,
     events.COUNTERS,
+    queues.COUNTERS,
 )
 """The counters of all subjects, shown by every node, so that dashboards find them at zero."""
 

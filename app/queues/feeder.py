@@ -24,6 +24,7 @@ from app.core.queues.loans import UNASKED_US, WINDOW_UNASKED, QueueSource, Refer
 from app.core.queues.model import DeclaredQueue
 from app.queues.originals import Originals
 from app.queues.sources import QueueSources
+from app.runtime.telemetry import Counters
 from app.store.events import ArchivedError, EventStore
 from app.store.queues import QueueStore
 
@@ -115,6 +116,7 @@ class QueueFeeder:
         queues: Callable[[], Sequence[DeclaredQueue]],
         mine: Callable[[Shard], bool],
         clock: Clock,
+        counters: Counters,
     ) -> None:
         self._database = database
         self._log = log
@@ -124,6 +126,7 @@ class QueueFeeder:
         self._queues = queues
         self._mine = mine
         self._clock = clock
+        self._counters = counters
         self._feeds: dict[Shard, _ShardFeed] = {}
         self._tree: FilterTree[str] = FilterTree()
         self._by_id: Mapping[str, DeclaredQueue] = {}
@@ -319,6 +322,7 @@ class QueueFeeder:
         found = await self._store.feed(source, start, at.fed, target, grouped(references), window)
         if found.fed == target and references:
             self._ready.add(source.queue_id)
+            self._counters["queues.fed"] += len(references)
         at.fed, at.size, at.asked = found
         return found.fed == end and at.room(end) > 0
 

@@ -342,10 +342,11 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
             queues=lambda: book.all,
             mine=shares.mine,
             clock=kernel.clock,
+            counters=counters,
         )
         for one in events.plan.databases
     ]
-    settler = Settler(store, settled, Random())
+    settler = Settler(store, settled, Random(), counters)
     taker = QueueTaker(
         store=store,
         sources=sources,
@@ -355,6 +356,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         node_id=kernel.info.node_id,
         new_secret=kernel.adapters.new_secret,
         clock=kernel.clock,
+        counters=counters,
     )
     burials = Burials(log=log, store=store, sources=sources, originals=originals, book=book, counters=counters)
     return QueuePlane(

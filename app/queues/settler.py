@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from app.core.errors import HomingError
 from app.core.queues.loans import QueueSource, Settled, SettleHow, Settlement
 from app.core.queues.model import DeclaredQueue
+from app.runtime.telemetry import Counters
 from app.store.queues import QueueStore
 
 MOST_TOGETHER: Final = 1024
@@ -28,10 +29,11 @@ class _Waiting(NamedTuple):
 class Settler:
     """`settled` is told of which queue something was settled; there may be room again."""
 
-    def __init__(self, store: QueueStore, settled: Callable[[str], None], random: Random) -> None:
+    def __init__(self, store: QueueStore, settled: Callable[[str], None], random: Random, counters: Counters) -> None:
         self._store = store
         self._settled = settled
         self._random = random
+        self._counters = counters
         self._waiting: defaultdict[tuple[QueueSource, str], list[_Waiting]] = defaultdict(list)
         self._flying: dict[tuple[QueueSource, str], asyncio.Task[None]] = {}
         self._soon: set[asyncio.Task[None]] = set()
@@ -82,6 +84,8 @@ class Settler:
                 if not one.answer.done():
                     one.answer.set_exception(error)
             return
+        self._counters["queues.settled"] += found.count
+        self._counters["queues.over"] += len(found.over)
         over = set(found.over)
         for number, one in enumerate(together):
             if not one.answer.done():

@@ -20,6 +20,7 @@ from app.core.queues.model import DeclaredQueue
 from app.queues.originals import Originals
 from app.queues.settler import Settler
 from app.queues.sources import QueueSources
+from app.runtime.telemetry import Counters
 from app.store.queues import QueueStore, TakeCall
 
 LOOK_SECONDS: Final = 1.0
@@ -88,6 +89,7 @@ class QueueTaker:
         node_id: str,
         new_secret: Callable[[], str],
         clock: Clock,
+        counters: Counters,
     ) -> None:
         self._store = store
         self._sources = sources
@@ -98,6 +100,7 @@ class QueueTaker:
         self._calls = f"{new_secret()}-"
         self._number = 0
         self._clock = clock
+        self._counters = counters
         self._desks: dict[str, _TakerDesk] = {}
         self._dismissed = False
         self._announced: dict[tuple[QueueSource, str], float] = {}
@@ -237,6 +240,7 @@ class QueueTaker:
                 asker.refused = True
             elif loan is not None:
                 asker.lent.append((source, loan))
+                self._counters["queues.lent_again" if loan.deliveries else "queues.lent"] += len(loan.references)
 
     def _is_to_be_announced(self, source: QueueSource, consumer: str) -> bool:
         now, known = self._clock.monotonic(), (source, consumer)
@@ -266,6 +270,7 @@ class QueueTaker:
                     continue
                 token = LoanToken(loan.life, source.shard, source.dead, loan.number, index)
                 messages.append(_message(token, loan, source, event))
+            self._counters["queues.expired"] += len(gone)
             for how, indexes in ((SettleHow.EXPIRED, gone), (SettleHow.RELEASE, surplus)):
                 if indexes:
                     await self._settler.settle(queue, source, loan.life, [Settlement(loan.number, how, tuple(indexes))])

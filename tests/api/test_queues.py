@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -394,6 +395,39 @@ async def test_what_nobody_settles_is_lent_again(site: Rig) -> None:
     assert (again["delivery"], again["event"]) == (2, one["event"])
     assert (await settle(site, done=[one["loan"]]))["over"] == [one["loan"]]
     assert (await settle(site, done=[again["loan"]]))["settled"] == 1
+
+
+async def test_what_nobody_ever_settles_is_put_aside(site: Rig) -> None:
+    await declare(site, loan="1s", max_deliveries=2)
+    await publish(site, "stuck")
+    letters: list[dict[str, Any]] = []
+
+    async def put_aside() -> bool:
+        await take(site, wait="1s", consumer="w1")
+        letters[:] = (await site.http.get(f"{QUEUE}/dead")).json()["letters"]
+        return bool(letters)
+
+    await eventually(put_aside)
+    told = [(one["reason"], one["deliveries"], one["consumer"], one["event"]["data"]) for one in letters]
+    assert told == [("deadline", 2, "w1", "stuck")]
+
+
+async def test_events_older_than_their_time_are_not_lent(site: Rig) -> None:
+    await declare(site, ttl="1s", delay="2s")
+    await publish(site, 1)
+
+    async def expired() -> bool:
+        assert await take(site, wait="1s") == []
+        return bool((await counts(site))["expired"] == 1)
+
+    await eventually(expired)
+
+
+async def test_a_node_with_events_in_a_folder_says_where_queues_are_kept(tmp_path: Path) -> None:
+    async with running(events={"url": f"rocks://{tmp_path}/events"}) as rig:
+        found = await rig.http.put(QUEUE, json={"routes": ROUTES})
+    assert (found.status_code, found.json()["type"]) == (404, "urn:homing:problem:no-queues")
+    assert "memory:// or redis://" in found.json()["detail"]
 
 
 async def test_a_node_without_events_has_no_queues() -> None:

@@ -142,10 +142,12 @@ def test_every_alert_has_a_sentence_a_severity_and_a_section_that_says_what_to_d
         assert rule["labels"]["severity"] in ("page", "ticket", "info")
 
 
-def test_what_alerts_about_events_of_devices_count_is_there_before_it_happens() -> None:
-    asked = re.findall(r'homing_device_events_total\{event=~?"([^"]+)"', " ".join(rule["expr"] for rule in rules()))
-    names = {f"events.{name}" for each in asked for name in each.split("|")}
-    assert len(names) > 4
+def test_what_alerts_about_events_and_queues_count_is_there_before_it_happens() -> None:
+    expressions = " ".join(rule["expr"] for rule in rules())
+    asked = re.findall(r'homing_(device|queue)_events_total\{event=~?"([^"]+)"', expressions)
+    prefixes = {"device": "events", "queue": "queues"}
+    names = {f"{prefixes[kind]}.{name}" for kind, each in asked for name in each.split("|")}
+    assert len(names) > 6
     assert names <= set(metrics.ALWAYS_SHOWN), "an increase can only be seen of what was there before"
 
 

@@ -36,6 +36,7 @@ class QueueStage:
 
     def __init__(self, **options: Any) -> None:
         self.clock = ManualClock()
+        self.counters = Counter[str]()
         self.plan = Plan([NamedDatabase("events", timedelta(days=1))], [], 1)
         self.log = MemoryEventLog(self.plan.databases, self.clock)
         lives = count(1)
@@ -60,6 +61,7 @@ class QueueStage:
             queues=lambda: self.queues,
             mine=lambda _: True,
             clock=self.clock,
+            counters=self.counters,
         )
 
     def new_book(self) -> QueueBook:
@@ -72,7 +74,7 @@ class QueueStage:
             sources=self.sources,
             originals=self.originals,
             book=book,
-            counters=Counter(),
+            counters=self.counters,
         )
 
     def new_taker(self) -> QueueTaker:
@@ -81,11 +83,12 @@ class QueueStage:
             store=self.store,
             sources=self.sources,
             originals=Originals(self.log),
-            settler=Settler(self.store, lambda _: None, Random(1)),
+            settler=Settler(self.store, lambda _: None, Random(1), self.counters),
             by_id=lambda _: self.queue,
             node_id="n2",
             new_secret=lambda: f"secret{next(self._calls)}",
             clock=self.clock,
+            counters=self.counters,
         )
 
     async def write(self, document: bytes | None = None) -> None:

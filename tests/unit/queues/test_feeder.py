@@ -108,6 +108,8 @@ async def test_what_left_the_log_after_it_was_fed_is_expired_and_counted() -> No
     state = await stage.state()
     assert state is not None
     assert (state.size, state.lent, state.expired) == (1, 1, 2)
+    counted = {name: stage.counters[f"queues.{name}"] for name in ("fed", "lent", "expired", "settled", "over")}
+    assert counted == {"fed": 3, "lent": 3, "expired": 2, "settled": 2, "over": 0}
 
 
 async def test_what_left_the_log_while_it_was_lent_can_be_settled_and_is_not_lent_again() -> None:
