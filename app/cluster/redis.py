@@ -201,7 +201,8 @@ class RedisCluster:
         return found
 
     async def claim(self, orphan: NodeInfo, right: timedelta, *, lost: bool = False) -> bool:
-        if self._node is None:
+        # A session that this node serves is alive, even if its lease ran out: to adopt it would end all that it hears.
+        if self._node is None or orphan.client_id == self._node.client_id:
             return False
         arguments = [
             *(orphan.client_id, self._node.client_id, _milliseconds(right)),

@@ -287,6 +287,11 @@ async def test_F50_one_session_is_adopted_by_one_node(
     await third.leave()
 
 
+async def test_a_member_never_claims_its_own_session(joined: tuple[RedisCluster, Heard], redis: Redis) -> None:
+    await redis.delete(LEASE_KEY)
+    assert not await joined[0].claim(info("n1"), timedelta(seconds=30))
+
+
 async def test_F15_a_node_whose_session_is_claimed_never_gets_its_lease_back(
     joined: tuple[RedisCluster, Heard], redis: Redis, redis_server: RedisProcess
 ) -> None:

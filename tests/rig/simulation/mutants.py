@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from app.core.commands.command import CommandState
 from app.core.commands.routing import MatchResult
-from app.core.errors import PublishUnconfirmedError
 from tests.rig.chaos import mutants as of_chaos
 
 
@@ -67,21 +66,6 @@ def silence_ends_a_session() -> None:
     _class("homing_rig.simulation.mqtt.SimLink").quiet = quiet
 
 
-def stops_without_connection() -> None:
-    """A node that has lost its connection while it stops says that its session is empty (found so)."""
-    client = _class("homing_rig.simulation.mqtt.SimMqttClient")
-    quiet = client.quiet
-    unavailable = _class("app.core.errors.BrokerUnavailableError")
-
-    async def content(self: Any, idle: timedelta) -> None:
-        try:
-            await quiet(self, idle)
-        except unavailable:
-            return
-
-    client.quiet = content
-
-
 def cancel_wins() -> None:
     """A cancellation replaces the outcome that a command has."""
     writer = _class("app.store.memory.commands.writer.MemoryCommandWriter")
@@ -101,6 +85,20 @@ def index_outlives_its_record() -> None:
     _class("app.store.memory.commands.records.Indexes").forget = lambda _self, _registration: None
 
 
+def drops_when_full() -> None:
+    """A node that has three responses under way acknowledges and drops the others."""
+    inbox = _class("app.mqtt.inbox.Inbox")
+    handle = inbox.handle
+
+    def drop(self: Any, delivery: Any) -> None:
+        if len(self._arrived) > 3:
+            delivery.acknowledge()
+        else:
+            handle(self, delivery)
+
+    inbox.handle = drop
+
+
 def redelivered_is_dropped() -> None:
     """What the broker delivers again is taken for a repetition, and acknowledged."""
     inbox = _class("app.mqtt.inbox.Inbox")
@@ -115,15 +113,6 @@ def redelivered_is_dropped() -> None:
     inbox.handle = once
 
 
-def client_id_used_again() -> None:
-    """Each incarnation of a node has the MQTT client id of the one before."""
-    sessions = _class("app.cluster.sessions.Sessions")
-    incarnation = sessions.incarnation
-    sessions.incarnation = lambda self, node_id, **how: replace(
-        incarnation(self, node_id, **how), client_id=f"homing-{node_id}"
-    )
-
-
 def open_commands_leak() -> None:
     """A command that was never registered keeps its place."""
     _class("app.callbacks.open_commands.OpenCommands").discard = lambda _self, _command_id: None
@@ -133,25 +122,6 @@ def late_answers_are_dropped() -> None:
     """An answer after the deadline is acknowledged and nowhere."""
     writer = _class("app.store.memory.commands.writer.MemoryCommandWriter")
     writer._annex = lambda _self, _record, _answer, _now: MatchResult.DUPLICATE
-
-
-def unconfirmed_is_sent_again() -> None:
-    """A command whose PUBACK was lost is published once more."""
-    invoker = _class("app.commands.send.invoker.Invoker")
-    after = invoker._after_puback
-
-    def again(self: Any, pending: Any, topic: str, puback: Any) -> None:
-        lost = not puback.cancelled() and isinstance(puback.exception(), PublishUnconfirmedError)
-        after(self, pending, topic, puback)
-        if lost:
-            self._later(self._once_more(pending))
-
-    async def once_more(self: Any, pending: Any) -> None:
-        (command,) = await self._store.get([pending.command_id])
-        await self._publisher._mqtt.wait_connected()
-        self._publisher.publish(command)
-
-    invoker._after_puback, invoker._once_more = again, once_more
 
 
 def commands_never_expire() -> None:
@@ -211,38 +181,32 @@ class Mutant:
 
     plant: Callable[[], None]
     rules: tuple[str, ...]
-    within: int = 20
+    within: int = 10
     commands: int = 60
 
 
 MUTANTS: Final = {
     one.plant.__name__: one
     for one in (
-        Mutant(of_chaos.puback_before_store, ("I4",)),
-        Mutant(of_chaos.no_adoption, ("I4", "L1")),
-        Mutant(of_chaos.stops_without_handing_over, ("I4", "L1")),
-        Mutant(of_chaos.sweep_off, ("I1", "L1"), 60),
-        Mutant(of_chaos.no_fencing, ("L1", "I4"), 60),
-        Mutant(of_chaos.idempotency_ignored, ("I7",)),
-        Mutant(of_chaos.drops_when_full, ("I4",), 60),
-        Mutant(of_chaos.old_session_left_behind, ("L1", "I4"), 60),
-        Mutant(of_chaos.waits_when_taken_over, ("L1",), 60),
-        Mutant(of_chaos.wake_ups_lost_and_no_resync, ("limit", "I5", "L1"), 20),
         Mutant(adoption_throws_away, ("I4",)),
-        Mutant(outcome_overwritten, ("I2", "I5", "I3")),
-        Mutant(oldest_waiter_wins, ("I3",)),
-        Mutant(silence_ends_a_session, ("L1", "I4"), 200, 200),
-        Mutant(stops_without_connection, ("L1", "I4"), 200, 200),
-        Mutant(cancel_wins, ("I2", "I5")),
-        Mutant(index_outlives_its_record, ("I8",)),
-        Mutant(redelivered_is_dropped, ("I4",)),
-        Mutant(client_id_used_again, ("L1", "I4"), 60),
-        Mutant(open_commands_leak, ("L1",)),
-        Mutant(late_answers_are_dropped, ("I4",)),
-        Mutant(unconfirmed_is_sent_again, ("I7",), 60),
-        Mutant(commands_never_expire, ("F5",), 60),
+        Mutant(cancel_wins, ("I2", "I4", "I5"), 30),
         Mutant(claims_are_shared, ("L1", "I4")),
-        Mutant(stale_wake_up, ("I3", "I5", "I2")),
+        Mutant(commands_never_expire, ("F5",), 100),
+        Mutant(drops_when_full, ("I4",)),
+        Mutant(of_chaos.idempotency_ignored, ("I7",), 20),
+        Mutant(index_outlives_its_record, ("I8",)),
+        Mutant(late_answers_are_dropped, ("I4",)),
+        Mutant(of_chaos.no_adoption, ("I4", "L1"), 20),
+        Mutant(of_chaos.no_fencing, ("L1", "I4"), 100),
+        Mutant(oldest_waiter_wins, ("I3",)),
+        Mutant(open_commands_leak, ("L1",)),
+        Mutant(outcome_overwritten, ("I2", "I3", "I5")),
+        Mutant(of_chaos.puback_before_store, ("I4",), 60),
+        Mutant(redelivered_is_dropped, ("I4",)),
+        Mutant(silence_ends_a_session, ("L1", "I4"), 200, 200),
+        Mutant(stale_wake_up, ("I2", "I3", "I5")),
+        Mutant(of_chaos.stops_without_handing_over, ("I4", "L1"), 100),
+        Mutant(of_chaos.sweep_off, ("I1", "L1"), 100),
     )
 }
 

@@ -1,4 +1,4 @@
-"""Seeds find every planted mistake. Most are slow to find, so not part of an ordinary run: `scripts/mutants`."""
+"""Seeds find every planted mistake. What takes more than a few is not part of an ordinary run: `scripts/mutants`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from homing_rig.simulation.suite import simulate
 from tests.rig.simulation.mutants import MUTANTS, planted
 
-QUICK = ("puback_before_store", "adoption_throws_away", "idempotency_ignored", "open_commands_leak")
+QUICK = [name for name, mutant in MUTANTS.items() if mutant.within <= 10]
 """Found within a few seeds: every run of the tests shows that the judge is awake."""
 
 

@@ -7,21 +7,27 @@ from dataclasses import replace
 
 import pytest
 
+from app.commands.send.invoker import Invocation, Invoker
+from app.commands.send.registrar import CommandRequest
+from app.core.errors import BrokerUnavailableError
 from homing_rig.chaos.history import Executed, FinalRead, Ok
 from homing_rig.simulation import suite
+from homing_rig.simulation.coverage import Stage, possible
 from homing_rig.simulation.guards import guarded
 from homing_rig.simulation.loop import SimLoop, bury
 from homing_rig.simulation.plan import BEGIN, Trouble, TroubleKind, plan_of
 from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.run import run
 from homing_rig.simulation.world import World
+from tests.unit.cli.conftest import Homing
 
 
 def test_a_calm_run_has_an_outcome_for_every_command() -> None:
-    found = run(plan_of(0, 100))
+    plan = plan_of(0, 100)
+    found = run(plan)
     assert found.breaches == ()
     events = found.recording.events
-    assert len({one.command_id for one in events if isinstance(one, FinalRead)}) == 100
+    assert len({one.command_id for one in events if isinstance(one, FinalRead)}) == 100 + plan.nodes
     assert {one.state for one in events if isinstance(one, FinalRead)} == {"succeeded", "failed", "timed_out"}
     assert {one.status for one in events if isinstance(one, Ok)} >= {200}
     assert sum(isinstance(one, Executed) for one in events) >= 100
@@ -76,6 +82,40 @@ def test_every_kind_of_trouble_is_survived(kind: TroubleKind) -> None:
     assert run(plan).breaches == ()
 
 
-def test_seeds_find_nothing_in_the_product() -> None:
-    found = [one for one in suite.outcomes(range(25), 40, 1) if one.breaches or one.failed]
-    assert found == []
+def test_seeds_find_nothing_in_the_product_and_meet_what_they_must() -> None:
+    """A simulation that never meets a state proves nothing about it. Five hundred seeds meet all that is possible."""
+    found = list(suite.outcomes(range(25), 40, 1))
+    assert [one for one in found if one.breaches or one.failed] == []
+    met = {name for one in found for name in one.marks}
+    assert {f"{kind} node ready" for kind in TroubleKind if kind is not TroubleKind.OUTAGE} - met == set()
+    hit = [name.split(" command ") for name in met if " command " in name]
+    assert {kind for kind, _ in hit} == {*TroubleKind}
+    assert {stage for _, stage in hit} == {*Stage}
+    assert {"counter adoption.responses", "counter lease.lost", "counter sweep.timed_out"} <= met
+    assert len(met & set(possible())) > len(possible()) / 2
+
+
+def test_a_node_that_serves_no_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has nothing open and says that it is ready: only who asks it finds out."""
+    invoke = Invoker.invoke
+
+    async def only_while_busy(self: Invoker, request: CommandRequest, *, park: bool) -> Invocation:
+        if asyncio.get_running_loop().time() > 10:
+            raise BrokerUnavailableError("not today")
+        return await invoke(self, request, park=park)
+
+    monkeypatch.setattr(Invoker, "invoke", only_while_busy)
+    plan = replace(plan_of(0, 5), nodes=2, troubles=(Trouble(10.0, TroubleKind.CLOCK, "n1", 0.0),))
+    assert [str(one) for one in run(plan).breaches] == [
+        f"L2 not_served: {node} says 503 broker-unavailable to a command that was sent when everything was well"
+        for node in ("n1", "n2")
+    ]
+
+
+def test_coverage_is_told(homing: Homing) -> None:
+    code, out, _ = homing("simulate-cluster", "--from", "1", "--seeds", "2", "--ops", "10", "--coverage")
+    assert code == 0
+    lines = out.splitlines()
+    assert any(line.endswith(" node ready") for line in lines)
+    assert lines[-1].startswith("met ")
+    assert f" of {len(possible())} states; never: " in lines[-1]

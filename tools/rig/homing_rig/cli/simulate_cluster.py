@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
@@ -27,6 +28,9 @@ def simulate_cluster(
     twice: Annotated[  # noqa: FBT002 - how typer takes a flag
         bool, typer.Option("--twice", help="Run each seed in two processes, and compare what happened in them.")
     ] = False,
+    coverage: Annotated[  # noqa: FBT002 - how typer takes a flag
+        bool, typer.Option("--coverage", help="Show in which states faults hit commands and nodes, and how often.")
+    ] = False,
     out_folder: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="The folder for a file of each seed that found something."),
@@ -49,6 +53,8 @@ def simulate_cluster(
         f"{seeds} seeds, {seeds * ops:,} commands, {tally.troubles:,} faults: {tally.broken} seeds break an invariant; "
         f"{runs * ops / seconds:,.0f} commands/s, {60 * runs / seconds:,.0f} seeds/min"
     )
+    if coverage:
+        _show_coverage(tally.marks)
     if tally.failed:
         raise Stop(f"{tally.failed} seeds failed in the simulator itself, which is no breach", Exit.USAGE)
     if tally.broken:
@@ -60,6 +66,16 @@ def _outcomes(seeds: range, ops: int, jobs: int, *, twice: bool) -> Iterator[tup
     from homing_rig.simulation.suite import twice as run_twice
 
     return run_twice(seeds, ops) if twice else ((one, one) for one in outcomes(seeds, ops, jobs))
+
+
+def _show_coverage(marks: Counter[str]) -> None:
+    from homing_rig.simulation.coverage import possible
+
+    for name, count in sorted(marks.items()):
+        out.line(f"{count:8}  {name}")
+    wanted = possible()
+    never = [name for name in wanted if name not in marks]
+    out.line(f"met {len(wanted) - len(never)} of {len(wanted)} states; never: {', '.join(never) or 'none'}")
 
 
 def _keep(folder: Path, one: Outcome, ops: int) -> None:
@@ -76,6 +92,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.failed = self.broken = self.troubles = 0
+        self.marks = Counter[str]()
 
     def take(self, one: Outcome, other: Outcome) -> None:
         for breach in one.breaches[:_SHOWN]:
@@ -89,3 +106,4 @@ class _Tally:
         self.failed += bool(one.failed) or differ
         self.broken += bool(one.breaches)
         self.troubles += one.troubles
+        self.marks.update(one.marks)

@@ -35,6 +35,9 @@ from homing_simulator.families import ECHO
 DEVICE: Final = r"device-\d{1,6}"
 """The ids of devices, as a pattern."""
 RETRY_PAUSE: Final = (0.05, 0.25)
+PROBE: Final = "probe"
+"""What the nonces begin with to which devices answer at once."""
+PROBE_SECONDS: Final = 5.0
 PATIENCE: Final = 20.0
 """How long a caller goes on trying, in seconds."""
 _OK, _ACCEPTED, _NOT_FOUND, _CONFLICT, _DEADLINE = 200, 202, 404, 409, 504
@@ -88,6 +91,17 @@ class Callers:
             facts = {"state": GONE} if told.command is None else _facts(told.command)
             self._recording.write(FinalRead(at=self._loop.time(), node=node.node_id, command_id=command_id, **facts))
 
+    async def probe(self, devices: Sequence[str]) -> list[str]:
+        """Send a command by each node to a device that answers at once; what they said that was no success."""
+        found = []
+        for number, node in enumerate(self._nodes if devices else ()):
+            wish = Wish(0.0, number, devices[number % len(devices)], PROBE_SECONDS, waits=True, keyed=False)
+            told = await self._send(wish, node, f"{PROBE}-{node.node_id}")
+            if told is None or told.status != _OK:
+                said = "nothing" if told is None else f"{told.status} {told.slug}"
+                found.append(f"{node.node_id} says {said} to a command that was sent when everything was well")
+        return found
+
     def _begin(self, wish: Wish) -> None:
         _begun = self._loop.create_task(self._until_answered(wish))
 
@@ -102,8 +116,16 @@ class Callers:
 
     async def _attempt(self, wish: Wish) -> bool:
         """One request; whether the caller is content with the answer."""
-        node = self._chance.choice(self._nodes)
-        nonce, key = f"{wish.number}", f"key-{wish.number}" if wish.keyed else None
+        told = await self._send(wish, self._chance.choice(self._nodes), f"{wish.number}")
+        if told is None:
+            return False
+        if told.command_id is not None and told.status == _ACCEPTED and wish.cancels_after is not None:
+            await asyncio.sleep(wish.cancels_after)
+            await self._cancel(told.command_id, wish)
+        return told.status in (_OK, _ACCEPTED, _DEADLINE) or told.slug == "not-sent"
+
+    async def _send(self, wish: Wish, node: SimNode, nonce: str) -> Told | None:
+        key = f"key-{nonce}" if wish.keyed else None
         request = CommandRequest(
             device_id=wish.device,
             method="take_off",
@@ -115,7 +137,7 @@ class Callers:
         invoke = Invoke(
             at=self._loop.time(),
             op=next(self._recording.operations),
-            caller=f"caller-{wish.number}",
+            caller=f"caller-{nonce}",
             node=node.node_id,
             kind=OperationKind.COMMAND,
             timeout=wish.timeout,
@@ -125,13 +147,7 @@ class Callers:
             mode=Mode.SYNC if wish.waits else Mode.ASYNC,
         )
         work = partial(node.send, request, waits=wish.waits)
-        told = await self._operation(invoke, node, work, wish.timeout + 1.0)
-        if told is None:
-            return False
-        if told.command_id is not None and told.status == _ACCEPTED and wish.cancels_after is not None:
-            await asyncio.sleep(wish.cancels_after)
-            await self._cancel(told.command_id, wish)
-        return told.status in (_OK, _ACCEPTED, _DEADLINE) or told.slug == "not-sent"
+        return await self._operation(invoke, node, work, wish.timeout + 1.0)
 
     async def _cancel(self, command_id: str, wish: Wish) -> None:
         node = self._chance.choice(self._nodes)

@@ -12,19 +12,20 @@ from homing_rig.chaos.history import Event
 class Recording:
     """Events in the order in which they happened."""
 
-    def __init__(self, told: Callable[[Event], None] | None = None) -> None:
+    def __init__(self) -> None:
         self.events: list[Event] = []
         self.operations = itertools.count()
         self.sequences = itertools.count()
         self.closed = False
-        self._told = told
+        self.told: list[Callable[[Event], None]] = []
+        """Who is told of each event, when it is written."""
 
     def write(self, event: Event) -> None:
         """Append an event."""
         if not self.closed:
             self.events.append(event)
-            if self._told is not None:
-                self._told(event)
+            for tell in self.told:
+                tell(event)
 
     def digest(self, *more: object) -> str:
         """What is equal for two runs in which the same happened at the same time."""

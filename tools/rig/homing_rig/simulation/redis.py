@@ -53,6 +53,10 @@ class RedisModel:
         names = [name for name in self._values if name.startswith("mqtt:sessions:")]
         return [client_id for name in names for client_id in self._hash(name)]
 
+    def adoptions(self) -> bool:
+        """Whether somebody has the right to adopt a session."""
+        return any(name.startswith("mqtt:adoption:") and self._live(name) is not None for name in tuple(self._values))
+
     def flush(self) -> None:
         """FLUSHALL."""
         self._values.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
@@ -42,6 +42,8 @@ class Finding:
     seconds: float
     """Virtual ones."""
     report: Report
+    marks: Mapping[str, int]
+    """What it has met: `Census.marks`."""
     recording: Recording
 
 
@@ -59,8 +61,9 @@ def run(plan: Plan, told: Told | None = None) -> Finding:
 def _run(loop: SimLoop, plan: Plan, told: Told | None) -> Finding:
     problems: list[str] = []
     loop.set_exception_handler(lambda _loop, context: problems.append(_said(context)))
-    write = None if told is None else lambda event: told(loop.time(), lane_name(), encode(event).decode().rstrip())
-    world = World(loop, plan, Recording(write))
+    world = World(loop, plan, Recording())
+    if told is not None:
+        world.recording.told.append(lambda event: told(loop.time(), lane_name(), encode(event).decode().rstrip()))
     try:
         loop.run_until_complete(loop.create_task(world.run(), context=loop.world.context.copy()))
         return _judge(loop, plan, world, problems)
@@ -74,6 +77,7 @@ def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Find
     report = check(enumerate(world.recording.events, 1))
     breaches = [Breach(f"{one.invariant} {one.kind}", one.sentence) for one in report.violations]
     breaches += [Breach("L1 unrest", one) for one in world.unrest]
+    breaches += [Breach("L2 not_served", one) for one in world.unserved]
     for node in world.nodes.values():
         breaches += [Breach("S3 part_ended", f"{node.node_id}: {one}") for one in node.failures]
         mistakes = node.counters["handler_error"]
@@ -81,7 +85,7 @@ def _judge(loop: SimLoop, plan: Plan, world: World, problems: list[str]) -> Find
     breaches += [Breach("S3 exception", one) for one in problems]
     counted = [sorted(node.counters.items()) for node in world.nodes.values()]
     digest = world.recording.digest(loop.steps, counted)
-    return Finding(plan, digest, tuple(breaches), loop.steps, loop.time(), report, world.recording)
+    return Finding(plan, digest, tuple(breaches), loop.steps, loop.time(), report, world.census.marks, world.recording)
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
@@ -33,6 +33,8 @@ class Outcome:
     troubles: int
     steps: int
     failed: str = ""
+    marks: Mapping[str, int] = field(default_factory=dict)
+    """What was met: `Census.marks`."""
 
     def encoded(self) -> bytes:
         """As a line."""
@@ -57,7 +59,7 @@ def ran(plan: Plan, told: Told | None = None) -> Outcome:
         found = run(plan, told)
     except SimulatorError as error:
         return made("", (), steps=0, failed=str(error))
-    return made(found.digest, tuple(map(str, found.breaches)), steps=found.steps)
+    return made(found.digest, tuple(map(str, found.breaches)), steps=found.steps, marks=found.marks)
 
 
 def outcomes(seeds: range, commands: int, jobs: int) -> Iterator[Outcome]:

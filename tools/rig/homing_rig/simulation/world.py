@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from app.settings import Settings, load_settings
 from homing_rig.chaos.history import (
@@ -22,6 +22,7 @@ from homing_rig.chaos.history import (
 from homing_rig.simulation.broker import SimBroker
 from homing_rig.simulation.callers import Callers
 from homing_rig.simulation.cluster import URL
+from homing_rig.simulation.coverage import Census
 from homing_rig.simulation.devices import SimDevice
 from homing_rig.simulation.loop import Lane, SimLoop
 from homing_rig.simulation.mqtt import KEEPALIVE
@@ -31,10 +32,14 @@ from homing_rig.simulation.plan import BEGIN, BROKER, Plan, Trouble, TroubleKind
 from homing_rig.simulation.recording import Recording
 from homing_rig.simulation.store import StoreHost
 
+_T = TypeVar("_T")
+
 RETENTION: Final = timedelta(minutes=2)
 REST_SECONDS: Final = 40.0
 """How long after the last trouble everything may take to come to rest."""
 LOOKS_SECONDS: Final = 0.1
+GRACE_SECONDS: Final = 4.0
+"""A node tries for three seconds to register a command; its time begins then, and ends with a whole second."""
 
 
 class World:
@@ -44,9 +49,13 @@ class World:
         self.recording: Final = recording
         self.unrest: list[str] = []
         """What had not come to rest in the end."""
+        self.unserved: list[str] = []
+        """What nodes did to a command that was sent when everything had come to rest."""
         self._loop = loop
         self._plan = plan
         self.store: Final = StoreHost(loop, SimClock(loop))
+        self.census: Final = Census(self.store)
+        recording.told.append(self.census.take)
         self.broker: Final = SimBroker(loop, plan.quirks, plan.stream("broker"))
         self.nodes: Final = {
             node_id: self._node(node_id, offset) for node_id, offset in zip(plan.node_ids, plan.offsets, strict=False)
@@ -87,17 +96,20 @@ class World:
             self._loop.call_at(BEGIN + trouble.at, self._break, trouble)
         await asyncio.sleep(self._plan.ends)
         await self._come_to_rest()
+        if not self.unrest:
+            self.unserved = await self._in_lane_of_callers(self.callers.probe(list(self.devices)))
         known = dict.fromkeys(self.callers.known)
         known |= dict.fromkeys(one.command_id for one in self.recording.events if isinstance(one, Executed))
         if all(node.running for node in self.nodes.values()):
-            reading = self._loop.create_task(
-                self.callers.read_all(list(known)), context=self.callers.lane.context.copy()
-            )
-            await reading
+            await self._in_lane_of_callers(self.callers.read_all(list(known)))
         self._end()
+
+    async def _in_lane_of_callers(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return await self._loop.create_task(work, context=self.callers.lane.context.copy())
 
     def _end(self) -> None:
         for node in self.nodes.values():
+            self.census.counted(node.counters)
             if node.running:
                 node.kill()
         self._after_all_retentions()
@@ -139,6 +151,7 @@ class World:
         return found
 
     def _break(self, trouble: Trouble) -> None:
+        self.census.hit(trouble, self.nodes.get(trouble.target))
         if trouble.kind is TroubleKind.OUTAGE:
             self._outage(trouble)
         elif trouble.target == BROKER:
@@ -237,6 +250,7 @@ class World:
             seed=self._plan.seed,
             started_at="1970-01-01T00:00:00Z",
             retention=RETENTION.total_seconds(),
+            grace=GRACE_SECONDS,
             limits={"hung": float("inf"), "late_finals": float("inf")},
         )
 
