@@ -148,7 +148,7 @@ DRIVERS = {
     "opentelemetry": ("app/runtime/tracing.py",),
     "prometheus_client": ("app/metrics.py", "app/api/*"),
     "pyarrow": ("app/latency/*", "app/analysis/*", "app/store/parquet/*"),
-    "pydantic_settings": ("app/settings.py",),
+    "pydantic_settings": ("app/settings/*",),
     "pyspark": ("app/analysis/*",),
     "redis": ("app/store/redis/*", "tools/rig/*"),
     "rocksdict": ("app/store/rocks/*",),
