@@ -11,19 +11,27 @@ import json
 import sys
 from collections import Counter
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.core.events.event import Entry
     from app.store.events import EventStore
 
-try:
-    event, reading = import_module("app.core.events.event"), import_module("app.core.events.reading")
-    system = import_module("app.runtime.system")
-except ModuleNotFoundError:  # as 0.2.0 has them
-    event, reading = import_module("app.core.eventlog.event"), import_module("app.core.eventlog.reading")
-    system = import_module("app.system")
-open_events = import_module("app.store.engine").open_events
+
+def _module(*names: str) -> Any:  # noqa: ANN401 - a module
+    """The first of these that there is: versions have the same things in other places. As in `speak`."""
+    for name in names:
+        try:
+            return import_module(name)
+        except ModuleNotFoundError:
+            continue
+    raise ModuleNotFoundError(f"none of {', '.join(names)}")
+
+
+event = _module("app.core.events.event", "app.core.eventlog.event")
+reading = _module("app.core.events.reading", "app.core.eventlog.reading")
+system = _module("app.runtime.system", "app.system")
+open_events = _module("app.store.engine").open_events
 
 DATABASE = event.Database("events", 1, ("taught/+/x",))
 SHARD = event.Shard("events", 0)
