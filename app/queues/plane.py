@@ -34,6 +34,8 @@ from app.store.queues import QueueStore
 
 LOOK_SECONDS: Final = 0.5
 """How often a node looks at what is declared, and at who lives."""
+MOST_PAUSE_SECONDS: Final = 30.0
+"""How long it waits at most before it tries again to open the store."""
 UNUSED_LOOKS: Final = 20
 """Each so many looks it looks for queues that nobody uses any more."""
 MOST_CONSUMERS: Final = 10_000
@@ -95,6 +97,7 @@ class QueuePlane:
         self._settler = settler
         self._shares = shares
         self._open = False
+        self._trouble = "their store is not open yet"
         book.changed.add(self._changed)
         store.hear(self._heard)
 
@@ -205,14 +208,7 @@ class QueuePlane:
         return stats.ready + stats.lent + stats.later + stats.held_back
 
     async def _run(self) -> None:
-        while True:
-            try:
-                await self._store.start()
-                break
-            except HomingError as error:
-                _log.warning("queues_not_open", reason=str(error))
-                await asyncio.sleep(LOOK_SECONDS)
-        self._open = True
+        await self._start()
         tasks = [asyncio.create_task(one.run(), name="queue feeder") for one in self._feeders]
         looks = 0
         try:
@@ -228,6 +224,19 @@ class QueuePlane:
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             await end(tasks)
+
+    async def _start(self) -> None:
+        pause = LOOK_SECONDS
+        while not self._open:
+            try:
+                await self._store.start()
+            except HomingError as error:
+                self._trouble = str(error)
+                _log.warning("queues_not_open", reason=self._trouble)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MOST_PAUSE_SECONDS)
+            else:
+                self._open = True
 
     async def _look(self, looks: int) -> None:
         await self.book.refresh()
@@ -271,7 +280,7 @@ class QueuePlane:
 
     def _check(self) -> None:
         if not self._open:
-            raise StoreUnavailableError("the store of queues is not open yet")
+            raise StoreUnavailableError(f"queues cannot be used now: {self._trouble}")
 
 
 class QueueShares:

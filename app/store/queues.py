@@ -35,7 +35,7 @@ class QueueStore(Protocol):
     """The windows of all queues."""
 
     async def start(self) -> None:
-        """Begin. StoreUnavailableError."""
+        """Begin. StoreUnavailableError; then it may be tried again."""
 
     async def close(self) -> None:
         """Let go of everything."""

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from app.core.events.event import MAX_VALUE_BYTES
 from tests.api.rig import Rig, running
-from tests.services import RedisProcess
+from tests.services import NODE_USER, RedisProcess
 from tests.waiting import eventually
 
 ROUTES = [{"database": "events", "topic": "site/+/alarm"}]
@@ -421,6 +421,27 @@ async def test_events_older_than_their_time_are_not_lent(site: Rig) -> None:
         return bool((await counts(site))["expired"] == 1)
 
     await eventually(expired)
+
+
+async def test_a_user_of_redis_without_the_rights_has_everything_but_queues() -> None:
+    """As after an update that left the file of users as it was."""
+    with RedisProcess() as server:
+        async with Redis.from_url(server.url) as client:
+            (words,) = [one.split() for one in await client.acl_list() if one.split()[1] == NODE_USER]
+            rights = [one for one in words[2:] if "queue" not in one and "dying" not in one]
+            await client.execute_command("ACL", "SETUSER", NODE_USER, "reset", *rights)  # type: ignore[no-untyped-call]
+        async with running(events={"url": server.node_url}) as rig:
+            told: list[str] = []
+
+            async def is_refused() -> bool:
+                found = await declare(rig)
+                assert found.status_code == 503
+                told.append(found.json()["detail"])
+                return "no permissions" in told[-1]
+
+            await eventually(is_refused)
+            await publish(rig, 1)
+            assert told[-1].startswith("queues cannot be used now: ")
 
 
 async def test_a_node_with_events_in_a_folder_says_where_queues_are_kept(tmp_path: Path) -> None:

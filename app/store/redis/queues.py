@@ -75,6 +75,7 @@ class RedisQueues:
     async def start(self) -> None:
         """As the port says."""
         await self._calls.start()
+        await self.version()  # a user of Redis without the rights is refused here, and not again and again below
         if not self._tasks:
             self._tasks = [
                 asyncio.create_task(self._listener.run(keys.HINTS), name="queue hints"),
