@@ -207,6 +207,7 @@ MUTANTS: Final = {
         Mutant(stale_wake_up, ("I2", "I3", "I5")),
         Mutant(of_chaos.stops_without_handing_over, ("I4", "L1"), 100),
         Mutant(of_chaos.sweep_off, ("I1", "L1"), 100),
+        Mutant(of_chaos.wake_ups_lost_and_no_resync, ("L2",)),
     )
 }
 

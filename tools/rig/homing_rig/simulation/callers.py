@@ -18,6 +18,7 @@ from app.commands.send.registrar import CommandRequest
 from app.core.commands.command import Command, CommandState
 from homing_rig.chaos.history import (
     GONE,
+    AnswerAcked,
     Fail,
     FinalRead,
     Invoke,
@@ -37,7 +38,10 @@ DEVICE: Final = r"device-\d{1,6}"
 RETRY_PAUSE: Final = (0.05, 0.25)
 PROBE: Final = "probe"
 """What the nonces begin with to which devices answer at once."""
-PROBE_SECONDS: Final = 5.0
+PROBE_SECONDS: Final = 20.0
+"""A device finds out in that time that its connection is half open, and comes back."""
+TOLD_SECONDS: Final = 2.0
+"""Within that a caller learns of an answer that came at once; no way takes longer than a third of a second."""
 PATIENCE: Final = 20.0
 """How long a caller goes on trying, in seconds."""
 _OK, _ACCEPTED, _NOT_FOUND, _CONFLICT, _DEADLINE = 200, 202, 404, 409, 504
@@ -100,7 +104,15 @@ class Callers:
             if told is None or told.status != _OK:
                 said = "nothing" if told is None else f"{told.status} {told.slug}"
                 found.append(f"{node.node_id} says {said} to a command that was sent when everything was well")
+            elif (took := self._since_answer(told.command_id)) > TOLD_SECONDS:
+                found.append(f"{node.node_id} tells the outcome after {took:.1f} s, when everything was well")
         return found
+
+    def _since_answer(self, command_id: str | None) -> float:
+        """How long ago a device was told that the broker has its answer; the device may have been cut off before."""
+        events = reversed(self._recording.events)
+        acked = (one.at for one in events if isinstance(one, AnswerAcked) and one.command_id == command_id)
+        return self._loop.time() - next(acked, self._loop.time())
 
     def _begin(self, wish: Wish) -> None:
         _begun = self._loop.create_task(self._until_answered(wish))
