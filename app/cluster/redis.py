@@ -122,13 +122,16 @@ class RedisCluster:
 
     async def join(self, node: NodeInfo, *, replaces: NodeInfo | None = None) -> None:
         patience = self._clock.monotonic() + self._lease + 1
+        asked_at = self._clock.monotonic()
         while (holder := await self._take(node, replaces)) is not None:
-            # A crashed incarnation holds its lease for a while; a living one renews it.
-            if self._clock.monotonic() > patience:
+            # A crashed incarnation holds its lease for a while; a living one renews it. What a node was told before it
+            # was frozen says nothing of now.
+            if asked_at > patience:
                 held_by = self._decode(holder, node.node_id)
                 self._log.info("node_id_taken", holder="unknown" if held_by is None else held_by.incarnation)
                 raise NodeIdTakenError(node.node_id)
             await asyncio.sleep(TAKEN_POLL_SECONDS)
+            asked_at = self._clock.monotonic()
         await self._note_again(node, replaces)
         await self._end_tasks()
         self._node = node

@@ -10,8 +10,9 @@ import pytest
 from app.core import keys
 from homing_rig.simulation.guards import guarded
 from homing_rig.simulation.loop import SimLoop, bury
-from homing_rig.simulation.plan import BEGIN, plan_of
+from homing_rig.simulation.plan import BEGIN, Trouble, TroubleKind, plan_of
 from homing_rig.simulation.recording import Recording
+from homing_rig.simulation.run import run
 from homing_rig.simulation.world import World
 
 
@@ -43,3 +44,14 @@ def test_the_shortest_lease_is_renewed_in_time(lease: float) -> None:
             bury(world.lanes)
             loop.close()
     assert lowest > lease / 4
+
+
+def test_a_node_that_was_frozen_while_its_id_was_taken_asks_once_more() -> None:
+    """It gave up on what it had been told before the pause, when the lease of its dead predecessor was long over
+    (seed 400144).
+    """
+    plan = plan_of(0, 1)
+    plan = replace(plan, nodes=2, lease=5.0, laws=dict.fromkeys(plan.laws, "far"))
+    for at in (2.5, 2.54, 2.58, 2.62, 2.66, 2.7):  # one of them meets a question under way
+        troubles = (Trouble(0.5, TroubleKind.UNPLUG, "n2", 1.0), Trouble(at, TroubleKind.FREEZE, "n2", 8.0))
+        assert run(replace(plan, troubles=troubles)).breaches == ()
