@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from app.api.cursors import Cursors
 from app.core.commands.command import Command
+from app.core.errors import InvalidInputError
 from app.store.commands import CommandSlice, Query
 from app.store.rules import page_cursor
 
@@ -54,7 +55,12 @@ class Listing:
     cursor: str | None
 
     def part(self, cursors: Cursors, entries: Sequence[T], place: Callable[[T], str]) -> tuple[list[T], str | None]:
-        """The entries in the order of their places, of which no two are the same; and the cursor, if there are more."""
+        """The entries in the order of their places, of which no two are the same; and the cursor, if there are more.
+
+        InvalidInputError for an empty cursor, which a script passes whose variable is not set.
+        """
+        if self.cursor == "":
+            raise InvalidInputError("cursor", "is empty; leave it out to begin with the first page")
         behind = "" if self.cursor is None else cursors.take(self.kind, self.cursor)
         found = nsmallest(self.limit + 1, (one for one in entries if place(one) > behind), key=place)
         if len(found) <= self.limit:

@@ -54,7 +54,7 @@ async def test_all_pages_together_are_the_list(site: Site, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "cursor=s1.AAAA", "page=2"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "cursor=s1.AAAA", "cursor=", "page=2"])
 async def test_what_is_wrong_is_said(site: Site, name: str, query: str) -> None:
     answer = await site.rig.http.get(f"/v1/{name}?{query}", headers=site.headers("boss"))
     assert answer.status_code == 422, answer.text
