@@ -17,6 +17,7 @@ from app.api.application import Application
 from app.api.ports import CommandPorts, DirectoryRecords, Ports, ThisNode
 from app.api.representation import command_json
 from app.audit.plane import AuditPlane, open_audit
+from app.broker.plane import open_broker
 from app.cluster.adopter import OnNodeDeath
 from app.command_plane import CommandPlane, open_commands
 from app.core.access.keys import make_key
@@ -53,6 +54,7 @@ class Homing:
         outside: Mapping[str, Callable[[], Fill]] | None = None,
     ) -> None:
         kernel = open_kernel(settings, adapters)
+        broker = open_broker(kernel)
         access = open_access(kernel)
         audit = open_audit(kernel, access)
         authority = Everybody() if access is None else access.authority
@@ -73,7 +75,10 @@ class Homing:
         )
         membership = open_membership(kernel, canary, commands, OnNodeDeath(known.gone, known.adopt))
         # As they start; they stop in the opposite order.
-        in_order = [audit, kernel, observed, commands, replies, membership, webhooks, access, events, queues]
+        # The broker goes last, as devices and this node itself are connected to it.
+        in_order = [
+            *(broker, audit, kernel, observed, commands, replies, membership, webhooks, access, events, queues),
+        ]
         services = Services(services_of(in_order), on_failure)
         self.node: Final = Node(membership.parts, services)
 

@@ -29,6 +29,7 @@ from app import __version__
 from app.access import counters as access
 from app.api import counters as api
 from app.audit import counters as audit
+from app.broker import counters as broker
 from app.callbacks import counters as callbacks
 from app.cluster import counters as cluster
 from app.commands import counters as commands
@@ -51,6 +52,7 @@ TABLES: Final = (
     callbacks.COUNTERS,
     cluster.COUNTERS,
     mqtt.COUNTERS,
+    broker.COUNTERS,
     store.COUNTERS,
     api.COUNTERS,
     access.COUNTERS,

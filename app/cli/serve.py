@@ -52,7 +52,8 @@ def serve(
     configure_logging(settings.log.level, settings.log.format)
 
     from app.core.errors import HomingError
-    from app.server.sockets import listen, listen_for_operations, refuse_strangers
+    from app.runtime.sockets import listen
+    from app.server.sockets import listen_for_operations, refuse_strangers
 
     if worker_port is not None and not 1 < workers <= 65536 - worker_port:
         raise Stop("--worker-port: needs --workers, and a port of its own for each of them up to 65535", Exit.USAGE)

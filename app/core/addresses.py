@@ -166,6 +166,16 @@ def _check_postgresql(parts: SplitResult) -> None:
             raise ValueError(f"has {shown} behind its '?', which is not allowed; allowed: {allowed}")
 
 
+def check_broker_url(url: str) -> None:
+    """ValueError when it is not an address for the broker of a node to listen on, and nothing else."""
+    parts = split_address(url)
+    if parts.scheme != "mqtt":
+        raise ValueError(f"scheme {parts.scheme!a} is unknown; allowed: mqtt://")
+    more = parts.username is not None or parts.path or parts.query or parts.fragment
+    if not parts.hostname or parts.port == 0 or more:
+        raise ValueError("names no address to listen on; allowed: mqtt://address:port, such as mqtt://127.0.0.1:1883")
+
+
 def is_loopback(address: str) -> bool:
     """Whether a socket with this address can be reached from this machine alone."""
     try:

@@ -23,14 +23,15 @@ from app.api.operations import Operations
 from app.core.addresses import is_loopback, shown_address
 from app.core.errors import HomingError
 from app.main import Homing
+from app.runtime.sockets import BACKLOG
 from app.runtime.system import SystemClock
 from app.runtime.telemetry import Counters
 from app.server.hosts import Hosts
 from app.server.limiter import TICK_SECONDS, ConnectionLimiter, Limits
 from app.server.open_files import allow_open_files
 from app.server.protocol import OpsListener, bounded
-from app.server.sockets import BACKLOG, url_of
-from app.settings import AccessSettings, ApiSettings, Settings
+from app.server.sockets import url_of
+from app.settings import AccessSettings, Settings
 
 OTHER_FILES: Final = 64
 """What a node opens besides its callers' connections: store, broker, sessions of dead nodes, logs."""
@@ -67,14 +68,15 @@ def http_config(
     )
 
 
-def _limits(api: ApiSettings) -> Limits:
+def _limits(settings: Settings) -> Limits:
     """The limits of the settings, as far as the system lets us have so many files open."""
+    api, broker = settings.api, settings.broker
     limits = Limits(
         connections=api.max_connections,
         per_peer=min(api.max_connections_per_peer, api.max_connections),
         idle=api.keep_alive.total_seconds(),
     )
-    ops = limits.probes + OTHER_FILES
+    ops = limits.probes + OTHER_FILES + (broker.max_connections if broker.url else 0)
     files = allow_open_files(limits.connections + ops)
     if files >= limits.connections + ops:
         return limits
@@ -162,7 +164,7 @@ class NodeServer:
         self.failure: BaseException | None = None
         self._listeners = [*listeners, *([] if operations is None else [operations])]
         counters: Counters = Counter()
-        self.limiter = ConnectionLimiter(_limits(settings.api), SystemClock(), counters)
+        self.limiter = ConnectionLimiter(_limits(settings), SystemClock(), counters)
         homing = Homing(
             settings, open_adapters(settings, counters, self.fail), self.fail, {"connections": self.limiter.fill}
         )

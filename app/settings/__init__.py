@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from app.core.addresses import EventsKind, check_store_url, engine_kind, events_kind
+from app.core.addresses import EventsKind, check_broker_url, check_store_url, engine_kind, events_kind
 from app.core.errors import ConfigurationError
 from app.core.identifiers import validate_node_id
 from app.core.topics import share
@@ -38,6 +38,7 @@ __all__ = [
     "PREFIX",
     "AccessSettings",
     "ApiSettings",
+    "BrokerSettings",
     "ClusterSettings",
     "CommandSettings",
     "EventsSettings",
@@ -134,6 +135,22 @@ class MqttSettings(SettingsGroup):
     @classmethod
     def _allowed_group(cls, value: str) -> str:
         or_value_error(lambda group: share(group, "x"), value)
+        return value
+
+
+class BrokerSettings(SettingsGroup):
+    """The MQTT broker in the node, which keeps everything in memory."""
+
+    url: str = ""
+    """The URL that the broker listens on: `mqtt://address:port`. If empty, the node has no broker of its own."""
+    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
+    """The maximum number of connections of MQTT clients, this node's own included."""
+
+    @field_validator("url")
+    @classmethod
+    def _address_alone(cls, value: str) -> str:
+        if value:
+            check_broker_url(value)
         return value
 
 
@@ -293,6 +310,7 @@ class Settings(BaseSettings):
     ] = None
     """How long audit lines are kept; None means for ever."""
     mqtt: MqttSettings = MqttSettings()
+    broker: BrokerSettings = BrokerSettings()
     api: ApiSettings = ApiSettings()
     ops: OpsSettings = OpsSettings()
     command: CommandSettings = CommandSettings()
@@ -310,6 +328,15 @@ class Settings(BaseSettings):
     def _tokens_need_rules(self) -> Self:
         if self.oidc.issuer and not self.access.url:
             raise ValueError("HOMING_OIDC_ISSUER needs HOMING_ACCESS_URL: there it says what groups may do")
+        return self
+
+    @model_validator(mode="after")
+    def _broker_of_one(self) -> Self:
+        if self.broker.url and engine_kind(self.store.url).shared:
+            raise ValueError(
+                "HOMING_BROKER_URL is the broker of one node, and HOMING_STORE_URL is of a cluster; "
+                "allowed with it: memory://, rocks://"
+            )
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What every MqttClient does, in process or over a real Mosquitto."""
+"""What every MqttClient does: in process, over a real Mosquitto, and over the broker of a node."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from random import Random
 from typing import cast
@@ -24,6 +25,7 @@ from homing_rig.simulation.broker import Quirks, SimBroker
 from homing_rig.simulation.loop import SimLoop
 from homing_rig.simulation.mqtt import SimMqttClient, SimSessionDrain
 from homing_rig.simulation.network import Link
+from tests.broker import RunningBroker, running_broker
 from tests.services import MosquittoProcess
 from tests.waiting import PATIENCE
 
@@ -77,7 +79,7 @@ class _Simulation:
 class Bench:
     """One broker, and clients of it that are stopped at the end of the test."""
 
-    def __init__(self, implementation: str, find_broker: Callable[[], MosquittoProcess]) -> None:
+    def __init__(self, implementation: str, find_broker: Callable[[], MosquittoProcess | RunningBroker]) -> None:
         self.implementation = implementation
         self.prefix = f"contract/{secrets.token_hex(8)}"
         self.counters: Counter[str] = Counter()
@@ -88,7 +90,7 @@ class Bench:
 
     @property
     def version(self) -> MqttVersion:
-        return "3.1.1" if self.implementation == "paho-v3.1.1" else "5"
+        return "3.1.1" if self.implementation.endswith("v3.1.1") else "5"
 
     def client(self, client_id: str = "") -> MqttClient:
         client_id = client_id or secrets.token_hex(8)
@@ -131,16 +133,22 @@ class Bench:
         return f"{self.prefix}/{rest}"
 
 
-@pytest.fixture(params=["loopback", "simulated", "paho-v5", "paho-v3.1.1"])
+@pytest.fixture(params=["loopback", "simulated", "paho-v5", "paho-v3.1.1", "own-v5", "own-v3.1.1"])
 async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
-    def find_broker() -> MosquittoProcess:
+    def find_broker() -> MosquittoProcess | RunningBroker:
+        if own is not None:
+            return own
         broker: MosquittoProcess = request.getfixturevalue("mosquitto")
         return broker
 
-    bench = Bench(request.param, find_broker)
-    yield bench
-    for client in bench.clients:
-        await client.stop()
+    own: RunningBroker | None = None
+    async with AsyncExitStack() as stack:
+        if request.param.startswith("own"):
+            own = await stack.enter_async_context(running_broker())
+        bench = Bench(request.param, find_broker)
+        yield bench
+        for client in bench.clients:
+            await client.stop()
 
 
 async def test_a_subscriber_gets_what_is_published(bench: Bench) -> None:

@@ -23,7 +23,7 @@ LAYERS = (
     {"plane"},
     {"kernel"},
     {"access", "adapters"},
-    {"audit", "commands", "events", "observers", "replies", "webhooks"},
+    {"audit", "broker", "commands", "events", "observers", "replies", "webhooks"},
     {"queues"},
     {"node", "observed"},
     {"command_plane"},

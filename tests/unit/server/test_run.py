@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 from app.core.errors import ConfigurationError, StoreUnavailableError
+from app.runtime.sockets import listen
 from app.server.run import NodeServer
-from app.server.sockets import listen, listen_for_operations, url_of
+from app.server.sockets import listen_for_operations, url_of
 from app.settings import Settings, load_settings
 from homing_client import AsyncHoming
 from homing_rig.ports import lasting_port

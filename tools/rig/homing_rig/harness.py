@@ -8,13 +8,13 @@ import sys
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 from redis import Redis as RedisClient
@@ -36,11 +36,19 @@ class HarnessError(HomingError):
     """An answer of a node, or of Redis, that no run expects."""
 
 
+class Reachable(Protocol):
+    """A broker, as far as a node needs to know of it."""
+
+    @property
+    def node_settings(self) -> Mapping[str, str]:
+        """How a node connects to it."""
+
+
 class NodeProcess(ServiceProcess):
     """A node as users run it: `homing serve` in a process of its own. `module` may name a variant."""
 
     def __init__(
-        self, node_id: str, redis: RedisProcess | None, broker: MosquittoProcess, *, module: str = "app.cli", **env: str
+        self, node_id: str, redis: RedisProcess | None, broker: Reachable, *, module: str = "app.cli", **env: str
     ) -> None:
         super().__init__(sys.executable)
         self.node_id = node_id

@@ -112,7 +112,8 @@ async def _until_signal(work: Coroutine[Any, Any, bool]) -> bool | None:
 
 def _listener(port: int) -> socket.socket:
     from app.core.errors import ConfigurationError
-    from app.server.sockets import listen, url_of
+    from app.runtime.sockets import listen
+    from app.server.sockets import url_of
 
     try:
         return listen("127.0.0.1", port)

@@ -1,0 +1,1 @@
+"""The MQTT broker in a node: the sockets of `app/core/broker`, and its plane."""

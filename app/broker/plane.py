@@ -1,0 +1,68 @@
+"""The broker of a node: put together on the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.broker.listener import BrokerListener
+from app.core.addresses import is_loopback, split_address
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.broker import Broker
+from app.core.errors import ConfigurationError
+from app.kernel import Kernel
+from app.plane import Plane
+from app.runtime.services import Service
+from app.runtime.sockets import listen
+from app.runtime.telemetry import Fill
+
+MQTT_PORT = 1883
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPlane:
+    """The broker of this node, and its services."""
+
+    broker: Broker
+    plane: Plane
+
+
+def open_broker(kernel: Kernel) -> BrokerPlane | None:
+    """None where the settings name no broker of this node. It listens now, and serves later; ConfigurationError."""
+    settings = kernel.settings
+    if not settings.broker.url:
+        return None
+    parts = split_address(settings.broker.url)
+    listener = listen(parts.hostname or "", parts.port or MQTT_PORT, "HOMING_BROKER_URL")
+    address = listener.getsockname()[0]
+    if not settings.access.open and not is_loopback(address):
+        listener.close()
+        raise ConfigurationError(
+            f"HOMING_BROKER_URL: {address} can be reached from outside, and this broker does not authenticate its "
+            "clients. Listen on 127.0.0.1, or set HOMING_ACCESS_OPEN=true to let everybody in"
+        )
+    bounds = BrokerBounds(connections=settings.broker.max_connections)
+    broker = Broker(
+        clock=kernel.clock,
+        new_client_id=lambda: f"auto-{kernel.adapters.new_ulid().lower()}",
+        counters=kernel.counters,
+        bounds=bounds,
+    )
+    serving = BrokerListener(broker, listener)
+    return BrokerPlane(
+        broker=broker,
+        plane=Plane(
+            name="broker",
+            services=[Service("broker", run=serving.run, close=serving.close, fills=lambda: _fills(broker))],
+        ),
+    )
+
+
+def _fills(broker: Broker) -> Mapping[str, Fill]:
+    bounds = broker.bounds
+    return {
+        "broker_connections": Fill(len(broker.connections), bounds.connections),
+        "broker_retained": Fill(len(broker.retained), bounds.retained),
+        "broker_sessions": Fill(len(broker.sessions), bounds.sessions),
+        "broker_waiting_bytes": Fill(broker.waiting_bytes, bounds.waiting_bytes),
+    }

@@ -1,0 +1,1 @@
+"""What a broker decides: no socket, no clock, no wait."""

@@ -1,0 +1,40 @@
+"""The bounds of a broker: nothing that a client does may take more than this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerBounds:
+    """Numbers of things and bytes; times are in seconds. What is beyond is refused, or dropped and counted."""
+
+    connections: int = 10_000
+    connect_seconds: float = 5
+    """How long a connection may be open before its CONNECT is there."""
+    packet_bytes: int = 268_435
+    """The largest packet of a client, with its fixed header."""
+    connect_bytes: int = 65_536
+    """The largest CONNECT."""
+    client_id_bytes: int = 256
+    keep_alive: int = 300
+    """The longest keep alive of a client of MQTT 5; 3.1.1 has no way to tell the client of a shorter one."""
+    session_expiry: int = 604_800
+    """The longest that a session lives without its connection."""
+    sessions: int = 20_000
+    subscriptions: int = 1_024
+    """For one session."""
+    all_subscriptions: int = 200_000
+    topic_bytes: int = 1_024
+    levels: int = 32
+    """Levels of a topic name or filter."""
+    inflight: int = 1_024
+    """Messages of QoS 1 and 2 on the way to one client, and of QoS 2 from one client."""
+    waiting: int = 100_000
+    """Messages that wait for one session; the oldest one makes room."""
+    waiting_bytes: int = 134_217_728
+    """Bytes of all messages that wait for sessions or are on the way, each counted once."""
+    retained: int = 50_000
+    retained_bytes: int = 67_108_864
+    aliases: int = 64
+    """Topic aliases of one client."""

@@ -1,0 +1,137 @@
+"""A broker of MQTT 5 and 3.1.1: sessions, subscriptions, retained messages and wills. No socket, no clock, no wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.codes import Property
+from app.core.broker.connection import BrokerConnection, ClientLink
+from app.core.broker.message import Message, expiry_of, handed_on
+from app.core.broker.packets import Connect
+from app.core.broker.retained import RetainedMessages
+from app.core.broker.session import ClientSession, Outgoing, WaitingRoom
+from app.core.broker.subscriptions import Receiver, SubscriptionTable
+from app.core.clock import Clock
+
+
+class Broker:
+    """All state is in memory, and is changed by the connections that it opens and by `tick`."""
+
+    def __init__(
+        self, *, clock: Clock, new_client_id: Callable[[], str], counters: Counter[str], bounds: BrokerBounds
+    ) -> None:
+        self.bounds: Final = bounds
+        self.counters: Final = counters
+        self.new_client_id: Final = new_client_id
+        self.now: Final = clock.monotonic
+        self.retained: Final = RetainedMessages(bounds)
+        self.subscriptions: Final = SubscriptionTable(self._best)
+        self.sessions: Final[dict[str, ClientSession]] = {}
+        self.connections: Final[set[BrokerConnection]] = set()
+        self._room = WaitingRoom(bounds.waiting_bytes)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of what sessions hold."""
+        return self._room.taken
+
+    def open(self, link: ClientLink) -> BrokerConnection:
+        """A connection on which nothing was said yet."""
+        connection = BrokerConnection(self, link)
+        self.connections.add(connection)
+        return connection
+
+    def session_for(self, connect: Connect, client_id: str) -> tuple[ClientSession, bool]:
+        """The session for a CONNECT, and whether it was there before [MQTT-3.1.2-4 to -6]."""
+        old = self.sessions.get(client_id)
+        if old is not None and not connect.clean_start:
+            return old, True
+        if old is not None:
+            self.end_session(old)
+        session = ClientSession(client_id, bounds=self.bounds, room=self._room, counters=self.counters, now=self.now)
+        self.sessions[client_id] = session
+        return session, False
+
+    def end_session(self, session: ClientSession) -> None:
+        """Forget it. Its will is due now at the latest [MQTT-3.1.3-9]."""
+        del self.sessions[session.client_id]
+        for topic_filter in session.subscriptions:
+            self.subscriptions.remove(session.client_id, topic_filter)
+        if session.will is not None:
+            self.publish_will(session)
+        for one in session.end():
+            if self.subscriptions.has_share(one.share):
+                self._hand_over(one.message, self.subscriptions.receiver_of(one.share))
+
+    def left(self, session: ClientSession) -> None:
+        """Its connection has ended: the will is due, and it ends itself, now or later."""
+        now = self.now()
+        session.detach()
+        if session.will is not None:
+            delay = session.will.properties.number(Property.WILL_DELAY_INTERVAL)
+            session.will_at = now + delay
+            if not delay:
+                self.publish_will(session)
+        if session.expiry <= 0:
+            self.end_session(session)
+        else:
+            session.ends_at = now + session.expiry
+
+    def publish(self, message: Message) -> bool:
+        """Keep it, if it is to be retained, and give it to all who subscribed; whether there were any."""
+        if message.retain and not self.retained.keep(message):
+            self.counters["broker.dropped.retained_full"] += 1
+        receivers = list(self.subscriptions.receivers(message))
+        for one in receivers:
+            self._hand_over(message, one)
+        return bool(receivers)
+
+    def publish_will(self, session: ClientSession) -> None:
+        """Publish the will of a session, and forget it."""
+        will, session.will, session.will_at = session.will, None, None
+        if will is None:
+            return
+        self.publish(
+            Message(
+                topic=will.topic,
+                payload=will.payload,
+                qos=will.qos,
+                retain=will.retain,
+                publisher=session.client_id,
+                properties=handed_on(will.properties),
+                expires_at=expiry_of(will.properties, self.now()),
+            )
+        )
+
+    def tick(self) -> None:
+        """Do what is due: wills, ends of sessions, silent connections. Once a second is often enough."""
+        now = self.now()
+        for connection in [*self.connections]:
+            connection.check(now)
+        for session in [*self.sessions.values()]:
+            if session.will_at is not None and session.will_at <= now:
+                self.publish_will(session)
+            if session.ends_at is not None and session.ends_at <= now:
+                self.end_session(session)
+
+    def _hand_over(self, message: Message, receiver: Receiver) -> None:
+        session = self.sessions[receiver.client_id]
+        session.deliver(
+            Outgoing(
+                message,
+                min(message.qos, receiver.qos),
+                message.retain and receiver.as_published,
+                receiver.identifiers,
+                receiver.share,
+            )
+        )
+
+    def _best(self, client_ids: list[str]) -> str:
+        """Who could be sent a message at once, else who is connected, else whose turn it is."""
+        sessions = [self.sessions[one] for one in client_ids]
+        ready = next((one for one in sessions if one.ready), None)
+        connected = next((one for one in sessions if one.outlet is not None), None)
+        return (ready or connected or sessions[0]).client_id

@@ -1,0 +1,362 @@
+"""One connection of a client to a broker: the rules from CONNECT to DISCONNECT (MQTT 5, chapters 3 and 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from app.core.broker import packets
+from app.core.broker.codes import (
+    REASON_CODES,
+    PacketError,
+    PacketType,
+    Property,
+    ProtocolVersion,
+    ReasonCode,
+    protocol_error,
+)
+from app.core.broker.encoder import encode
+from app.core.broker.filters import SHARED
+from app.core.broker.message import Message, expiry_of, handed_on
+from app.core.broker.packets import Connack, Connect, Packet, Publish, PublishAck
+from app.core.broker.properties import NO_PROPERTIES, Properties, Value
+from app.core.broker.session import ClientSession, Outgoing
+from app.core.broker.subscriptions import Subscribed
+
+if TYPE_CHECKING:
+    from app.core.broker.broker import Broker
+
+V3, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
+_UNANSWERED: Final = {ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR}
+"""Whoever begins like this is most likely no client of MQTT."""
+GRACE: Final = 1.5
+"""Keep alives that a client may be silent for [MQTT-3.1.2-22]."""
+
+
+class ClientLink(Protocol):
+    """The socket of a connection."""
+
+    @property
+    def saturated(self) -> bool:
+        """Whether so much waits for the socket that more should wait elsewhere."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, in order, without waiting."""
+
+    def close(self) -> None:
+        """Close the socket when all was sent."""
+
+
+class BrokerConnection:
+    """Whoever has the socket calls `receive` with each packet, `refuse` with a fault, and `lost` at the end."""
+
+    def __init__(self, broker: Broker, link: ClientLink) -> None:
+        self.version = V5
+        self.window = broker.bounds.inflight
+        self._broker = broker
+        self._link = link
+        self._opened = self._heard = broker.now()
+        self._silence: float | None = None
+        """Seconds that the client may be silent for."""
+        self._session: ClientSession | None = None
+        self._largest = 0
+        self._aliases: dict[int, str] = {}
+        self._asked_expiry = 0.0
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is read any more."""
+        return self._closed
+
+    @property
+    def connected(self) -> bool:
+        """Whether CONNECT was accepted."""
+        return self._session is not None
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest packet that is taken now."""
+        bounds = self._broker.bounds
+        return bounds.packet_bytes if self.connected else bounds.connect_bytes
+
+    @property
+    def saturated(self) -> bool:
+        """Whether messages should wait in the session."""
+        return self._link.saturated
+
+    def receive(self, packet: Packet) -> None:
+        """Do what a packet asks for. Faults end the connection."""
+        if self._closed:
+            return
+        self._heard = self._broker.now()
+        try:
+            self._take(packet)
+        except PacketError as error:
+            self.refuse(error)
+
+    def refuse(self, error: PacketError) -> None:
+        """End the connection for a fault, and tell the client where its version can [MQTT-4.13.1-1]."""
+        if self._closed:
+            return
+        self._broker.counters[f"broker.refused.{error.reason.name.lower()}"] += 1
+        if self.connected:
+            self.disconnect(error.reason, str(error))
+        else:
+            if error.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+                self.version = V3  # as nobody knows which one the client would understand
+            if error.reason in REASON_CODES[PacketType.CONNACK] - _UNANSWERED:
+                self.send(Connack(error.reason))
+            self._close()
+
+    def disconnect(self, reason: ReasonCode, sentence: str = "") -> None:
+        """End the connection from this side. 3.1.1 cannot be told why."""
+        if self._closed:
+            return
+        if self.version is V5 and self.connected:
+            said = Properties({Property.REASON_STRING: sentence}) if sentence else NO_PROPERTIES
+            if not self.send(packets.Disconnect(reason, said)):
+                self.send(packets.Disconnect(reason))
+        self._close()
+
+    def lost(self) -> None:
+        """The socket has ended."""
+        self._close()
+
+    def drained(self) -> None:
+        """The socket takes more again."""
+        if self._session is not None:
+            self._session.pump()
+
+    def check(self, now: float) -> None:
+        """End a connection that has been silent for too long."""
+        if self._session is None:
+            if now - self._opened > self._broker.bounds.connect_seconds:
+                self._broker.counters["broker.refused.no_connect"] += 1
+                self._close()
+        elif self._silence is not None and now - self._heard > self._silence:
+            self._broker.counters["broker.refused.keep_alive_timeout"] += 1
+            self.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT)
+
+    def send(self, packet: Packet) -> bool:
+        """Whether the client takes a packet of this size [MQTT-3.1.2-24]; False leaves it unsent."""
+        data = encode(packet, self.version)
+        if self._largest and len(data) > self._largest:
+            return False
+        self._link.write(data)
+        return True
+
+    def _take(self, packet: Packet) -> None:
+        session = self._session
+        if session is None:
+            if not isinstance(packet, Connect):
+                raise protocol_error("the first packet is no CONNECT")  # [MQTT-3.1.0-1]
+            self._connect(packet)
+            return
+        match packet:
+            case Publish():
+                self._publish(packet, session)
+            case PublishAck():
+                self._acknowledged(packet, session)
+            case packets.Subscribe():
+                self._subscribe(packet, session)
+            case packets.Unsubscribe():
+                self._unsubscribe(packet, session)
+            case packets.Pingreq():
+                self.send(packets.Pingresp())
+            case packets.Disconnect():
+                self._leave(packet, session)
+            case _:
+                raise protocol_error(f"{type(packet).__name__.upper()} is not for a server now")
+
+    def _connect(self, packet: Connect) -> None:
+        broker, bounds, said = self._broker, self._broker.bounds, packet.properties
+        self.version = packet.version
+        if len(broker.connections) > bounds.connections:
+            raise PacketError(ReasonCode.SERVER_BUSY, "the broker has as many connections as it may have")
+        self._largest = said.number(Property.MAXIMUM_PACKET_SIZE)
+        client_id = packet.client_id
+        if Property.AUTHENTICATION_METHOD in said.values:
+            raise PacketError(ReasonCode.BAD_AUTHENTICATION_METHOD, "enhanced authentication is not supported")
+        if len(client_id.encode()) > bounds.client_id_bytes or (
+            not client_id and self.version is V3 and not packet.clean_start  # [MQTT-3.1.3-8 of 3.1.1]
+        ):
+            raise PacketError(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client identifier is too long or missing")
+        assigned = "" if client_id else broker.new_client_id()
+        client_id = client_id or assigned
+        if client_id not in broker.sessions and len(broker.sessions) >= bounds.sessions:
+            raise PacketError(ReasonCode.QUOTA_EXCEEDED, "the broker has as many sessions as it may have")
+        if packet.will is not None:
+            self._check_topic(packet.will.topic)
+        self._take_over(client_id)
+        session, present = broker.session_for(packet, client_id)
+        session.will = packet.will  # of a resumed session it replaces the one before [MQTT-3.1.2-9]
+        self._asked_expiry = self._expiry_of(packet)
+        session.expiry = self._asked_expiry
+        self.window = min(bounds.inflight, said.number(Property.RECEIVE_MAXIMUM, bounds.inflight))
+        keep_alive = self._keep_alive(packet.keep_alive)
+        self._silence = GRACE * keep_alive if keep_alive else None
+        self._session = session
+        broker.counters["broker.connected"] += 1
+        self.send(Connack(ReasonCode.SUCCESS, present, self._connack_properties(packet, assigned, keep_alive)))
+        session.attach(self)
+
+    def _take_over(self, client_id: str) -> None:
+        """The client's other connection ends first [MQTT-3.1.4-3]."""
+        session = self._broker.sessions.get(client_id)
+        if session is not None and isinstance(session.outlet, BrokerConnection):
+            self._broker.counters["broker.taken_over"] += 1
+            session.outlet.disconnect(ReasonCode.SESSION_TAKEN_OVER)
+
+    def _expiry_of(self, packet: Connect) -> float:
+        most = self._broker.bounds.session_expiry
+        if packet.version is V3:
+            return 0 if packet.clean_start else most
+        return min(most, packet.properties.number(Property.SESSION_EXPIRY_INTERVAL))
+
+    def _keep_alive(self, asked: int) -> int:
+        most = self._broker.bounds.keep_alive
+        return asked if self.version is V3 or 0 < asked <= most else most
+
+    def _connack_properties(self, packet: Connect, assigned: str, keep_alive: int) -> Properties:
+        if packet.version is V3:
+            return NO_PROPERTIES
+        bounds = self._broker.bounds
+        values: dict[Property, Value] = {
+            Property.RECEIVE_MAXIMUM: bounds.inflight,
+            Property.MAXIMUM_PACKET_SIZE: bounds.packet_bytes,
+            Property.TOPIC_ALIAS_MAXIMUM: bounds.aliases,
+        }
+        if assigned:
+            values[Property.ASSIGNED_CLIENT_IDENTIFIER] = assigned
+        if keep_alive != packet.keep_alive:
+            values[Property.SERVER_KEEP_ALIVE] = keep_alive
+        if packet.properties.number(Property.SESSION_EXPIRY_INTERVAL) > self._asked_expiry:
+            values[Property.SESSION_EXPIRY_INTERVAL] = int(self._asked_expiry)
+        return Properties(values)
+
+    def _publish(self, packet: Publish, session: ClientSession) -> None:
+        topic = self._topic_of(packet)
+        broker = self._broker
+        if packet.qos == 2:  # noqa: PLR2004 - it is the number of the standard
+            if packet.packet_id in session.received:  # [MQTT-4.3.3-10]: it was published already
+                self.send(PublishAck(PacketType.PUBREC, packet.packet_id))
+                return
+            if len(session.received) >= broker.bounds.inflight:
+                raise PacketError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "more messages than Receive Maximum allows")
+        reason = self._published(packet, topic, session)
+        if packet.qos == 0:
+            return
+        if packet.qos == 2 and reason < ReasonCode.UNSPECIFIED_ERROR:  # noqa: PLR2004
+            session.received.add(packet.packet_id)
+        kind = PacketType.PUBACK if packet.qos == 1 else PacketType.PUBREC
+        self.send(PublishAck(kind, packet.packet_id, reason if self.version is V5 else ReasonCode.SUCCESS))
+
+    def _published(self, packet: Publish, topic: str, session: ClientSession) -> ReasonCode:
+        broker = self._broker
+        message = Message(
+            topic=topic,
+            payload=packet.payload,
+            qos=packet.qos,
+            retain=packet.retain,
+            publisher=session.client_id,
+            properties=handed_on(packet.properties),
+            expires_at=expiry_of(packet.properties, broker.now()),
+        )
+        if message.retain and message.qos and self.version is V5 and not broker.retained.has_room(message):
+            broker.counters["broker.dropped.retained_full"] += 1
+            return ReasonCode.QUOTA_EXCEEDED  # whoever cannot be told has it delivered, and not retained
+        broker.counters["broker.received"] += 1
+        return ReasonCode.SUCCESS if broker.publish(message) else ReasonCode.NO_MATCHING_SUBSCRIBERS
+
+    def _topic_of(self, packet: Publish) -> str:
+        if packet.properties.subscription_identifiers:
+            raise protocol_error("PUBLISH of a client with a subscription identifier")  # [MQTT-3.3.4-6]
+        alias = packet.properties.number(Property.TOPIC_ALIAS)
+        if alias > self._broker.bounds.aliases:
+            raise PacketError(ReasonCode.TOPIC_ALIAS_INVALID, "a topic alias above Topic Alias Maximum")
+        if packet.topic:
+            self._check_topic(packet.topic)
+            if alias:
+                self._aliases[alias] = packet.topic
+            return packet.topic
+        if alias not in self._aliases:
+            raise protocol_error("a topic alias that stands for no topic")
+        return self._aliases[alias]
+
+    def _check_topic(self, topic: str) -> None:
+        bounds = self._broker.bounds
+        if len(topic.encode()) > bounds.topic_bytes or topic.count("/") >= bounds.levels:
+            raise PacketError(
+                ReasonCode.TOPIC_NAME_INVALID, f"a topic of more than {bounds.levels} levels, or too long"
+            )
+        if topic.startswith(("$SYS/", SHARED)):
+            raise PacketError(ReasonCode.TOPIC_NAME_INVALID, "a topic that is not for clients to publish to")
+
+    def _acknowledged(self, packet: PublishAck, session: ClientSession) -> None:
+        if packet.type is not PacketType.PUBREL:
+            if (said := session.acknowledge(packet)) is not None:
+                self.send(said)
+            return
+        known = packet.packet_id in session.received
+        session.received.discard(packet.packet_id)
+        reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        self.send(PublishAck(PacketType.PUBCOMP, packet.packet_id, reason))
+
+    def _subscribe(self, packet: packets.Subscribe, session: ClientSession) -> None:
+        identifier = packet.properties.number(Property.SUBSCRIPTION_IDENTIFIER)
+        reasons, retained = [], []
+        for options in packet.filters:
+            reason, new = self._subscribed(Subscribed(options, identifier), session)
+            reasons.append(reason)
+            wanted = options.retain_handling == 0 or (options.retain_handling == 1 and new)
+            if reason < ReasonCode.UNSPECIFIED_ERROR and wanted and not options.topic_filter.startswith(SHARED):
+                retained.append(options)
+        self.send(packets.Suback(packet.packet_id, tuple(reasons)))
+        identifiers = (identifier,) if identifier else ()
+        for options in retained:
+            for one in self._broker.retained.matching(options.topic_filter, self._broker.now()):
+                session.deliver(Outgoing(one, min(one.qos, options.qos), True, identifiers, kept=True))
+
+    def _subscribed(self, subscribed: Subscribed, session: ClientSession) -> tuple[ReasonCode, bool]:
+        bounds, options = self._broker.bounds, subscribed.options
+        name = options.topic_filter
+        if len(name.encode()) > bounds.topic_bytes or name.count("/") >= bounds.levels:
+            return ReasonCode.TOPIC_FILTER_INVALID, False
+        full = (
+            len(session.subscriptions) >= bounds.subscriptions
+            or len(self._broker.subscriptions) >= bounds.all_subscriptions
+        )
+        if name not in session.subscriptions and full:
+            return ReasonCode.QUOTA_EXCEEDED, False
+        session.subscriptions[name] = subscribed
+        new = self._broker.subscriptions.put(session.client_id, subscribed)
+        return ReasonCode(options.qos), new
+
+    def _unsubscribe(self, packet: packets.Unsubscribe, session: ClientSession) -> None:
+        reasons = []
+        for name in packet.filters:
+            session.subscriptions.pop(name, None)
+            removed = self._broker.subscriptions.remove(session.client_id, name)
+            reasons.append(ReasonCode.SUCCESS if removed else ReasonCode.NO_SUBSCRIPTION_EXISTED)
+        self.send(packets.Unsuback(packet.packet_id, tuple(reasons)))
+
+    def _leave(self, packet: packets.Disconnect, session: ClientSession) -> None:
+        if Property.SESSION_EXPIRY_INTERVAL in packet.properties.values:
+            asked = packet.properties.number(Property.SESSION_EXPIRY_INTERVAL)
+            if asked and not self._asked_expiry:
+                raise protocol_error("DISCONNECT with a session expiry that CONNECT had not")  # [MQTT-3.14.2-2]
+            session.expiry = min(self._broker.bounds.session_expiry, asked)
+        if packet.reason is not ReasonCode.DISCONNECT_WITH_WILL:
+            session.will = None  # [MQTT-3.14.4-3]
+        self._close()
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        broker, session = self._broker, self._session
+        broker.connections.discard(self)
+        self._link.close()
+        if session is not None and session.outlet is self:
+            broker.counters["broker.disconnected"] += 1
+            broker.left(session)

@@ -1,0 +1,59 @@
+"""A message as a broker has it between its publisher and those who get it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from app.core.broker.codes import Property
+from app.core.broker.properties import NO_PROPERTIES, Properties
+
+_OF_ONE_HOP = (Property.TOPIC_ALIAS, Property.MESSAGE_EXPIRY_INTERVAL, Property.WILL_DELAY_INTERVAL)
+"""They are for the server: each receiver is told what is left of the expiry, and an alias is of one connection."""
+OVERHEAD = 256
+"""Bytes that a message takes besides topic and payload, roughly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """`expires_at` is in seconds of the monotonic clock; None is never. `publisher` is a client id."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    publisher: str
+    properties: Properties = NO_PROPERTIES
+    expires_at: float | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, roughly."""
+        return len(self.topic) + len(self.payload) + OVERHEAD
+
+    def expired(self, now: float) -> bool:
+        """Whether nobody should get it any more."""
+        return self.expires_at is not None and now >= self.expires_at
+
+    def properties_for(self, identifiers: tuple[int, ...], now: float) -> Properties:
+        """As a receiver with these subscription identifiers is given them [MQTT-3.3.2-6, 3.3.4-3]."""
+        if self.expires_at is None and not identifiers:
+            return self.properties
+        values = dict(self.properties.values)
+        if self.expires_at is not None:
+            values[Property.MESSAGE_EXPIRY_INTERVAL] = max(1, ceil(self.expires_at - now))
+        return replace(self.properties, values=values, subscription_identifiers=identifiers)
+
+
+def expiry_of(properties: Properties, now: float) -> float | None:
+    """When a message with these properties, received now, expires."""
+    if Property.MESSAGE_EXPIRY_INTERVAL not in properties.values:
+        return None
+    return now + properties.number(Property.MESSAGE_EXPIRY_INTERVAL)
+
+
+def handed_on(properties: Properties) -> Properties:
+    """What receivers get unaltered [MQTT-3.3.2-4, -15 to -20]."""
+    if properties.values.keys().isdisjoint(_OF_ONE_HOP):
+        return properties
+    return replace(properties, values={key: one for key, one in properties.values.items() if key not in _OF_ONE_HOP})

@@ -1,0 +1,112 @@
+"""Retained messages: the last one of each topic, for those who subscribe later (MQTT 5, section 3.3.1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.message import Message
+
+
+class _Level:
+    """A level of topics: what follows, and the message whose topic ends here."""
+
+    __slots__ = ("below", "message")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Level] = {}
+        self.message: Message | None = None
+
+
+class RetainedMessages:
+    """In a tree of levels, so that a filter without wildcards costs next to nothing."""
+
+    def __init__(self, bounds: BrokerBounds) -> None:
+        self._bounds = bounds
+        self._root = _Level()
+        self._bytes = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has_room(self, message: Message) -> bool:
+        """Whether it could be kept. One without payload takes none: it removes."""
+        if not message.payload:
+            return True
+        old = self.get(message.topic)
+        count = self._count + (old is None)
+        size = self._bytes + message.size - (0 if old is None else old.size)
+        return count <= self._bounds.retained and size <= self._bounds.retained_bytes
+
+    def get(self, topic: str) -> Message | None:
+        """The message of this topic."""
+        level = self._root
+        for name in topic.split("/"):
+            below = level.below.get(name)
+            if below is None:
+                return None
+            level = below
+        return level.message
+
+    def keep(self, message: Message) -> bool:
+        """In place of the one before; without payload there is none afterwards [MQTT-3.3.1-6, -7]. False: no room."""
+        if not message.payload:
+            self.remove(message.topic)
+            return True
+        if not self.has_room(message):
+            return False
+        level = self._root
+        for name in message.topic.split("/"):
+            level = level.below.setdefault(name, _Level())
+        self._count_off(level.message)
+        level.message = message
+        self._count += 1
+        self._bytes += message.size
+        return True
+
+    def remove(self, topic: str) -> None:
+        """Where there is one."""
+        path, level = [], self._root
+        for name in topic.split("/"):
+            below = level.below.get(name)
+            if below is None:
+                return
+            path.append((level, name))
+            level = below
+        self._count_off(level.message)
+        level.message = None
+        for above, name in reversed(path):
+            one = above.below[name]
+            if one.message is not None or one.below:
+                return
+            del above.below[name]
+
+    def matching(self, topic_filter: str, now: float) -> list[Message]:
+        """Those that a subscriber of the filter, which is not shared, gets; expired ones are removed on the way."""
+        found = list(_below(self._root, topic_filter.split("/"), first=True))
+        for one in found:
+            if one.expired(now):
+                self.remove(one.topic)
+        return [one for one in found if not one.expired(now)]
+
+    def _count_off(self, message: Message | None) -> None:
+        if message is not None:
+            self._count -= 1
+            self._bytes -= message.size
+
+
+def _below(level: _Level, wanted: list[str], *, first: bool = False) -> Iterator[Message]:
+    """A wildcard in the first level does not stand for one that begins with `$` [MQTT-4.7.2-1]."""
+    if (not wanted or wanted[0] == "#") and level.message is not None:
+        yield level.message  # `#` stands for the level above it as well
+    if not wanted:
+        return
+    name, rest = wanted[0], wanted[1:]
+    if name not in ("+", "#"):
+        if name in level.below:
+            yield from _below(level.below[name], rest)
+        return
+    for one, below in level.below.items():
+        if not (first and one.startswith("$")):
+            yield from _below(below, wanted if name == "#" else rest)

@@ -1,0 +1,252 @@
+"""A session: what a broker keeps for a client id, with or without a connection (MQTT 5, section 4.1)."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.codes import PacketType, ReasonCode
+from app.core.broker.message import OVERHEAD, Message
+from app.core.broker.packets import Packet, Publish, PublishAck, WillMessage
+from app.core.broker.subscriptions import Subscribed
+
+MOST_PACKET_IDS: Final = 65_535
+_FIRST_REFUSAL: Final = ReasonCode.UNSPECIFIED_ERROR
+
+
+class ClientOutlet(Protocol):
+    """The connection of a session, as far as messages to the client go."""
+
+    window: int
+    """How many messages of QoS 1 and 2 may be on the way to the client."""
+
+    @property
+    def saturated(self) -> bool:
+        """Whether so much waits for the socket that more should wait elsewhere."""
+
+    def send(self, packet: Packet) -> bool:
+        """Whether the client takes a packet of this size; False leaves it unsent."""
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A message for one session. `share` is the shared filter that brought it, `kept` is for a retained one."""
+
+    message: Message
+    qos: int
+    retain: bool
+    identifiers: tuple[int, ...] = ()
+    share: str = ""
+    kept: bool = False
+    again: bool = False
+    """It was sent on an earlier connection."""
+    released: bool = False
+    """PUBREC has come: only PUBREL is to be said."""
+
+
+class WaitingRoom:
+    """Counts the bytes of all messages that sessions hold: each message once, however many sessions hold it."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._holders: Counter[int] = Counter()
+        """By the identity of the message, which somebody holds as long as it is in here."""
+        self.taken = 0
+
+    def take(self, message: Message) -> bool:
+        """Hold a message once more, if there is room."""
+        size = OVERHEAD + (0 if id(message) in self._holders else message.size)
+        if self.taken + size > self._bound:
+            return False
+        self._holders[id(message)] += 1
+        self.taken += size
+        return True
+
+    def give(self, message: Message) -> None:
+        """Hold it once less."""
+        self.taken -= OVERHEAD
+        self._holders[id(message)] -= 1
+        if not self._holders[id(message)]:
+            del self._holders[id(message)]
+            self.taken -= message.size
+
+
+class ClientSession:
+    """The subscriptions, messages and will of a client id. Whoever connects or disconnects it is the broker."""
+
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        bounds: BrokerBounds,
+        room: WaitingRoom,
+        counters: Counter[str],
+        now: Callable[[], float],
+    ) -> None:
+        self.client_id: Final = client_id
+        self.subscriptions: dict[str, Subscribed] = {}
+        self.received: set[int] = set()
+        """Packet identifiers of QoS 2 from the client that it has not released."""
+        self.inflight: dict[int, Outgoing] = {}
+        """By packet identifier, in the order in which they were sent first."""
+        self.waiting: deque[Outgoing] = deque()
+        self.will: WillMessage | None = None
+        self.expiry: float = 0
+        """Seconds that it lives without a connection."""
+        self.ends_at: float | None = None
+        self.will_at: float | None = None
+        self.outlet: ClientOutlet | None = None
+        self._bounds = bounds
+        self._room = room
+        self._counters = counters
+        self._now = now
+        self._last_id = 0
+        self._again: deque[int] = deque()
+        """Packet identifiers in flight that have to be said again on this connection."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a message would leave at once."""
+        outlet = self.outlet
+        if outlet is None or outlet.saturated or self.waiting or self._again:
+            return False
+        return len(self.inflight) < outlet.window
+
+    def deliver(self, outgoing: Outgoing) -> None:
+        """Send it, keep it for later, or drop and count it."""
+        if outgoing.qos == 0 and not outgoing.kept:
+            if self.outlet is None:
+                return  # [MQTT-3.1.2-5]: QoS 0 need not be kept, and nobody counts on it
+            if self.outlet.saturated:
+                self._drop("slow_reader")
+            else:
+                self._send_once(outgoing)
+            return
+        if self.outlet is None and outgoing.qos == 0:
+            return
+        while self.waiting and len(self.waiting) >= self._bounds.waiting:
+            self._room.give(self.waiting.popleft().message)
+            self._drop("queue_full")
+        if not self._room.take(outgoing.message):
+            self._drop("memory_full")
+            return
+        self.waiting.append(outgoing)
+        self.pump()
+
+    def attach(self, outlet: ClientOutlet) -> None:
+        """Go on over a connection: what is on the way is said again first [MQTT-4.4.0-1]."""
+        self.outlet = outlet
+        self.ends_at = self.will_at = None
+        for one in self.inflight.values():
+            one.again = True
+        self._again = deque(self.inflight)
+        self.pump()
+
+    def detach(self) -> None:
+        """Be without a connection."""
+        self.outlet = None
+        for one in self.waiting:
+            if not one.qos:
+                self._room.give(one.message)
+        self.waiting = deque(one for one in self.waiting if one.qos)
+
+    def end(self) -> list[Outgoing]:
+        """Forget all; what came by a share and may go to another member [MQTT-4.8.2-4]."""
+        held = [*self.inflight.values(), *self.waiting]
+        for one in held:
+            self._room.give(one.message)
+        self.inflight.clear()
+        self.waiting.clear()
+        self.received.clear()
+        return [one for one in held if one.share and one.qos == 1]
+
+    def acknowledge(self, packet: PublishAck) -> Packet | None:
+        """A PUBACK, PUBREC or PUBCOMP; what is said to it."""
+        outgoing = self.inflight.get(packet.packet_id)
+        kind = packet.type
+        if kind is PacketType.PUBREC:
+            return self._received(packet, outgoing)
+        expected = outgoing is not None and (
+            (kind is PacketType.PUBACK and outgoing.qos == 1) or (kind is PacketType.PUBCOMP and outgoing.released)
+        )
+        if expected:
+            self._forget(packet.packet_id)
+            self.pump()
+        else:
+            self._counters["broker.unknown_acknowledgement"] += 1
+        return None
+
+    def pump(self) -> None:
+        """Send what may be sent now."""
+        outlet = self.outlet
+        if outlet is None:
+            return
+        # A client may come back with a smaller Receive Maximum than it had.
+        while self._again and not outlet.saturated and len(self.inflight) - len(self._again) < outlet.window:
+            packet_id = self._again.popleft()
+            if packet_id in self.inflight:
+                self._send(packet_id, self.inflight[packet_id])
+        while self.waiting and not self._again and not outlet.saturated:
+            if self.waiting[0].qos and len(self.inflight) >= outlet.window:
+                return
+            outgoing = self.waiting.popleft()
+            if outgoing.qos and not outgoing.message.expired(self._now()):
+                packet_id = self._next_id()
+                self.inflight[packet_id] = outgoing
+                self._send(packet_id, outgoing)
+            else:
+                self._send_once(outgoing)
+                self._room.give(outgoing.message)
+
+    def _received(self, packet: PublishAck, outgoing: Outgoing | None) -> Packet | None:
+        if outgoing is None or outgoing.qos != 2:  # noqa: PLR2004 - it is the number of the standard
+            self._counters["broker.unknown_acknowledgement"] += 1
+            return PublishAck(PacketType.PUBREL, packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)
+        if packet.reason >= _FIRST_REFUSAL:
+            self._forget(packet.packet_id)
+            self.pump()
+            return None
+        outgoing.released = True
+        return PublishAck(PacketType.PUBREL, packet.packet_id)
+
+    def _send(self, packet_id: int, outgoing: Outgoing) -> None:
+        if self.outlet is None:
+            return
+        if outgoing.released:
+            self.outlet.send(PublishAck(PacketType.PUBREL, packet_id))
+        elif not self.outlet.send(self._publish(outgoing, packet_id)):
+            self._forget(packet_id)  # [MQTT-3.1.2-25]: as if it had been acknowledged
+            self._drop("too_large")
+
+    def _send_once(self, outgoing: Outgoing) -> None:
+        if outgoing.message.expired(self._now()):
+            self._drop("expired")
+        elif self.outlet is not None and not self.outlet.send(self._publish(outgoing, 0)):
+            self._drop("too_large")
+
+    def _publish(self, outgoing: Outgoing, packet_id: int) -> Publish:
+        message = outgoing.message
+        return Publish(
+            message.topic,
+            message.payload,
+            outgoing.qos,
+            outgoing.retain,
+            outgoing.again,
+            packet_id,
+            message.properties_for(outgoing.identifiers, self._now()),
+        )
+
+    def _next_id(self) -> int:
+        while True:
+            self._last_id = self._last_id % MOST_PACKET_IDS + 1
+            if self._last_id not in self.inflight:
+                return self._last_id
+
+    def _forget(self, packet_id: int) -> None:
+        self._room.give(self.inflight.pop(packet_id).message)
+
+    def _drop(self, reason: str) -> None:
+        self._counters[f"broker.dropped.{reason}"] += 1

@@ -1,0 +1,113 @@
+"""Who gets a message: subscriptions by their filters, those of a share in turns (MQTT 5, sections 3.8 and 4.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from app.core.broker.filters import SHARED
+from app.core.broker.message import Message
+from app.core.broker.packets import FilterOptions
+from app.core.filtertree import FilterTree, topic_pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A subscription of a session. `identifier` is 0 where it has none."""
+
+    options: FilterOptions
+    identifier: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """A session that gets a message: with which QoS at most, and whether RETAIN stays as it was published.
+
+    `share` is its shared filter, if it gets the message as the member of one.
+    """
+
+    client_id: str
+    qos: int
+    as_published: bool
+    identifiers: tuple[int, ...] = ()
+    share: str = ""
+
+
+class SubscriptionTable:
+    """All subscriptions of a broker. `best` chooses who of a share gets a message, from those whose turn it could be.
+
+    `best` is given client ids, the one whose turn it is first.
+    """
+
+    def __init__(self, best: Callable[[list[str]], str]) -> None:
+        self._best = best
+        self._filters: FilterTree[str] = FilterTree()
+        self._by_filter: dict[str, dict[str, Subscribed]] = {}
+        """Client ids and subscriptions, by filters as the clients wrote them."""
+        self._turns: dict[str, int] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, client_id: str, subscribed: Subscribed) -> bool:
+        """Add or replace; whether it is a new one."""
+        name = subscribed.options.topic_filter
+        members = self._by_filter.get(name)
+        if members is None:
+            members = self._by_filter[name] = {}
+            self._filters.add(topic_pattern(inner_filter(name)), name)
+        new = client_id not in members
+        members[client_id] = subscribed
+        self._count += new
+        return new
+
+    def remove(self, client_id: str, topic_filter: str) -> bool:
+        """Whether there was one."""
+        members = self._by_filter.get(topic_filter, {})
+        if members.pop(client_id, None) is None:
+            return False
+        self._count -= 1
+        if not members:
+            del self._by_filter[topic_filter]
+            self._turns.pop(topic_filter, None)
+            self._filters.remove(topic_pattern(inner_filter(topic_filter)), topic_filter)
+        return True
+
+    def receivers(self, message: Message) -> Iterator[Receiver]:
+        """One for each session, however many of its filters fit, and one for each share."""
+        own: dict[str, list[Subscribed]] = {}
+        for name in self._filters.match(message.topic.split("/")):
+            if name.startswith(SHARED):
+                yield self.receiver_of(name)
+                continue
+            for client_id, one in self._by_filter[name].items():
+                if not (one.options.no_local and client_id == message.publisher):  # [MQTT-3.8.3-3]
+                    own.setdefault(client_id, []).append(one)
+        for client_id, several in own.items():
+            yield Receiver(
+                client_id,
+                max(one.options.qos for one in several),  # [MQTT-3.3.4-2]
+                any(one.options.retain_as_published for one in several),
+                tuple(one.identifier for one in several if one.identifier),
+            )
+
+    def has_share(self, share: str) -> bool:
+        """Whether somebody has this shared subscription."""
+        return share in self._by_filter
+
+    def receiver_of(self, share: str) -> Receiver:
+        """The member of a share who gets the next message [MQTT-4.8.2-5]; KeyError where there is none."""
+        members = self._by_filter[share]
+        turn = self._turns.get(share, 0)
+        self._turns[share] = turn + 1
+        first, ids = turn % len(members), list(members)
+        chosen = self._best([*ids[first:], *ids[:first]])
+        one = members[chosen]
+        identifiers = (one.identifier,) if one.identifier else ()
+        return Receiver(chosen, one.options.qos, one.options.retain_as_published, identifiers, share)
+
+
+def inner_filter(topic_filter: str) -> str:
+    """The filter itself, without the share in front of it."""
+    return topic_filter.split("/", 2)[2] if topic_filter.startswith(SHARED) else topic_filter

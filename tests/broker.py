@@ -1,0 +1,54 @@
+"""The broker of a node, served on the loop of the test on a free port of 127.0.0.1."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+
+from app.broker.listener import BrokerListener
+from app.core.broker.bounds import BrokerBounds
+from app.core.broker.broker import Broker
+from app.runtime.sockets import listen
+from app.runtime.system import SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that clients can reach."""
+
+    broker: Broker
+    port: int
+    counters: Counter[str]
+
+    @property
+    def url(self) -> str:
+        """As for HOMING_MQTT_URL."""
+        return f"mqtt://127.0.0.1:{self.port}"
+
+
+@asynccontextmanager
+async def running_broker(bounds: BrokerBounds | None = None) -> AsyncIterator[RunningBroker]:
+    """Inside the block; afterwards all connections are closed."""
+    counters: Counter[str] = Counter()
+    numbers = count(1)
+    broker = Broker(
+        clock=SystemClock(),
+        new_client_id=lambda: f"auto-{next(numbers)}",
+        counters=counters,
+        bounds=bounds or BrokerBounds(),
+    )
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    serving = BrokerListener(broker, listener)
+    task = asyncio.create_task(serving.run())
+    try:
+        yield RunningBroker(broker, port, counters)
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await serving.close()
