@@ -33,6 +33,7 @@ from app.api.v1 import (
     devices,
     event_stream,
     events,
+    exchanges,
     keys,
     login,
     me,
@@ -80,6 +81,7 @@ GUARDED: Final = (
     people.router,
     access.router,
     webhooks.router,
+    exchanges.router,
     queues.router,
     audit.router,
 )

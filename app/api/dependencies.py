@@ -18,7 +18,7 @@ from app.api.sse import SseStreams
 from app.api.turns import Turns
 from app.audit.recorder import Audit
 from app.core.access.callers import Caller
-from app.core.access.rules import QUEUE_PLACE, Action
+from app.core.access.rules import EXCHANGE_PLACE, QUEUE_PLACE, Action
 from app.core.commands.command import Command
 from app.core.errors import ForbiddenError, NoDirectoryError
 from app.core.events.event import Entry
@@ -53,9 +53,15 @@ class Asker:
 
     def check_queue(self, action: Action, name: str) -> None:
         """Return when they may do this with a queue of their own tenant."""
+        self._check_place(action, f"{QUEUE_PLACE}{name}")
+
+    def check_exchange(self, action: Action, name: str) -> None:
+        """Return when they may do this with an exchange of their own tenant."""
+        self._check_place(action, f"{EXCHANGE_PLACE}{name}")
+
+    def _check_place(self, action: Action, place: str) -> None:
         identity = self.identity()
-        tenant = None if identity is None else identity.tenant
-        self._access.check(self.caller, action, f"{QUEUE_PLACE}{name}", tenant_id=tenant)
+        self._access.check(self.caller, action, place, tenant_id=None if identity is None else identity.tenant)
 
     def check_command(self, action: Action, command: Command) -> None:
         """Return when they may do this with the command."""

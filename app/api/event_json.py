@@ -13,7 +13,7 @@ import orjson
 
 from app.api.problems import UNREADABLE
 from app.api.representation import instant
-from app.api.v1.event_models import Said
+from app.api.v1.event_models import EventValue, Said
 from app.core.errors import InvalidInputError, PayloadTooLargeError, UndecodableMessageError
 from app.core.events.event import MAX_VALUE_BYTES, Entry, Event, validate_writable
 from app.core.payload import decode_json
@@ -52,7 +52,7 @@ def _data(value: bytes) -> dict[str, Any]:
     return {"data": orjson.Fragment(value)}
 
 
-def value_of(said: Said, field: str, *, readable: bool) -> bytes:
+def value_of(said: EventValue, field: str, *, readable: bool) -> bytes:
     """What is said, as bytes; InvalidInputError about this field. `readable`: every reader of JSON takes it."""
     if said.data_base64 is None:
         if "data" not in said.model_fields_set:

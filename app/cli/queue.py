@@ -54,7 +54,13 @@ QueueName = Annotated[
 def declare(  # noqa: PLR0913 - one per option
     queue: QueueName,
     *,
-    topic: Annotated[list[str], typer.Option("--topic", help="A topic filter of events that it gets. Repeatable.")],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="A topic filter of events that it gets. Repeatable.")
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="EXCHANGE:KEY", help="Messages of an exchange, such as ops:low.*. Repeatable."),
+    ] = None,
     database: Annotated[str, typer.Option(help="The database of these events.")] = "events",
     loan: Annotated[str | None, typer.Option(help="How long a consumer has to settle an event, such as 30s.")] = None,
     retry: Annotated[
@@ -80,7 +86,7 @@ def declare(  # noqa: PLR0913 - one per option
     Exit code: 0 done, 2 wrong input or declared otherwise, 6 no node there, 8 not allowed.
     """
     given: dict[str, Any] = {
-        "routes": [{"database": database, "topic": one} for one in topic],
+        "routes": [{"database": database, "topic": one} for one in topic or ()] + [*map(_key_route, key or ())],
         "loan": loan,
         "retry": retry or None,
         "max_deliveries": max_deliveries,
@@ -100,6 +106,11 @@ def declare(  # noqa: PLR0913 - one per option
     else:
         tell(out, f"queue {queue} is declared")
     tell(err, f"tag {declared.tag}")
+
+
+def _key_route(text: str) -> dict[str, str]:
+    exchange, _, key = text.partition(":")
+    return {"exchange": exchange, "key": key or "#"}
 
 
 @application.command()

@@ -39,6 +39,7 @@ COMMANDS: Final = {
 }
 EVENTS: Final = {
     "events": VerbEntry("events:application", "Read, follow and publish events of devices."),
+    "exchange": VerbEntry("exchange:application", "Declare exchanges and publish messages to queues."),
     "queue": VerbEntry("queue:application", "Declare queues over events, consume from them and look after them."),
     "state": VerbEntry("operations:state", "Read and write the last values of topics and devices."),
     "webhooks": VerbEntry("operations:webhooks", "Manage webhooks, which post outcomes to URLs."),
@@ -110,7 +111,7 @@ ALL: Final[Mapping[str, VerbEntry]] = MappingProxyType(
 )
 GROUPS: Final = frozenset(
     {
-        *("devices", "events", "queue", "state", "webhooks", "context", "roles", "admin"),
+        *("devices", "events", "exchange", "queue", "state", "webhooks", "context", "roles", "admin"),
         *("access", "keys", "users", "audit", "profile"),
     }
 )

@@ -39,7 +39,7 @@ HomingError
 │   ├── QuotaError              the events take as much room as they may
 │   ├── FencedError             somebody with a later right to write has taken over
 │   └── DamagedEventsError      a piece of what was written cannot be read any more
-├── QueueError                  about a queue; nothing was changed
+├── QueueError                  about a queue or an exchange; nothing was changed
 │   ├── QueuesOffError          this node keeps none
 │   ├── QueueNotFoundError
 │   ├── QueueDiffersError       it is declared otherwise already
@@ -301,7 +301,7 @@ class DamagedEventsError(EventLogError):
 
 
 class QueueError(HomingError):
-    """Base of errors about a queue; nothing was changed."""
+    """Base of errors about a queue or an exchange; nothing was changed."""
 
 
 class QueuesOffError(QueueError):
@@ -322,6 +322,22 @@ class QueueNotEmptyError(QueueError):
 
 class QueueChangedError(QueueError):
     """Others have changed what is declared meanwhile, more often than it was tried again."""
+
+
+class ExchangeNotFoundError(QueueError):
+    """There is no such exchange that the caller may know of."""
+
+
+class ExchangeDiffersError(QueueError):
+    """An exchange of this name is of another kind."""
+
+
+class ExchangeInUseError(QueueError):
+    """Queues have routes from the exchange; names them."""
+
+
+class UnroutedError(QueueError):
+    """No queue has a route for what was said."""
 
 
 class CapacityError(HomingError):

@@ -47,13 +47,13 @@ class EventPublisher:
         stands for another call.
         """
         self._gate.check()
-        self._reader.database(database)
+        about = self._reader.database(database)
         given = [validate_entry(entry) for entry in entries]
         if call is None:  # a call that is known gets its answer from a full log, too, which refuses what is new
             self._admit(database, given)
         shards: dict[Shard, list[int]] = {}
         for number, entry in enumerate(given):
-            shards.setdefault(self._plan.shard(database, entry.topic), []).append(number)
+            shards.setdefault(about.shard(entry.device or entry.topic), []).append(number)
         positions = [0] * len(given)
         async with call_budget():
             if call is not None:

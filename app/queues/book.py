@@ -9,11 +9,31 @@ from typing import Final
 import structlog
 
 from app.core.clock import IdFactory
-from app.core.errors import CapacityError, InvalidInputError, QueueChangedError, QueueDiffersError, QueueNotFoundError
+from app.core.errors import (
+    CapacityError,
+    ExchangeDiffersError,
+    ExchangeInUseError,
+    ExchangeNotFoundError,
+    InvalidInputError,
+    QueueChangedError,
+    QueueDiffersError,
+    QueueNotFoundError,
+)
 from app.core.events.event import Position
+from app.core.filtertree import FilterTree
+from app.core.queues.exchanges import (
+    DeclaredExchange,
+    KeyRoute,
+    Kind,
+    decode_exchange,
+    encode_exchange,
+    exchange_document,
+    validate_exchange_name,
+)
 from app.core.queues.model import (
     DeclaredQueue,
     QueueOptions,
+    QueueRoute,
     decode_queue,
     document_of,
     encode_queue,
@@ -25,6 +45,7 @@ from app.store.declared import Declared, DocumentChange
 
 MOST_QUEUES: Final = 1000
 MOST_OF_TENANT: Final = 100
+MOST_EXCHANGES_OF_TENANT: Final = 50
 ATTEMPTS: Final = 8
 """How often a change is decided anew, as another one was faster."""
 
@@ -42,6 +63,8 @@ class QueueBook:
         self._queues: Mapping[str, DeclaredQueue] = {}
         self._by_id: Mapping[str, DeclaredQueue] = {}
         self._unreadable: Mapping[str, bytes] = {}
+        self._exchanges: Mapping[str, DeclaredExchange] = {}
+        self._routing: FilterTree[str] = FilterTree()
         self.changed: Final = Listeners[[]]()
         """Called when the queues are others than before."""
 
@@ -69,6 +92,30 @@ class QueueBook:
         """Read them again, whatever their version: the store may be an older copy of itself."""
         self._version = -1
 
+    def exchanges(self, tenant: str) -> Sequence[DeclaredExchange]:
+        """Those of a tenant, by name."""
+        return [one for one in self._exchanges.values() if one.tenant == tenant]
+
+    def exchange(self, tenant: str, name: str) -> DeclaredExchange:
+        """The exchange of a tenant; ExchangeNotFoundError."""
+        found = self._exchanges.get(exchange_document(tenant, name))
+        if found is None:
+            raise ExchangeNotFoundError(f"there is no exchange {name[:64]!a}")
+        return found
+
+    def routed(self, exchange: DeclaredExchange, key: str) -> Sequence[str]:
+        """The names of the queues that have a route for what is said with this key."""
+        return sorted(self._routing.match(exchange.topic_of(key).split("/")))
+
+    def routes_from(self, exchange: DeclaredExchange) -> Sequence[tuple[str, str]]:
+        """The routes of queues from an exchange: queue and key."""
+        return [
+            (queue.name, route.key)
+            for queue in self._queues.values()
+            for route in queue.options.routes
+            if isinstance(route, KeyRoute) and (queue.tenant, route.exchange) == (exchange.tenant, exchange.name)
+        ]
+
     async def refresh(self) -> None:
         """Read them if somebody has changed them."""
         if await self._declared.version() != self._version:
@@ -85,7 +132,21 @@ class QueueBook:
                 unreadable[name] = documents[name]
                 if name not in self._unreadable:
                     _log.warning("unreadable_queue", name=name, reason=f"{type(error).__name__}: {error}"[:200])
+        exchanges: dict[str, DeclaredExchange] = {}
+        for name in sorted(one for one in documents if one.startswith("x ")):
+            try:
+                exchanges[name] = decode_exchange(documents[name])
+            except (ValueError, KeyError, TypeError) as error:
+                unreadable[name] = documents[name]
+                if name not in self._unreadable:
+                    _log.warning("unreadable_exchange", name=name, reason=f"{type(error).__name__}: {error}"[:200])
         self._version, self._queues, self._unreadable = version, found, unreadable
+        self._exchanges = exchanges
+        self._routing = FilterTree()
+        for one in found.values():
+            for route in one.options.routes:
+                if isinstance(route, KeyRoute):
+                    self._routing.add(route.pattern(one.tenant), one.name)
         self._by_id = {one.id: one for one in found.values()}
         self.changed()
 
@@ -104,9 +165,10 @@ class QueueBook:
         be. QueueDiffersError, InvalidInputError, CapacityError, QueueChangedError.
         """
         validate_queue_name(name)
-        validate_options(given, tenant, name, self._databases)
+        asked = given
         for _ in range(ATTEMPTS):
             await self._read()
+            given = validate_options(self._resolved(tenant, asked), tenant, name, self._databases)
             there = self._queues.get(document_of(tenant, name))
             if there is None and document_of(tenant, name) in self._unreadable:
                 raise QueueDiffersError(f"queue {name!a} was declared by a later version, which this node cannot read")
@@ -126,6 +188,62 @@ class QueueBook:
             if await self._apply([DocumentChange(queue.document, encode_queue(queue))]):
                 return queue, there is None
         raise QueueChangedError("others have changed queues meanwhile; try again")
+
+    async def declare_exchange(self, tenant: str, name: str, kind: Kind, now_us: int) -> tuple[DeclaredExchange, bool]:
+        """The exchange as it stands then, and whether it is new. What is said there is kept in the first database.
+
+        InvalidInputError, ExchangeDiffersError, CapacityError, QueueChangedError.
+        """
+        exchange = DeclaredExchange(tenant, validate_exchange_name(name), kind, self._databases[0], now_us)
+        for _ in range(ATTEMPTS):
+            await self._read()
+            there = self._exchanges.get(exchange.document)
+            if exchange.document in self._unreadable:
+                raise ExchangeDiffersError(f"exchange {name!a} was declared by a later version")
+            if there is not None:
+                if there.kind != kind:
+                    raise ExchangeDiffersError(
+                        f"exchange {name!a} is of the kind {there.kind}, which cannot be changed"
+                    )
+                return there, False
+            if len(self._exchanges) >= MOST_QUEUES:
+                raise CapacityError(f"there are {MOST_QUEUES} exchanges, which is all that a cluster can have")
+            if tenant and len(self.exchanges(tenant)) >= MOST_EXCHANGES_OF_TENANT:
+                raise CapacityError(
+                    f"tenant {tenant[:64]!a} has {MOST_EXCHANGES_OF_TENANT} exchanges, which is all that it can have"
+                )
+            if await self._apply([DocumentChange(exchange.document, encode_exchange(exchange))]):
+                return exchange, True
+        raise QueueChangedError("others have changed queues meanwhile; try again")
+
+    async def delete_exchange(self, tenant: str, name: str) -> None:
+        """Forget it. ExchangeNotFoundError, ExchangeInUseError, QueueChangedError."""
+        for _ in range(ATTEMPTS):
+            await self._read()
+            exchange = self.exchange(tenant, name)
+            routes = self.routes_from(exchange)
+            if routes:
+                queues = ", ".join(sorted({queue for queue, _ in routes})[:8])
+                raise ExchangeInUseError(f"exchange {name!a} has routes to {queues}: take them away first")
+            if await self._apply([DocumentChange(exchange.document, None)]):
+                return
+        raise QueueChangedError("others have changed queues meanwhile; try again")
+
+    def _resolved(self, tenant: str, given: QueueOptions) -> QueueOptions:
+        """The same, with what the exchanges say of routes."""
+        routes: list[QueueRoute] = []
+        for place, one in enumerate(given.routes):
+            if not isinstance(one, KeyRoute):
+                routes.append(one)
+                continue
+            exchange = self._exchanges.get(exchange_document(tenant, one.exchange))
+            if exchange is None:
+                raise InvalidInputError(
+                    f"routes.{place}.exchange", f"{one.exchange[:64]!a} is not there; declare it first"
+                )
+            key = one.key or "#" if exchange.kind == "fanout" else one.key
+            routes.append(KeyRoute(exchange.database, exchange.name, key, exchange.kind))
+        return replace(given, routes=tuple(routes))
 
     async def delete(self, queue: DeclaredQueue) -> bool:
         """Forget it; whether it was there. QueueChangedError."""

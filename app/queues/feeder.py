@@ -19,7 +19,7 @@ from app.core.clock import Clock
 from app.core.errors import HomingError
 from app.core.events.event import BEGINNING, END, Event, Position, Shard
 from app.core.events.reading import EVERYTHING, Reading
-from app.core.filtertree import FilterTree, topic_pattern
+from app.core.filtertree import FilterTree
 from app.core.queues.loans import UNASKED_US, WINDOW_UNASKED, QueueSource, Reference, grouped, key_of, micros_of
 from app.core.queues.model import DeclaredQueue
 from app.queues.originals import Originals
@@ -219,7 +219,7 @@ class QueueFeeder:
         for queue in self._by_id.values():
             for route in queue.options.routes:
                 if route.database == self._database:
-                    self._tree.add(topic_pattern(route.topic), queue.id)
+                    self._tree.add(route.pattern(queue.tenant), queue.id)
         self._feeds = {one: self._feeds.get(one) or _ShardFeed() for one in shards}
         for feed in self._feeds.values():
             feed.forget(lambda source: source.queue_id in others)

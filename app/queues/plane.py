@@ -12,12 +12,22 @@ from typing import Final
 import structlog
 
 from app.cluster.shares import falls_to
-from app.core.errors import HomingError, QueueNotEmptyError, QueueNotFoundError, QueuesOffError, StoreUnavailableError
-from app.core.events.event import BEGINNING, END, Position, Shard
+from app.core.errors import (
+    HomingError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+    QueuesOffError,
+    StoreUnavailableError,
+    UnroutedError,
+)
+from app.core.events.batches import CallId
+from app.core.events.event import BEGINNING, END, Entry, Position, Shard
 from app.core.events.plan import Plan
+from app.core.queues.exchanges import DeclaredExchange, Kind
 from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, SourceState, micros_of
 from app.core.queues.model import DeclaredQueue, QueueOptions
 from app.events.plane import EventPlane
+from app.events.publisher import EventPublisher
 from app.kernel import Kernel
 from app.plane import Plane
 from app.queues.book import QueueBook
@@ -87,8 +97,10 @@ class QueuePlane:
         taker: QueueTaker,
         settler: Settler,
         shares: QueueShares,
+        publisher: EventPublisher,
     ) -> None:
         self.book: Final = book
+        self._publisher = publisher
         self._store = store
         self._sources = sources
         self._feeders = feeders
@@ -128,6 +140,28 @@ class QueuePlane:
         now = await self._store.now()
         begin = now if start is None else max(BEGINNING, start - 1)
         return await self.book.declare(tenant, name, given, begin, now, check)
+
+    async def declare_exchange(self, tenant: str, name: str, kind: Kind) -> tuple[DeclaredExchange, bool]:
+        """See `QueueBook.declare_exchange`."""
+        self._check()
+        return await self.book.declare_exchange(tenant, name, kind, await self._store.now())
+
+    async def delete_exchange(self, tenant: str, name: str) -> None:
+        """See `QueueBook.delete_exchange`."""
+        self._check()
+        await self.book.delete_exchange(tenant, name)
+
+    async def say(
+        self, exchange: DeclaredExchange, key: str, entry: Entry, call: CallId | None, *, mandatory: bool
+    ) -> tuple[Position, Sequence[str]]:
+        """Append what is said with a key; its position, and the queues that get it. UnroutedError if one has to."""
+        self._check()
+        if mandatory and not self.book.routed(exchange, key):
+            await self.book.refresh()  # somebody may have declared one a moment ago, on another node
+            if not self.book.routed(exchange, key):
+                raise UnroutedError(f"no queue has a route from exchange {exchange.name!a} for the key {key!a}")
+        (position,) = await self._publisher.publish(exchange.database, [entry], call)
+        return position, self.book.routed(exchange, key)
 
     async def delete(self, queue: DeclaredQueue, *, if_empty: bool) -> None:
         """Delete it with all that is known of what it has not settled. QueueNotEmptyError."""
@@ -377,6 +411,7 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         taker=taker,
         settler=settler,
         shares=shares,
+        publisher=events.publisher,
     )
 
 

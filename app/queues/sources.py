@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from app.core.events.event import OWN, Entry, Shard
+from app.core.events.event import EXCHANGES, OWN, Entry, Shard
 from app.core.events.plan import Plan
 from app.core.queues.loans import QueueSource
 from app.core.queues.model import DeclaredQueue
@@ -42,7 +42,7 @@ class QueueSources:
         """Whether an event is of the queue's tenant. A queue of no tenant has those of all."""
         if not queue.tenant or (entry.device and self._tenant_of(entry.device) == queue.tenant):
             return True
-        return entry.topic.startswith((f"{OWN}dead/{queue.tenant}/", f"$exchange/{queue.tenant}/"))
+        return entry.topic.startswith((f"{OWN}dead/{queue.tenant}/", f"{EXCHANGES}{queue.tenant}/"))
 
     def shards(self, database: str) -> Sequence[Shard]:
         """Those of a database."""

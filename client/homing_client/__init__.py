@@ -59,11 +59,13 @@ if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
     from homing_client._async.client import AsyncDevice, AsyncHoming
     from homing_client._async.events import AsyncEvents, AsyncReader
+    from homing_client._async.exchanges import AsyncExchanges
     from homing_client._async.queues import AsyncMessage, AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
     from homing_client._sync.access import Access
     from homing_client._sync.client import Device, Homing
     from homing_client._sync.events import Events, Reader
+    from homing_client._sync.exchanges import Exchanges
     from homing_client._sync.queues import Message, Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
@@ -73,6 +75,7 @@ __all__ = [
     "AsyncAccess",
     "AsyncDevice",
     "AsyncEvents",
+    "AsyncExchanges",
     "AsyncHoming",
     "AsyncMessage",
     "AsyncQueue",
@@ -94,6 +97,7 @@ __all__ = [
     "Entry",
     "Event",
     "Events",
+    "Exchanges",
     "Fault",
     "Happening",
     "Homing",
@@ -132,8 +136,8 @@ __all__ = [
 _MODULES: Final = {
     **dict.fromkeys(("AsyncHoming", "AsyncDevice"), "_async.client"),
     **dict.fromkeys(("Homing", "Device"), "_sync.client"),
-    **{f"Async{name}": f"_async.{name.lower()}" for name in ("Access", "Events", "Queues", "Webhooks")},
-    **{name: f"_sync.{name.lower()}" for name in ("Access", "Events", "Queues", "Webhooks")},
+    **{f"Async{name}": f"_async.{name.lower()}" for name in ("Access", "Events", "Exchanges", "Queues", "Webhooks")},
+    **{name: f"_sync.{name.lower()}" for name in ("Access", "Events", "Exchanges", "Queues", "Webhooks")},
     **dict.fromkeys(("AsyncMessage", "AsyncQueue"), "_async.queues"),
     **dict.fromkeys(("Message", "Queue"), "_sync.queues"),
     "AsyncReader": "_async.events",

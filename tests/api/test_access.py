@@ -75,6 +75,12 @@ OF_QUEUES: Final = frozenset(  # test_queues_access.py
         *("GET /v1/queues/{name}/dead", "GET /v1/queues/{name}/consumers"),
     }
 )
+OF_EXCHANGES: Final = frozenset(  # test_exchanges.py
+    {
+        *("GET /v1/exchanges", *(f"{method} /v1/exchanges/{{name}}" for method in ("GET", "PUT", "DELETE"))),
+        "POST /v1/exchanges/{name}/messages",
+    }
+)
 OF_STREAMS: Final = frozenset({"GET /v1/commands/events"})  # it does not end: test_happenings_access.py
 
 
@@ -197,7 +203,7 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
     await site.change(*map(Put, listed.values()))
     commands = {device: await an_open_command(site, device) for device in listed}
     for name, named in operations.items():
-        if name in OF_THE_DIRECTORY | OF_EVENTS | OF_QUEUES | OF_STREAMS:  # asked in files of their own
+        if name in OF_THE_DIRECTORY | OF_EVENTS | OF_EXCHANGES | OF_QUEUES | OF_STREAMS:  # asked in files of their own
             continue
         action = "known" if name in FOR_ALL else named
         method, _, path = name.partition(" ")

@@ -56,12 +56,17 @@ class EventPage(_EventModel):
     databases: Annotated[list[str], Field(description="The databases that were read.")]
 
 
-class Said(_EventModel):
+class EventValue(_EventModel):
+    """What is said: `data` as JSON, or `data_base64`."""
+
+    data: JsonValue = None
+    data_base64: str | None = None
+
+
+class Said(EventValue):
     """An event that a backend publishes, with `data` as JSON or `data_base64`."""
 
     topic: Annotated[str, Field(description="The topic name of the event.", max_length=MAX_TOPIC_BYTES)]
-    data: JsonValue = None
-    data_base64: str | None = None
 
 
 class Published(_EventModel):

@@ -15,6 +15,7 @@ from app.api.v1.command_models import Instant, LabelName, said
 from app.api.v1.event_models import Event
 from app.core.durations import DURATION, format_duration, parse_duration
 from app.core.errors import InvalidInputError
+from app.core.queues.exchanges import KeyRoute
 from app.core.queues.letters import DeadLetter
 from app.core.queues.model import NAME, DeclaredQueue, QueueOptions, TopicRoute
 from app.queues.plane import QueueStats
@@ -41,10 +42,22 @@ class QueueRoute(_QueueModel):
     topic: Annotated[str, Field(description="A topic filter.", examples=["thing/product/+/events"])]
 
 
+class ExchangeRoute(_QueueModel):
+    """What is said in an exchange that a queue gets."""
+
+    exchange: Annotated[str, Field(description="The name of the exchange.", examples=["ops"])]
+    key: Annotated[
+        str,
+        Field(
+            description="The key; in a topic exchange `*` is a word, and `#` any number of words.", examples=["low.*"]
+        ),
+    ] = "#"
+
+
 class QueueBody(_QueueModel):
     """A queue, as it is declared."""
 
-    routes: Annotated[list[QueueRoute], Field(description="The events that it gets: 1 to 64 routes.")]
+    routes: Annotated[list[QueueRoute | ExchangeRoute], Field(description="The events that it gets: 1 to 64 routes.")]
     loan: Annotated[Duration, Field(description="How long a consumer has to settle an event: 1s to 12h.")] = "30s"
     retry: Annotated[
         list[Duration],
@@ -240,7 +253,10 @@ def options_of(body: QueueBody) -> QueueOptions:
         return None if text is None else duration_of(field, text)
 
     return QueueOptions(
-        routes=tuple(sorted(TopicRoute(one.database, one.topic) for one in body.routes)),
+        routes=(
+            *sorted(TopicRoute(one.database, one.topic) for one in body.routes if isinstance(one, QueueRoute)),
+            *sorted(KeyRoute("", one.exchange, one.key) for one in body.routes if isinstance(one, ExchangeRoute)),
+        ),
         loan=duration_of("loan", body.loan),
         retry=tuple(duration_of(f"retry.{place}", one) for place, one in enumerate(body.retry)),
         max_deliveries=body.max_deliveries,
@@ -264,7 +280,12 @@ def queue_json(queue: DeclaredQueue) -> dict[str, Any]:
         "name": queue.name,
         "tenant": queue.tenant,
         "created_at": instant(queue.created_us),
-        "routes": [{"database": one.database, "topic": one.topic} for one in options.routes],
+        "routes": [
+            {"exchange": one.exchange, "key": one.key}
+            if isinstance(one, KeyRoute)
+            else {"database": one.database, "topic": one.topic}
+            for one in options.routes
+        ],
         "loan": format_duration(options.loan),
         "retry": [format_duration(one) for one in options.retry],
         "max_deliveries": options.max_deliveries,

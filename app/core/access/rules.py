@@ -49,6 +49,9 @@ class Action(StrEnum):
 
 QUEUE_PLACE: Final = "queue/"
 """Before the name of a queue in the place of a device, in rules and in questions."""
+EXCHANGE_PLACE: Final = "exchange/"
+"""The same of an exchange."""
+_PLACES: Final = (QUEUE_PLACE, EXCHANGE_PLACE)
 OF_METHODS: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Action.OVERRIDE})
 """They concern one method of one device; without these they are refused."""
 
@@ -171,15 +174,15 @@ def _parse(text: str, role: str, line: int) -> AccessRule:
 
 
 def is_device(place: str) -> bool:
-    """Whether it is the id of a device, and not empty, nor a queue."""
-    return bool(place) and not place.startswith(QUEUE_PLACE)
+    """Whether it is the id of a device, and not empty, nor a queue or an exchange."""
+    return bool(place) and not place.startswith(_PLACES)
 
 
 def _place(word: str) -> str:
-    """A pattern of device ids, or of queues: those have a slash, which no id of a device has."""
+    """A pattern of device ids, of queues or of exchanges: the last two have a slash, which no id of a device has."""
     kind, slash, name = word.partition("/")
-    if slash and f"{kind}/" == QUEUE_PLACE:
-        return QUEUE_PLACE + validate_pattern("method", name)
+    if kind + slash in _PLACES:
+        return kind + slash + validate_pattern("method", name)
     return validate_pattern("device", word)
 
 

@@ -25,7 +25,9 @@ END: Final[Position] = 2**62
 """After every event."""
 OWN: Final = "$homing/"
 """What the topics of Homing itself begin with."""
-RESERVED: Final = (OWN, "$SYS/")
+EXCHANGES: Final = "$exchange/"
+"""What topics of what is said in exchanges begin with; tenant, name and key follow."""
+RESERVED: Final = (OWN, "$SYS/", EXCHANGES)
 """What callers say nothing on: forged presence would end commands, and so on."""
 MOST_VALUES: Final = 100_000
 MOST_VALUE_BYTES: Final = 256 * 1024 * 1024

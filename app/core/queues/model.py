@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 
 from app.core.errors import InvalidInputError
 from app.core.events.event import OWN, Position, validate_database, validate_reading_filter
+from app.core.filtertree import Pattern, topic_pattern
+from app.core.queues.exchanges import KeyRoute, validate_route_key
 from app.core.queues.loans import LendingRules, micros_of
 from app.core.topics import matches
 
@@ -34,12 +36,19 @@ class TopicRoute:
     database: str
     topic: str
 
+    def pattern(self, _tenant: str) -> Pattern:
+        """The topics that it is about."""
+        return topic_pattern(self.topic)
+
+
+QueueRoute = TopicRoute | KeyRoute
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
     """What callers say of a queue. Only the order is for ever."""
 
-    routes: tuple[TopicRoute, ...]
+    routes: tuple[QueueRoute, ...]
     loan: timedelta = timedelta(seconds=30)
     retry: tuple[timedelta, ...] = (timedelta(seconds=1), timedelta(seconds=10), timedelta(minutes=1))
     max_deliveries: int = 5
@@ -146,7 +155,10 @@ def validate_options(given: QueueOptions, tenant: str, name: str, databases: Ite
     return given
 
 
-def _check_route(place: str, route: TopicRoute, dead_topic: str, databases: Sequence[str]) -> None:
+def _check_route(place: str, route: QueueRoute, dead_topic: str, databases: Sequence[str]) -> None:
+    if isinstance(route, KeyRoute):
+        validate_route_key(route.kind, route.key, f"{place}.key")
+        return
     try:
         validate_database(route.database)
     except InvalidInputError as error:
@@ -185,7 +197,7 @@ def encode_queue(queue: DeclaredQueue) -> bytes:
         "created": queue.created_us,
         "moved": queue.moved_us,
         "starts": dict(queue.starts),
-        "routes": [{"database": one.database, "topic": one.topic} for one in options.routes],
+        "routes": [{name: getattr(one, name) for name in type(one).__dataclass_fields__} for one in options.routes],
         "loan": micros_of(options.loan),
         "retry": [micros_of(one) for one in options.retry],
         "max_deliveries": options.max_deliveries,
@@ -205,7 +217,7 @@ def decode_queue(document: bytes) -> DeclaredQueue:
     if told["v"] != 1:
         raise ValueError(f"a queue has version {told['v']}, and this node reads 1")
     options = QueueOptions(
-        routes=tuple(TopicRoute(one["database"], one["topic"]) for one in told["routes"]),
+        routes=tuple(map(_route, told["routes"])),
         loan=_duration(told["loan"]),
         retry=tuple(map(_duration, told["retry"])),
         max_deliveries=told["max_deliveries"],
@@ -219,6 +231,12 @@ def decode_queue(document: bytes) -> DeclaredQueue:
     return DeclaredQueue(
         told["id"], told["tenant"], told["name"], options, told["starts"], told["created"], told.get("moved", 0)
     )
+
+
+def _route(told: Mapping[str, Any]) -> QueueRoute:
+    if "exchange" in told:
+        return KeyRoute(told["database"], told["exchange"], told["key"], told["kind"])
+    return TopicRoute(told["database"], told["topic"])
 
 
 def _duration(micros: int) -> timedelta:

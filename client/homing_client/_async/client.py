@@ -23,6 +23,7 @@ from homing_client.contexts import addresses, resolve
 if TYPE_CHECKING:
     from homing_client._async.access import AsyncAccess
     from homing_client._async.events import AsyncEvents
+    from homing_client._async.exchanges import AsyncExchanges
     from homing_client._async.queues import AsyncQueue, AsyncQueues
     from homing_client._async.webhooks import AsyncWebhooks
 
@@ -74,6 +75,13 @@ class AsyncHoming:
         from homing_client._async.events import AsyncEvents  # noqa: PLC0415 - likewise
 
         return AsyncEvents(self._session)
+
+    @cached_property
+    def exchanges(self) -> AsyncExchanges:
+        """Messages with keys, among which queues choose."""
+        from homing_client._async.exchanges import AsyncExchanges  # noqa: PLC0415 - likewise
+
+        return AsyncExchanges(self._session)
 
     @cached_property
     def queues(self) -> AsyncQueues:

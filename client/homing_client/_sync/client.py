@@ -24,6 +24,7 @@ from homing_client.contexts import addresses, resolve
 if TYPE_CHECKING:
     from homing_client._sync.access import Access
     from homing_client._sync.events import Events
+    from homing_client._sync.exchanges import Exchanges
     from homing_client._sync.queues import Queue, Queues
     from homing_client._sync.webhooks import Webhooks
 
@@ -75,6 +76,13 @@ class Homing:
         from homing_client._sync.events import Events  # noqa: PLC0415 - likewise
 
         return Events(self._session)
+
+    @cached_property
+    def exchanges(self) -> Exchanges:
+        """Messages with keys, among which queues choose."""
+        from homing_client._sync.exchanges import Exchanges  # noqa: PLC0415 - likewise
+
+        return Exchanges(self._session)
 
     @cached_property
     def queues(self) -> Queues:

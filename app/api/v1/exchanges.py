@@ -1,0 +1,178 @@
+"""Exchanges over HTTP: declared, and said something in; queues choose by key what they get of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Response as Reply
+
+from app.api import problems
+from app.api.dependencies import Asker, NodePorts, WhoAsks
+from app.api.event_json import value_of
+from app.api.http import BytesResponse
+from app.api.openapi import acts, problems_of
+from app.api.parameters import check_names
+from app.api.problems import BY_ERROR
+from app.api.strict_bodies import StrictBodyRoute, check_readable, unreadable_of
+from app.api.v1 import exchange_models as models
+from app.api.v1.command_models import said
+from app.api.v1.events import IdempotencyKey, call_by
+from app.api.v1.exchange_models import exchange_json
+from app.core import errors
+from app.core.access.rules import Action
+from app.core.errors import PayloadTooLargeError
+from app.core.events.event import MAX_VALUE_BYTES, Entry
+from app.core.identifiers import validate_device_id
+from app.core.queues.exchanges import NAME, DeclaredExchange, validate_exchange_name, validate_key
+from app.queues.plane import QueuePlane, needed_queues
+
+_AWAY: Final = (BY_ERROR[errors.StoreUnavailableError], BY_ERROR[errors.QueuesOffError])
+_OF_ONE: Final = (BY_ERROR[errors.ExchangeNotFoundError], problems.INVALID, *_AWAY)
+_MANAGES: Final = acts(Action.QUEUES)
+_CREATED: Final[dict[int | str, dict[str, object]]] = {
+    201: {"description": "The exchange was created.", "model": models.Exchange}
+}
+
+router = APIRouter(prefix="/v1/exchanges", tags=["queues"], route_class=StrictBodyRoute)
+
+_Name = Annotated[
+    str,
+    Path(description="The name of the exchange.", json_schema_extra=said(NAME), examples=["ops"], alias="name"),
+]
+
+
+class _Hall:
+    """Exchanges, for one caller."""
+
+    def __init__(self, plane: QueuePlane, asker: Asker, ports: NodePorts) -> None:
+        self.plane = plane
+        self.asker = asker
+        identity = asker.identity()
+        self.tenant = "" if identity is None or identity.tenant is None else identity.tenant
+        self._audit = ports.audit
+
+    def check(self, name: str, action: Action) -> None:
+        """Return when the caller may do this with an exchange of this name."""
+        self.asker.check_exchange(action, validate_exchange_name(name))
+
+    def find(self, name: str, action: Action) -> DeclaredExchange:
+        """The exchange, where the caller may do this with it; ExchangeNotFoundError, ForbiddenError."""
+        self.check(name, action)
+        return self.plane.book.exchange(self.tenant, name)
+
+    def note(self, name: str, done: str) -> None:
+        """Put on record what the caller has done with an exchange."""
+        if self._audit is not None:
+            self._audit.queue(name, self.tenant, done)
+
+
+async def _hall(ports: NodePorts, asker: WhoAsks) -> _Hall:
+    return _Hall(needed_queues(ports.queues), asker, ports)
+
+
+_InHall = Annotated[_Hall, Depends(_hall)]
+
+
+@router.put(
+    "/{name}",
+    summary="Declare an exchange",
+    response_model=models.Exchange,
+    response_description="The exchange; it was declared so already.",
+    responses=_CREATED
+    | problems_of(
+        problems.INVALID,
+        *(BY_ERROR[one] for one in (errors.ExchangeDiffersError, errors.QueueChangedError, errors.CapacityError)),
+        *_AWAY,
+    ),
+    openapi_extra=_MANAGES,
+)
+async def declare_exchange(name: _Name, body: models.ExchangeBody, hall: _InHall) -> Reply:
+    """Declaring the same exchange again changes nothing. The kind of an exchange cannot be changed."""
+    hall.check(name, Action.QUEUES)
+    exchange, new = await hall.plane.declare_exchange(hall.tenant, name, body.kind)
+    hall.note(name, "declare exchange")
+    return _json(exchange_json(exchange), 201 if new else 200)
+
+
+@router.get(
+    "",
+    summary="List exchanges",
+    response_model=models.Exchanges,
+    response_description="The exchanges of the caller's tenant, by name.",
+    responses=problems_of(problems.INVALID, *_AWAY),
+    openapi_extra=_MANAGES,
+)
+async def list_exchanges(request: Request, hall: _InHall) -> Reply:
+    """Lists exchanges without their routes."""
+    check_names(request, ())
+    hall.asker.check_own(Action.QUEUES)
+    return _json({"exchanges": [exchange_json(one) for one in hall.plane.book.exchanges(hall.tenant)]})
+
+
+@router.get(
+    "/{name}",
+    summary="Read an exchange",
+    response_model=models.ExchangeWithRoutes,
+    response_description="The exchange, and the queues that have routes from it.",
+    responses=problems_of(*_OF_ONE),
+    openapi_extra=_MANAGES,
+)
+async def read_exchange(name: _Name, hall: _InHall) -> Reply:  # noqa: D103 - its summary says it
+    exchange = hall.find(name, Action.QUEUES)
+    routes = [{"queue": queue, "key": key} for queue, key in hall.plane.book.routes_from(exchange)]
+    return _json({**exchange_json(exchange), "routes": routes})
+
+
+@router.delete(
+    "/{name}",
+    status_code=204,
+    summary="Delete an exchange",
+    response_description="The exchange was deleted. The messages are in the log still.",
+    responses=problems_of(*(BY_ERROR[one] for one in (errors.ExchangeInUseError, errors.QueueChangedError)), *_OF_ONE),
+    openapi_extra=_MANAGES,
+)
+async def delete_exchange(name: _Name, hall: _InHall) -> None:
+    """An exchange from which queues have routes cannot be deleted."""
+    hall.check(name, Action.QUEUES)
+    await hall.plane.delete_exchange(hall.tenant, name)
+    hall.note(name, "delete exchange")
+
+
+@router.post(
+    "/{name}/messages",
+    summary="Publish a message to an exchange",
+    response_model=models.SaidInExchange,
+    response_description="The message is durable; the answer names the queues that get it.",
+    responses=problems_of(
+        BY_ERROR[errors.UnroutedError],
+        BY_ERROR[errors.CallMismatchError],
+        BY_ERROR[errors.PayloadTooLargeError],
+        BY_ERROR[errors.QuotaError],
+        *_OF_ONE,
+    ),
+    openapi_extra=acts(Action.PUBLISH),
+)
+async def publish_message(
+    request: Request, name: _Name, body: models.ExchangeMessage, hall: _InHall, idempotency_key: IdempotencyKey = None
+) -> Reply:
+    """The message is an event of the log. Queues that are declared later get it if they start before it."""
+    exchange = hall.find(name, Action.PUBLISH)
+    validate_key(body.key)
+    device = "" if body.device_id is None else validate_device_id(body.device_id)
+    if device:
+        hall.asker.check_topic(Action.PUBLISH, device)
+    value = value_of(body, "body", readable=unreadable_of(request) is None)
+    check_readable(request)
+    if len(value) > MAX_VALUE_BYTES:
+        raise PayloadTooLargeError("body.data", f"has {len(value)} bytes; allowed are {MAX_VALUE_BYTES}")
+    entry = Entry(exchange.topic_of(body.key), value, device, "", body.id)
+    said_besides = Entry(body.id, device.encode())
+    call = call_by(hall.asker, idempotency_key, exchange.database, [entry, said_besides])
+    position, routed = await hall.plane.say(exchange, body.key, entry, call, mandatory=body.mandatory)
+    return _json({"position": position, "routed": list(routed)})
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Reply:
+    return BytesResponse(orjson.dumps(content), status=status)
