@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 import structlog
 
-from app.cluster.shares import falls_to
 from app.core.errors import (
     HomingError,
     QueueNotEmptyError,
@@ -21,10 +20,9 @@ from app.core.errors import (
     UnroutedError,
 )
 from app.core.events.batches import CallId
-from app.core.events.event import BEGINNING, END, Entry, Position, Shard
-from app.core.events.plan import Plan
+from app.core.events.event import BEGINNING, Entry, Position
 from app.core.queues.exchanges import DeclaredExchange, Kind
-from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, SourceState, micros_of
+from app.core.queues.loans import LoanToken, QueueSource, SettleHow, Settlement, micros_of
 from app.core.queues.model import DeclaredQueue, QueueOptions
 from app.events.plane import EventPlane
 from app.events.publisher import EventPublisher
@@ -35,7 +33,9 @@ from app.queues.burials import Burials
 from app.queues.feeder import QueueFeeder
 from app.queues.originals import Originals
 from app.queues.settler import Settler
+from app.queues.shares import QueueShares
 from app.queues.sources import QueueSources, TenantOf
+from app.queues.stats import QueueStats, stats_of
 from app.queues.taker import QueueMessage, QueueTaker
 from app.runtime.services import Service
 from app.runtime.tasks import end
@@ -52,25 +52,6 @@ MOST_CONSUMERS: Final = 10_000
 """Those that may wait on a node."""
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStats:
-    """How a queue stands. `oldest`: the position of the first event that is ready; 0: none is."""
-
-    ready: int
-    lent: int
-    later: int
-    held_back: int
-    done: int
-    retried: int
-    dead: int
-    expired: int
-    delivered: int
-    again: int
-    oldest: Position
-    asked: Position
-    consumers: tuple[tuple[str, Position], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +216,7 @@ class QueuePlane:
     async def stats(self, queue: DeclaredQueue) -> QueueStats:
         """How it stands."""
         self._check()
-        return _together([one for one in await self._store.states(self._sources.of(queue)) if one is not None])
+        return stats_of([one for one in await self._store.states(self._sources.of(queue)) if one is not None])
 
     async def _waits(self, queue: DeclaredQueue) -> int:
         stats = await self.stats(queue)
@@ -317,40 +298,6 @@ class QueuePlane:
             raise StoreUnavailableError(f"queues cannot be used now: {self._trouble}")
 
 
-class QueueShares:
-    """Which shards fall to this node; `live` tells the nodes of the cluster."""
-
-    def __init__(self, plan: Plan, node_id: str, live: Callable[[], Awaitable[Sequence[str]]]) -> None:
-        self._plan = plan
-        self._node_id = node_id
-        self._live = live
-        self._known: tuple[str, ...] = ()
-        self._mine = self._fallen()
-
-    async def refresh(self) -> None:
-        """Look who lives; StoreUnavailableError."""
-        live = tuple(await self._live())
-        if live != self._known:
-            self._known = live
-            self._mine = self._fallen()
-
-    def mine(self, shard: Shard) -> bool:
-        """Whether the shard falls to this node."""
-        return shard in self._mine
-
-    def mine_by_name(self, name: str) -> bool:
-        """Whether something of this name does."""
-        return falls_to(self._node_id, self._known, name)
-
-    def shards(self) -> Sequence[Shard]:
-        """Those that do."""
-        return sorted(self._mine)
-
-    def _fallen(self) -> frozenset[Shard]:
-        shards = (shard for database in self._plan.databases for shard in database.all_shards())
-        return frozenset(one for one in shards if self.mine_by_name(f"queues {one}"))
-
-
 def needed_queues(plane: QueuePlane | None) -> QueuePlane:
     """The queues of the node; QueuesOffError where there are none."""
     if plane is None:
@@ -412,31 +359,4 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         settler=settler,
         shares=shares,
         publisher=events.publisher,
-    )
-
-
-def _together(states: Sequence[SourceState]) -> QueueStats:
-    consumers: dict[str, Position] = {}
-    for state in states:
-        for name, at in state.consumers:
-            consumers[name] = max(at, consumers.get(name, BEGINNING))
-
-    def total(of: Callable[[SourceState], int]) -> int:
-        return sum(map(of, states))
-
-    oldest = min((one.oldest for one in states if one.oldest), default=END)
-    return QueueStats(
-        ready=total(lambda one: one.ready),
-        lent=total(lambda one: one.lent),
-        later=total(lambda one: one.later),
-        held_back=total(lambda one: one.held_back),
-        done=total(lambda one: one.done),
-        retried=total(lambda one: one.retried),
-        dead=total(lambda one: one.dead),
-        expired=total(lambda one: one.expired),
-        delivered=total(lambda one: one.delivered),
-        again=total(lambda one: one.again),
-        oldest=0 if oldest == END else oldest,
-        asked=max((one.asked for one in states), default=BEGINNING),
-        consumers=tuple(sorted(consumers.items())),
     )

@@ -18,7 +18,7 @@ from app.core.errors import InvalidInputError
 from app.core.queues.exchanges import KeyRoute
 from app.core.queues.letters import DeadLetter
 from app.core.queues.model import NAME, DeclaredQueue, QueueOptions, TopicRoute
-from app.queues.plane import QueueStats
+from app.queues.stats import QueueStats
 from app.queues.taker import QueueMessage
 
 LOAN: Final = "5f2c8d1e.events.3.1795277533402113.0"

@@ -1,0 +1,43 @@
+"""Which shards of the event log a node feeds queues from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from app.cluster.shares import falls_to
+from app.core.events.event import Shard
+from app.core.events.plan import Plan
+
+
+class QueueShares:
+    """Which shards fall to this node; `live` tells the nodes of the cluster."""
+
+    def __init__(self, plan: Plan, node_id: str, live: Callable[[], Awaitable[Sequence[str]]]) -> None:
+        self._plan = plan
+        self._node_id = node_id
+        self._live = live
+        self._known: tuple[str, ...] = ()
+        self._mine = self._fallen()
+
+    async def refresh(self) -> None:
+        """Look who lives; StoreUnavailableError."""
+        live = tuple(await self._live())
+        if live != self._known:
+            self._known = live
+            self._mine = self._fallen()
+
+    def mine(self, shard: Shard) -> bool:
+        """Whether the shard falls to this node."""
+        return shard in self._mine
+
+    def mine_by_name(self, name: str) -> bool:
+        """Whether something of this name does."""
+        return falls_to(self._node_id, self._known, name)
+
+    def shards(self) -> Sequence[Shard]:
+        """Those that do."""
+        return sorted(self._mine)
+
+    def _fallen(self) -> frozenset[Shard]:
+        shards = (shard for database in self._plan.databases for shard in database.all_shards())
+        return frozenset(one for one in shards if self.mine_by_name(f"queues {one}"))

@@ -1,0 +1,56 @@
+"""How a queue stands, over all its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.core.events.event import BEGINNING, END, Position
+from app.core.queues.loans import SourceState
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """How a queue stands. `oldest`: the position of the first event that is ready; 0: none is."""
+
+    ready: int
+    lent: int
+    later: int
+    held_back: int
+    done: int
+    retried: int
+    dead: int
+    expired: int
+    delivered: int
+    again: int
+    oldest: Position
+    asked: Position
+    consumers: tuple[tuple[str, Position], ...]
+
+
+def stats_of(states: Sequence[SourceState]) -> QueueStats:
+    """All states of its sources together."""
+    consumers: dict[str, Position] = {}
+    for state in states:
+        for name, at in state.consumers:
+            consumers[name] = max(at, consumers.get(name, BEGINNING))
+
+    def total(of: Callable[[SourceState], int]) -> int:
+        return sum(map(of, states))
+
+    oldest = min((one.oldest for one in states if one.oldest), default=END)
+    return QueueStats(
+        ready=total(lambda one: one.ready),
+        lent=total(lambda one: one.lent),
+        later=total(lambda one: one.later),
+        held_back=total(lambda one: one.held_back),
+        done=total(lambda one: one.done),
+        retried=total(lambda one: one.retried),
+        dead=total(lambda one: one.dead),
+        expired=total(lambda one: one.expired),
+        delivered=total(lambda one: one.delivered),
+        again=total(lambda one: one.again),
+        oldest=0 if oldest == END else oldest,
+        asked=max((one.asked for one in states), default=BEGINNING),
+        consumers=tuple(sorted(consumers.items())),
+    )
