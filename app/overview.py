@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
 from app import __version__
 from app.callbacks.pending import Pending
+from app.commands.explain.explainer import SUBJECT as COMMAND
 from app.commands.explain.explainer import Explainer
 from app.commands.peer_query import PeerQuery, Question
 from app.commands.send.invoker import error_of
 from app.core.clock import Clock
 from app.core.commands.command import Command
 from app.core.commands.diagnosis import CommandDiagnosis
+from app.core.commands.misses import Target
 from app.core.errors import CapacityError, UnavailableError
 from app.core.overview import JudgedFailure, NodeGlance, party_of
 from app.node import Node
@@ -37,6 +39,8 @@ UNSETTLED_US: Final = 15_000_000
 MOST_SAID: Final = 300
 """How much of what a check says is told, in characters."""
 SUBJECT: Final = "overview"
+_OF_NOTHING: Final = asdict(Target(device="", names=(), topics=(), since=0, until=0))
+"""Nodes of 0.2.0 know of no overview. They answer the rest of the question, which is about no command: so they live."""
 _NOT_YET: Final = "it has not been explained yet"
 
 
@@ -114,7 +118,7 @@ class Overviews:
         told, silent, complete = [own], list[NodeGlance](), False
         if "store" not in own.glance.failing:  # else nobody can be asked, and that is all there is to say
             with suppress(UnavailableError, CapacityError):
-                others, missing = await self._peers.ask({SUBJECT: now}, _answer_of)
+                others, missing = await self._peers.ask({SUBJECT: now, COMMAND: "", "about": _OF_NOTHING}, _answer_of)
                 told += others.values()
                 silent = [NodeGlance(one, answered=False) for one in missing]
                 complete = True
@@ -202,7 +206,10 @@ async def glance_at(node: Node, fills: Mapping[str, Fill], open_here: int, clock
 
 
 def _answer_of(said: Mapping[str, Any]) -> _NodeAnswer:
-    node, about = str(said["node"]), dict(said[SUBJECT])
+    node = str(said["node"])
+    if SUBJECT not in said:
+        return _NodeAnswer(NodeGlance(node, answered=True), (), ())
+    about = dict(said[SUBJECT])
     fullest = about["fullest"]
     glance = NodeGlance(
         node,

@@ -26,7 +26,7 @@ MOST_BYTES: Final = 65_536
 
 Told = TypeVar("Told")
 Question = Mapping[str, Any]
-"""The members of a JSON object. One of them is the subject that the question is about."""
+"""The members of a JSON object. The first one that a node has an answer for is the subject, whatever comes behind."""
 Answerer = Callable[[Question], Awaitable[Mapping[str, Any]]]
 """Answers a question with a JSON object; HomingError, ValueError, TypeError or KeyError for one that is none."""
 
@@ -101,7 +101,7 @@ class PeerQuery:
 
     def _answer(self, said: dict[str, Any]) -> None:
         asker, name = validate_node_id(said["from"]), str(said["ask"])
-        answerer = next((answer for subject, answer in self.answers.items() if subject in said), None)
+        answerer = next((self.answers[one] for one in said if one in self.answers), None)
         if answerer is None:
             raise KeyError("subject")
         if len(self._answering) >= MOST_AT_ONCE:

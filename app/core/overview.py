@@ -57,7 +57,10 @@ def party_of(verdict: Verdict, code: str) -> Party | None:
 
 @dataclass(frozen=True, slots=True)
 class NodeGlance:
-    """A node at a glance. `age_us` is how long it has been running; a node that did not answer has `answered` false."""
+    """A node at a glance. `age_us` is how long it has been running; a node that did not answer has `answered` false.
+
+    A node of an older version answers, and says nothing of itself: neither a version nor a state.
+    """
 
     node_id: str
     answered: bool
@@ -142,8 +145,7 @@ def _homing(nodes: Sequence[NodeGlance], *, named: bool) -> OverallVerdict | Non
     if silent:
         return OverallVerdict(
             Party.HOMING,
-            f"{_who(silent, nodes, named=named)} did not answer within half a second: frozen, overloaded, cut off or "
-            "of an older version",
+            f"{_who(silent, nodes, named=named)} did not answer within half a second: frozen, overloaded or cut off",
         )
     for node in nodes:
         for name, said in node.failing.items():

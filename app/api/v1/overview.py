@@ -59,15 +59,16 @@ def _headline(verdict: OverallVerdict) -> dict[str, Any]:
 
 
 def _node(one: NodeGlance) -> dict[str, Any]:
+    older = one.answered and not one.version
     fullest = None if one.fullest is None else dict(zip(("name", "size", "bound"), one.fullest, strict=True))
     return {
         "node_id": one.node_id,
         "answered": one.answered,
-        "ready": one.answered and one.state == NodeState.READY and not one.failing,
+        "ready": None if older else one.answered and one.state == NodeState.READY and not one.failing,
         "state": one.state or None,
         "version": one.version or None,
         "checks": dict(one.checks),
-        "open": one.open if one.answered else None,
+        "open": one.open if one.answered and not older else None,
         "fullest": fullest,
     }
 

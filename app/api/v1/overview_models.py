@@ -31,11 +31,13 @@ class FullestQueue(Queue):
 
 
 class NodeAtAGlance(_OverviewModel):
-    """A live node. A node that does not answer within half a second has neither state nor checks."""
+    """A live node. A node that does not answer within half a second, or is older, has neither state nor checks."""
 
     node_id: str
     answered: Annotated[bool, Field(description="True if the node has answered the one that was asked.")]
-    ready: Annotated[bool, Field(description="True if the node has answered and can serve.")]
+    ready: Annotated[
+        bool | None, Field(description="True if the node has answered and can serve; null if it is of 0.2.0.")
+    ]
     state: str | None
     version: str | None
     checks: Annotated[dict[str, str], Field(description="The result of each check, as in `GET /readyz`.")]

@@ -19,11 +19,11 @@ function chipOf(nodes, name) {
 /** @param {any} overview */
 function chipsOf(overview) {
   if (!overview.nodes) return [];
-  const ready = overview.nodes.filter((/** @type {any} */ one) => one.ready).length;
   const all = overview.nodes.length;
+  const ready = all - overview.nodes.filter((/** @type {any} */ one) => one.ready === false).length;
   const names = [...new Set(overview.nodes.flatMap((/** @type {any} */ one) => Object.keys(one.checks)))];
   return [
-    { icon: ready === all ? "✔" : "✖", tone: ready === all ? "good" : "bad", text: `nodes ${ready}/${all}`, why: `${ready} of ${all} are ready` },
+    { icon: ready === all ? "✔" : "✖", tone: ready === all ? "good" : "bad", text: `nodes ${ready}/${all}`, why: `${ready} of ${all} can serve, as far as they tell` },
     ...names.map((name) => chipOf(overview.nodes, name)),
   ];
 }

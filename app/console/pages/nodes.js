@@ -6,12 +6,15 @@ import { checkOf, counted, isWell } from "../words.js";
 
 /** @param {{ node: any }} props */
 function Node({ node }) {
-  const tone = node.ready ? "good" : "bad";
-  const word = !node.answered ? "did not answer" : node.ready ? "ready" : node.state === "ready" ? "not ready" : node.state;
+  const older = node.ready === null;
+  const tone = node.ready ? "good" : older ? "warn" : "bad";
+  const word = !node.answered ? "did not answer" : older ? "older" : node.ready ? "ready" : node.state === "ready" ? "not ready" : node.state;
   const full = node.fullest ? Math.round((100 * node.fullest.size) / Math.max(node.fullest.bound, 1)) : 0;
   return html`<article class=${`card ${tone}`} aria-label=${`Node ${node.node_id}`}>
-    <h2>${node.node_id} <span class=${`state ${tone}`}><span class="icon" aria-hidden="true">${node.ready ? "✔" : "✖"}</span>${word}</span></h2>
+    <h2>${node.node_id} <span class=${`state ${tone}`}><span class="icon" aria-hidden="true">${node.ready ? "✔" : older ? "▲" : "✖"}</span>${word}</span></h2>
+    ${older && html`<p>It is of version 0.2.0, which answers and says nothing of itself here: look at its own <code>/readyz</code>.</p>`}
     ${node.answered &&
+    !older &&
     html`<p class="muted">version ${node.version}, ${counted(node.open, "open command")}${node.fullest ? `, fullest: ${node.fullest.name} ${node.fullest.size} of ${node.fullest.bound} (${full} %)` : ""}</p>
       <dl class="checks">
         ${Object.entries(node.checks).map(
@@ -21,7 +24,7 @@ function Node({ node }) {
           </div>`,
         )}
       </dl>`}
-    ${!node.answered && html`<p>It has a lease and did not answer within half a second: it is frozen, overloaded, cut off or of an older version.</p>`}
+    ${!node.answered && html`<p>It has a lease and did not answer within half a second: it is frozen, overloaded or cut off.</p>`}
   </article>`;
 }
 

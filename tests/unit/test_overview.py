@@ -1,0 +1,96 @@
+"""Nodes that are asked for the overview: of this version, of 0.2.0, and silent ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import orjson
+
+from app.cluster.directory import NodeInfo
+from app.cluster.local import LocalCluster
+from app.commands.explain.explainer import Explainer
+from app.commands.peer_query import PeerQuery
+from app.core.commands.misses import Target
+from app.core.overview import NodeGlance, judge_cluster
+from app.observers.failures import Failures
+from app.overview import Overviews
+from app.runtime.system import new_charter
+from app.store.commands import CommandReader
+from tests.unit.assembly import ManualClock
+
+ASKER, OTHER = "node-a", "node-b"
+Channels = dict[str, Callable[[bytes], None]]
+
+
+class Wired(LocalCluster):
+    """Two nodes, whose notes come in a moment later."""
+
+    def __init__(self, channels: Channels) -> None:
+        super().__init__(new_charter())
+        self._channels = channels
+
+    async def nodes(self) -> Sequence[NodeInfo]:
+        return [NodeInfo(one, "0" * 26, one, 0.0) for one in (ASKER, OTHER)]
+
+    async def note(self, node_id: str, what: bytes) -> None:
+        asyncio.get_running_loop().call_soon(self._channels[node_id], what)
+
+
+async def read(channels: Channels) -> tuple[NodeGlance, NodeGlance]:
+    """Both nodes as the first one sees them."""
+    overviews, peers = overviews_of(ASKER, channels)
+    channels[ASKER] = peers.noted
+    own, other = (await overviews.read()).nodes
+    return own, other
+
+
+def overviews_of(node_id: str, channels: Channels) -> tuple[Overviews, PeerQuery]:
+    async def glance() -> NodeGlance:
+        return NodeGlance(node_id, answered=True, state="ready", version="0.3.0", checks={"store": "ok"})
+
+    peers = PeerQuery(cluster=Wired(channels), node_id=node_id, new_secret=lambda: "secret", counters=Counter())
+    peers.answers["command"] = lambda _question: asyncio.sleep(0, {"hops": [], "misses": [], "heard": []})
+    overviews = Overviews(
+        peers=peers,
+        explainer=cast("Explainer", None),
+        store=cast("CommandReader", None),
+        failures=Failures(),
+        open_commands=(),
+        glance=glance,
+        clock=ManualClock(),
+    )
+    return overviews, peers
+
+
+async def test_a_node_of_this_version_tells_of_itself() -> None:
+    channels: Channels = {}
+    _, peers = overviews_of(OTHER, channels)
+    channels[OTHER] = peers.noted
+    own, other = await read(channels)
+    assert (other.node_id, other.state, other.version) == (OTHER, own.state, own.version)
+
+
+async def test_a_node_of_0_2_0_answers_and_is_not_in_trouble() -> None:
+    """It reads a question as that version does: `app/commands/asking.py`, `_answer`."""
+    channels: Channels = {}
+
+    def old(what: bytes) -> None:
+        said: dict[str, Any] = orjson.loads(what)
+        assert isinstance(said["command"], str)
+        Target(**said["about"])
+        told = {"node": OTHER, "hops": [], "misses": [], "heard": [], "tell": said["ask"]}
+        channels[said["from"]](orjson.dumps(told))
+
+    channels[OTHER] = old
+    own, other = await read(channels)
+    assert (other.answered, other.version, other.state) == (True, "", "")
+    assert judge_cluster([own, other], [], 0, named=True).party is None
+
+
+async def test_a_silent_node_is_named() -> None:
+    own, other = await read({OTHER: lambda _what: None})
+    assert not other.answered
+    assert OTHER in judge_cluster([own, other], [], 0, named=True).text
