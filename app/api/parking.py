@@ -38,7 +38,7 @@ class Ending(Enum):
 class ParkedCaller:
     """Where one caller waits. A wait is interrupted by cancelling its task; `why` tells that from others."""
 
-    __slots__ = ("_receive", "_task", "_watcher", "may", "why")
+    __slots__ = ("_closed", "_receive", "_task", "_watcher", "may", "why")
 
     def __init__(self, task: asyncio.Task[Any], receive: Receive, may: Callable[[], None]) -> None:
         self.why: Ending | None = None
@@ -46,6 +46,7 @@ class ParkedCaller:
         self._task = task
         self._receive = receive
         self._watcher: asyncio.Future[Message] | None = None
+        self._closed = False
 
     def watch(self) -> None:
         """Listen for the caller hanging up; all else that may come is a body that nobody has read."""
@@ -63,13 +64,14 @@ class ParkedCaller:
         return self.why is not None and self._task.uncancel() == 0
 
     def close(self) -> None:
-        """Listen no more."""
+        """Listen no more. Something may have been heard in this moment: it must not cancel what the task does next."""
+        self._closed = True
         if self._watcher is not None:
             self._watcher.remove_done_callback(self._heard)
             self._watcher.cancel()
 
     def _heard(self, watcher: asyncio.Future[Message]) -> None:
-        if watcher.cancelled() or watcher.exception() is not None:
+        if self._closed or watcher.cancelled() or watcher.exception() is not None:
             return
         if watcher.result()["type"] == "http.disconnect":
             self.interrupt(Ending.HUNG_UP)
