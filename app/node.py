@@ -23,7 +23,7 @@ from app.core.cluster.wakekey import WakeKey
 from app.core.errors import HomingError, NodeDrainingError, NodeIdTakenError, UnavailableError
 from app.mqtt.base import MqttClient
 from app.mqtt.inbox import Inbox
-from app.runtime.services import Services, Steps
+from app.runtime.services import STOP, Services, Steps
 from app.runtime.telemetry import speak_as
 from app.store.state import StateStore
 
@@ -88,9 +88,11 @@ def is_well(said: str) -> bool:
 class Node:
     """Owns the lifetimes of all parts: the membership itself, and the services that run while there is one."""
 
-    def __init__(self, membership: MemberParts, services: Services) -> None:
+    def __init__(self, membership: MemberParts, services: Services, stop: timedelta = STOP) -> None:
+        """All steps of its end together take no longer than `stop`."""
         self._parts = membership
         self._services = services
+        self._stop = stop
         self._info = membership.info
         self._short_lives = 0
         self._state = NodeState.STARTING
@@ -158,7 +160,7 @@ class Node:
 
     async def stop(self) -> None:
         """Stop in the order in which nothing gets lost."""
-        parts, services, steps = self._parts, self._services, Steps()
+        parts, services, steps = self._parts, self._services, Steps(self._stop)
         self._state = NodeState.DRAINING
         self._closed = True
         services.will_end()

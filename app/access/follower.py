@@ -10,6 +10,7 @@ import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -32,7 +33,7 @@ from app.store.directory import AccessDirectory
 
 AGREE_SECONDS: Final = 30.0
 """How often the cluster is asked which directory it has."""
-LATE_SECONDS: Final = 2.5
+LATE: Final = timedelta(seconds=2.5)
 """How long the first steps may take before a node looks for a copy of the rules."""
 TOUCH_SECONDS: Final = 30.0
 """How often the directory is told which keys were used."""
@@ -66,6 +67,7 @@ class DirectoryFollower:
         changed: Callable[[], None],
         agreed: Callable[[str], Awaitable[str]],
         copying: RulesCopier | None = None,
+        late: timedelta = LATE,
     ) -> None:
         self._directory = directory
         self._prepare = prepare
@@ -74,6 +76,7 @@ class DirectoryFollower:
         self._changed = changed
         self._agreed = agreed
         self._copying = copying
+        self._late = late.total_seconds()
         self._kept_at = -math.inf
         self._kept: int | None = None
         """The version of which a copy was kept last."""
@@ -138,7 +141,7 @@ class DirectoryFollower:
         """`prepare`, beside which a copy is looked for when it takes long: migrations have no bound."""
         preparing = asyncio.ensure_future(self._prepare())
         try:
-            await asyncio.wait({preparing}, timeout=LATE_SECONDS)
+            await asyncio.wait({preparing}, timeout=self._late)
             if not preparing.done():
                 await self._get_along()
             await preparing

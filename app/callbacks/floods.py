@@ -16,10 +16,11 @@ MOST_DEVICES: Final = 10_000
 class Floods:
     """Counts by device, in windows of a second. Who goes over the limit waits for the next one."""
 
-    def __init__(self, clock: Clock, most: int = MOST_A_SECOND) -> None:
-        """`most` is how many of a device pass within a second."""
+    def __init__(self, clock: Clock, most: int = MOST_A_SECOND, devices: int = MOST_DEVICES) -> None:
+        """`most` of a device pass within a second; `devices` are counted at a time."""
         self._clock = clock
         self._most = most
+        self._devices = devices
         self._counted: Counter[str] = Counter()
         self._ends_at = 0.0
         self._flooding = False
@@ -31,7 +32,7 @@ class Floods:
             self._counted.clear()
             self._flooding = False
             self._ends_at = now + 1.0
-        if device_id in self._counted or len(self._counted) < MOST_DEVICES:
+        if device_id in self._counted or len(self._counted) < self._devices:
             self._counted[device_id] += 1
             self._flooding = self._flooding or self._counted[device_id] >= self._most
 

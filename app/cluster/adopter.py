@@ -24,7 +24,7 @@ RIGHT: Final = timedelta(seconds=30)
 """How long a survivor that dies over it keeps others from adopting the same session."""
 IDLE: Final = timedelta(seconds=1)
 """A session from which nothing has come for so long is empty."""
-GRACE_SECONDS: Final = 0.4
+GRACE: Final = timedelta(milliseconds=400)
 """How long a session may be without its connection before a survivor takes it: a node that was only cut off for a
 moment is back by then, and says so."""
 MOST_LOST: Final = 256
@@ -73,6 +73,8 @@ class Adopter:
         counters: Counters,
         connected: Callable[[], bool] = lambda: True,
         gone: Callable[[str], None] = lambda _node_id: None,
+        grace: timedelta = GRACE,
+        most_lost: int = MOST_LOST,
     ) -> None:
         self._cluster = cluster
         self._drain = drain
@@ -80,6 +82,8 @@ class Adopter:
         self._counters = counters
         self._connected = connected
         self._gone = gone
+        self._grace = grace.total_seconds()
+        self._most_lost = most_lost
         self._suspects: frozenset[NodeInfo] = frozenset()
         self._adopting: set[NodeInfo] = set()
         self._lost: dict[str, asyncio.Task[None]] = {}
@@ -114,7 +118,7 @@ class Adopter:
         if notice.word is Word.BACK:
             if (task := self._lost.pop(notice.incarnation, None)) is not None:
                 task.cancel()
-        elif len(self._lost) < MOST_LOST:
+        elif len(self._lost) < self._most_lost:
             self._begin(notice.incarnation, self._take_lost(notice.incarnation))
         else:
             self._counters["drop.notice"] += 1
@@ -137,7 +141,7 @@ class Adopter:
         task.add_done_callback(ended)
 
     async def _take_lost(self, incarnation: str) -> None:
-        await asyncio.sleep(GRACE_SECONDS)
+        await asyncio.sleep(self._grace)
         # Where this node has lost the broker as well, it is the broker that went away.
         if not self._connected():
             return

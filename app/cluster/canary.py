@@ -60,6 +60,7 @@ class Canary:
         new_secret: Callable[[], str],
         clock: Clock,
         counters: Counters,
+        most_carried: int = MOST_CARRIED,
     ) -> None:
         self._mqtt = mqtt
         self._cluster = cluster
@@ -69,6 +70,7 @@ class Canary:
         self._new_secret = new_secret
         self._clock = clock
         self._counters = counters
+        self._most_carried = most_carried
         self._interval = max(EVERY_SECONDS, len(self._topics) / MOST_A_SECOND)
         self._flying: dict[str, _Flying] = {}
         self._unproven = set(self._topics)
@@ -160,7 +162,7 @@ class Canary:
             return
         if node_id == self._node_id:
             self.returned(secret)
-        elif len(self._carried) < MOST_CARRIED:
+        elif len(self._carried) < self._most_carried:
             task = asyncio.get_running_loop().create_task(self._carry(node_id, secret), name="canary")
             self._carried.add(task)
             task.add_done_callback(self._carried.discard)

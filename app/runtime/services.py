@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 import structlog
@@ -16,7 +17,7 @@ from app.runtime.telemetry import Fill
 
 STEP_SECONDS: Final = 3.0
 """How long each step of stopping may take before the next one is done regardless."""
-STOP_SECONDS: Final = 9.0
+STOP: Final = timedelta(seconds=9)
 """How long all steps may take, though store and broker be away: with the drain delay less than 15."""
 LEAST_SECONDS: Final = 0.1
 """What a step gets when that is used up."""
@@ -42,15 +43,16 @@ class Service:
 
 
 class Steps:
-    """The steps of a stop, each within its budget and all within `STOP_SECONDS`."""
+    """The steps of a stop, each within its budget and all within `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop: timedelta = STOP) -> None:
+        self._stop = stop.total_seconds()
         self._by = math.inf
         self._log = structlog.get_logger()
 
     def begin(self) -> None:
         """From now on the time of all steps is running."""
-        self._by = asyncio.get_running_loop().time() + STOP_SECONDS
+        self._by = asyncio.get_running_loop().time() + self._stop
 
     def seconds(self) -> float:
         """The budget of the next step."""

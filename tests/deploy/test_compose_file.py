@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from app.access.plane import bootstrap_key
-from app.runtime.services import STOP_SECONDS
+from app.runtime.services import STOP
 from app.server.run import GRACE_SECONDS
 from app.settings import load_settings, variables
 
@@ -114,7 +114,7 @@ def test_S9_nodes_log_in_and_all_passwords_can_be_replaced(services: Services) -
 def test_a_node_has_the_time_that_it_takes_to_stop(name: str) -> None:
     drain = load_settings(_env_file=None).cluster.drain_delay.total_seconds()
     grace = composed(name)["services"][NODES[name]]["stop_grace_period"]
-    assert float(grace.removesuffix("s")) >= drain + GRACE_SECONDS + STOP_SECONDS
+    assert float(grace.removesuffix("s")) >= drain + GRACE_SECONDS + STOP.total_seconds()
 
 
 @pytest.mark.parametrize("file", NODES)

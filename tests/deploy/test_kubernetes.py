@@ -19,7 +19,7 @@ from app.adapters import open_adapters
 from app.core.addresses import EventsKind, events_kind, split_address
 from app.main import Homing
 from app.profiles.loader import load_profiles
-from app.runtime.services import STOP_SECONDS
+from app.runtime.services import STOP
 from app.server.run import GRACE_SECONDS
 from app.settings import Settings, load_settings, variables
 from tests.deploy.rendering import KUBERNETES, Manifest, render
@@ -229,7 +229,7 @@ def test_a_pod_has_the_time_that_a_node_takes_to_stop(
     pre_stop = float(program.removeprefix("import time; time.sleep(").removesuffix(")"))
     drain = settings_of(overlay).cluster.drain_delay.total_seconds()
 
-    assert pod["terminationGracePeriodSeconds"] >= pre_stop + drain + GRACE_SECONDS + STOP_SECONDS
+    assert pod["terminationGracePeriodSeconds"] >= pre_stop + drain + GRACE_SECONDS + STOP.total_seconds()
     readiness = pod["containers"][0]["readinessProbe"]
     assert drain + pre_stop > readiness["periodSeconds"] * readiness["failureThreshold"] + readiness["timeoutSeconds"]
 

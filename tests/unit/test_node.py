@@ -18,7 +18,7 @@ from app.kernel import Adapters, open_kernel
 from app.mqtt.base import Puback
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient, LoopbackSessionDrain
 from app.node import Node, NodeState
-from app.runtime.services import Services
+from app.runtime.services import STOP, Services
 from app.runtime.system import SystemClock, new_charter, new_ulid
 from app.settings import load_settings
 from app.store.memory.commands.store import MemoryStateStore
@@ -83,7 +83,7 @@ class Link(LoopbackMqttClient):
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, stop: timedelta = STOP) -> None:
         self.cluster = Lease()
         self.failures: list[BaseException] = []
         broker, counters = LoopbackBroker(), Counter[str]()
@@ -100,7 +100,7 @@ class Rig:
         )
         kernel = open_kernel(load_settings(_env_file=None), adapters)
         parts = compose(kernel)
-        self.node = Node(parts.membership.parts, Services(parts.services, self.failures.append))
+        self.node = Node(parts.membership.parts, Services(parts.services, self.failures.append), stop)
 
     def ready(self) -> bool:
         return self.node.state is NodeState.READY
@@ -192,9 +192,8 @@ async def test_F53_a_node_id_that_is_taken_meanwhile_ends_the_node() -> None:
     await rig.node.stop()
 
 
-async def test_a_node_stops_in_time_though_the_cluster_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.runtime.services.STOP_SECONDS", 0.2)
-    rig = Rig()
+async def test_a_node_stops_in_time_though_the_cluster_is_frozen() -> None:
+    rig = Rig(stop=timedelta(milliseconds=200))
     await rig.node.start()
     await eventually(rig.ready)
     rig.cluster.frozen = True

@@ -68,9 +68,10 @@ def change_of(entry: Entry) -> tuple[Change, Position] | None:
 
 
 class Presences:
-    """All devices that have ever been heard of. `now` is in monotonic seconds everywhere."""
+    """The devices that have ever been heard of, `most` of them. `now` is in monotonic seconds everywhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_DEVICES) -> None:
+        self._most = most
         self._known: dict[str, _KnownPresence] = {}
         self._due: list[tuple[float, str]] = []
 
@@ -86,7 +87,7 @@ class Presences:
         """A device has given a sign, or says that it goes; the change, if it is one."""
         known = self._known.get(device_id)
         if known is None:
-            if len(self._known) >= MOST_DEVICES:
+            if len(self._known) >= self._most:
                 return None
             known = self._known[device_id] = _KnownPresence(not online)
         changed = known.online is not online

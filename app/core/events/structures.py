@@ -60,8 +60,9 @@ class _StructureNode(dict[str, "_StructureNode"]):
 class Structures:
     """Those of one generation. Not safe to change from two threads; they may be read in another one."""
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        """`known` are structures that were taught or learned before."""
+    def __init__(self, known: Iterable[str] = (), most: int = MOST) -> None:
+        """`known` are structures that were taught or learned before; beyond `most` none are learned."""
+        self._most = most
         self._root = _StructureNode()
         self._nodes = 0
         self._all: dict[str, tuple[int, ...]] = {}
@@ -155,7 +156,7 @@ class Structures:
         if node is not None and node.structure is not None:
             return node.structure
         structure = "/".join(levels)
-        if len(self._all) < MOST and self._nodes + len(levels) <= MOST_NODES:
+        if len(self._all) < self._most and self._nodes + len(levels) <= MOST_NODES:
             self.teach(structure)
             if structure in self._all:
                 return structure

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
-from app.access.follower import DirectoryFollower
+from app.access.follower import LATE, DirectoryFollower
 from app.access.rules_copy import RulesCopier
 from app.core.access.model import Document
 from app.core.errors import DirectoryUnavailableError, StoreUnavailableError, UnavailableError
@@ -77,7 +78,7 @@ class Place:
 
     @asynccontextmanager
     async def following(
-        self, *, copies: bool = True, prepare: Callable[[], Awaitable[None]] | None = None
+        self, *, copies: bool = True, prepare: Callable[[], Awaitable[None]] | None = None, late: timedelta = LATE
     ) -> AsyncIterator[DirectoryFollower]:
         async def agreed(_own: str) -> str:
             return self.cluster
@@ -90,6 +91,7 @@ class Place:
             changed=self.changed,
             agreed=agreed,
             copying=RulesCopier(self.store, "secret", self.clock, LIFE) if copies else None,
+            late=late,
         )
         task = asyncio.ensure_future(one.run())
         try:
@@ -181,17 +183,14 @@ async def test_what_changed_last_before_the_directory_went_away_is_in_the_copy(p
         assert place.store.kept[0] == 2
 
 
-async def test_while_the_first_steps_take_long_the_node_goes_by_the_copy(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.access.follower.LATE_SECONDS", 0.001)
+async def test_while_the_first_steps_take_long_the_node_goes_by_the_copy(place: Place) -> None:
     await kept(place)
     migrated = asyncio.Event()
 
     async def migrate() -> None:
         await migrated.wait()
 
-    async with place.following(prepare=migrate) as following:
+    async with place.following(prepare=migrate, late=timedelta(milliseconds=1)) as following:
         await until(lambda: following.known)
         assert following.view.copied
         migrated.set()

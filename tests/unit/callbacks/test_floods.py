@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from app.callbacks.floods import MOST_A_SECOND, Floods
 from app.core.messages import ReceivedMessage
 from tests.unit.assembly import AS_LONG_AS_IT_TAKES, Lamp, ManualClock, assemble, at_once, request
@@ -23,9 +21,8 @@ def test_only_who_floods_is_held_back_and_only_for_that_second() -> None:
     assert not floods.holds_back("loud")
 
 
-def test_what_is_kept_of_them_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.callbacks.floods.MOST_DEVICES", 2)
-    floods = Floods(ManualClock())
+def test_what_is_kept_of_them_is_bounded() -> None:
+    floods = Floods(ManualClock(), devices=2)
     for _ in range(MOST_A_SECOND):
         for device in ("a", "b", "c"):
             floods.count(device)

@@ -7,13 +7,16 @@ from datetime import timedelta
 
 import pytest
 
-from app.cluster.adopter import Adopter
+from app.cluster.adopter import GRACE, Adopter
 from app.cluster.directory import NodeInfo
 from app.cluster.local import LocalCluster
 from app.core.cluster.notices import SessionNotice, Word
 from app.core.errors import BrokerUnavailableError
 from app.runtime.system import new_charter
 from tests.waiting import eventually
+
+NO_GRACE = timedelta()
+MOST_LOST = 2
 
 
 class Orphans(LocalCluster):
@@ -40,7 +43,7 @@ class Orphans(LocalCluster):
 
 
 class Rig:
-    def __init__(self, cluster: Orphans) -> None:
+    def __init__(self, cluster: Orphans, grace: timedelta = GRACE) -> None:
         self.cluster = cluster
         self.counters: Counter[str] = Counter()
         self.drained: list[str] = []
@@ -53,6 +56,8 @@ class Rig:
             counters=self.counters,
             connected=lambda: self.connected,
             gone=self.gone.append,
+            grace=grace,
+            most_lost=MOST_LOST,
         )
 
     async def drain(self, orphan: NodeInfo, _idle: timedelta) -> int:
@@ -60,11 +65,6 @@ class Rig:
             raise BrokerUnavailableError("refused")
         self.drained.append(orphan.node_id)
         return 2
-
-
-@pytest.fixture
-def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cluster.adopter.GRACE_SECONDS", 0.0)
 
 
 def lost(name: str) -> SessionNotice:
@@ -81,10 +81,9 @@ async def test_F50_a_session_that_cannot_be_drained_holds_up_no_other() -> None:
     assert (rig.counters["adoption.sessions"], rig.counters["adoption.responses"]) == (3, 6)
 
 
-@pytest.mark.usefixtures("no_grace")
 @pytest.mark.parametrize("lease", ["held", "gone"])
 async def test_F50_a_session_that_the_broker_says_is_lost_is_adopted_at_once(lease: str) -> None:
-    rig = Rig(Orphans(alive=["n2"]) if lease == "held" else Orphans("n2"))
+    rig = Rig(Orphans(alive=["n2"]) if lease == "held" else Orphans("n2"), NO_GRACE)
     rig.adopter.heard(lost("n2"))
     assert rig.adopter.busy
     await eventually(lambda: rig.drained == ["n2"])
@@ -102,9 +101,8 @@ async def test_a_session_that_is_back_within_the_grace_is_left_alone() -> None:
     assert rig.cluster.claims == []
 
 
-@pytest.mark.usefixtures("no_grace")
 async def test_who_has_lost_the_broker_as_well_takes_nobodys_session() -> None:
-    rig = Rig(Orphans(alive=["n2"]))
+    rig = Rig(Orphans(alive=["n2"]), NO_GRACE)
     rig.connected = False
     rig.adopter.heard(lost("n2"))
     await eventually(lambda: not rig.adopter.busy)
@@ -112,11 +110,9 @@ async def test_who_has_lost_the_broker_as_well_takes_nobodys_session() -> None:
     assert rig.gone == []
 
 
-@pytest.mark.usefixtures("no_grace")
-async def test_what_is_told_of_unknown_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cluster.adopter.MOST_LOST", 2)
-    rig = Rig(Orphans())
-    for number in range(5):
+async def test_what_is_told_of_unknown_sessions_is_bounded() -> None:
+    rig = Rig(Orphans(), NO_GRACE)
+    for number in range(MOST_LOST + 3):
         rig.adopter.heard(lost(f"x{number}"))
     assert rig.counters["drop.notice"] == 3
     await eventually(lambda: not rig.adopter.busy)

@@ -66,6 +66,9 @@ class Mesh(LocalCluster):
         self.carried.append((node_id, secret))
 
 
+MOST_CARRIED = 2
+
+
 class Rig:
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -83,6 +86,7 @@ class Rig:
             new_secret=lambda: f"secret{next(secrets)}",
             clock=self.clock,
             counters=self.counters,
+            most_carried=MOST_CARRIED,
         )
 
     async def rounds(self, number: int, comes_back: Callable[[Publication], bool]) -> None:
@@ -238,13 +242,12 @@ async def test_rubbish_is_counted(payload: bytes) -> None:
     assert rig.counters["drop.bad_canary"] == 1
 
 
-async def test_strangers_cannot_make_a_node_carry_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cluster.canary.MOST_CARRIED", 2)
+async def test_strangers_cannot_make_a_node_carry_without_end() -> None:
     rig = Rig()
-    for number in range(5):
+    for number in range(MOST_CARRIED + 3):
         rig.canary.arrived(f"n2 {number}".encode())
     assert rig.counters["drop.canary"] == 3
-    await eventually(lambda: len(rig.cluster.carried) == 2)
+    await eventually(lambda: len(rig.cluster.carried) == MOST_CARRIED)
 
 
 @pytest.mark.parametrize("before_its_puback", [True, False])

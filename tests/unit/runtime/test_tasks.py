@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
@@ -62,10 +63,7 @@ async def test_who_is_cancelled_while_ending_tasks_ends_them_first() -> None:
     assert task.done()
 
 
-async def test_who_is_cancelled_does_not_wait_for_ever_for_a_task_that_never_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("app.runtime.tasks.AGAIN_SECONDS", 0.001)
+async def test_who_is_cancelled_does_not_wait_for_ever_for_a_task_that_never_ends() -> None:
     released = asyncio.Event()
 
     async def deaf() -> None:
@@ -75,7 +73,7 @@ async def test_who_is_cancelled_does_not_wait_for_ever_for_a_task_that_never_end
 
     task = asyncio.create_task(deaf())
     await asyncio.sleep(0)
-    ending = asyncio.create_task(end([task]))
+    ending = asyncio.create_task(end([task], again=timedelta(milliseconds=1)))
     await asyncio.sleep(0)
     ending.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.events import presence
 from app.core.events.event import Entry
 from app.core.events.presence import FILTER, Change, Presences, change_of, entry_of, topic_of
 from app.core.topics import matches
@@ -53,9 +51,8 @@ def test_a_change_survives_being_written_down() -> None:
     assert change_of(Entry("a/b", b'{"online":true,"since":1,"offline_after_s":null}')) is None
 
 
-def test_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "MOST_DEVICES", 2)
-    known = Presences()
+def test_devices_are_bounded() -> None:
+    known = Presences(most=2)
     assert [known.heard(f"SN{number}", 0.0, None, online=True) is not None for number in range(3)] == [
         True,
         True,
