@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import ssl
-import struct
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import structlog
 
-from app.core.errors import (
-    BrokerUnavailableError,
-    PacketTooLargeError,
-    PublishRefusedError,
-    PublishUnconfirmedError,
-    UnpublishableError,
-)
-from app.core.messages import Publication, Receipt, ReceivedMessage
+from app.core.messages import Publication, ReceivedMessage
 from app.mqtt import packets
 from app.mqtt.base import MessageHandler, Puback, Subscription, Will
 from app.mqtt.options import MqttOptions
-from app.mqtt.paho_control import FIRST_FREE_PACKET_ID, SESSION_TAKEN_OVER, PahoControl
+from app.mqtt.paho_control import SESSION_TAKEN_OVER, PahoControl
+from app.mqtt.send_window import SendWindow
 from app.mqtt.stream import MqttStream
 from app.runtime.telemetry import Fill
 
 SLACK: Final = 64
 """Unacknowledged deliveries beyond the Receive Maximum (QoS 0, or 3.1.1) before reading from the broker stops."""
 
-_NO_MATCHING_SUBSCRIBERS: Final = 0x10
-_FAILURE: Final = 0x80
-_NEVER_TAKEN: Final = {0x90: "the topic name is invalid", 0x99: "the payload format is invalid"}
-"""Reason codes of PUBACK (MQTT 5, section 3.4.2.1) that say the same however often the message is sent."""
-_MAX_PACKET_ID: Final = 0xFFFF
-_MAX_EXPIRY_SECONDS: Final = 2**32 - 1
-_NO_PROPERTIES: Final = packets.publish_properties(None, None, None)
-
 _log = structlog.get_logger(__name__)
-
-
-class _Unsent(NamedTuple):
-    """A publish that waits for room in the broker's window; `expires_at` is on the loop's clock."""
-
-    publication: Publication
-    expires_at: float
 
 
 class PahoLink:
@@ -76,14 +53,10 @@ class PahoLink:
         self._loop = asyncio.get_running_loop()
         self._is_v5 = options.version == "5"
         self._keepalive = options.keepalive.total_seconds()
-        self._window = options.send_window
-        self._broker_max_packet_size = packets.MAX_PACKET_SIZE
         self._stream = MqttStream(self._on_packet, self.end)
         self._control = PahoControl(options, self._stream.write, self._on_control_end, clean=clean, will=will)
         self._will = will
-        self._unconfirmed: dict[int, Puback] = {}
-        self._unsent: OrderedDict[Puback, _Unsent] = OrderedDict()
-        self._last_packet_id = FIRST_FREE_PACKET_ID - 1
+        self._outgoing = SendWindow(self._stream.write, counters, options.send_window, is_v5=self._is_v5)
         self._unacknowledged = 0
         self.deliveries = 0
         """How many messages came over this connection."""
@@ -117,8 +90,7 @@ class PahoLink:
             limits = await self._control.connect()
             self.accepted_at = self._loop.time()
             self._keepalive = limits.keepalive
-            self._window = min(self._window, limits.receive_maximum)
-            self._broker_max_packet_size = limits.max_packet_size
+            self._outgoing.limit(limits.receive_maximum, limits.max_packet_size)
             if self._keepalive:
                 self._tick_due = self._loop.time()
                 self._tick()
@@ -130,7 +102,7 @@ class PahoLink:
                 await self._subscribe(subscriptions)
         self._opening = None
         if self._will is not None:
-            self._send(Publication(self._will.topic, self._will.back, qos=0), Puback())
+            _ = self._outgoing.send(Publication(self._will.topic, self._will.back, qos=0))
 
     async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """UNSUBSCRIBE and wait for UNSUBACK; raises ConnectionError when the connection breaks."""
@@ -140,7 +112,7 @@ class PahoLink:
     async def disconnect(self, *, keep_session: bool) -> None:
         """DISCONNECT, and wait a moment for the broker to close the connection."""
         if not self.ended.done():
-            self._refuse_unsent("stopped")
+            self._outgoing.refuse_unsent("stopped")
             self._control.disconnect(keep_session=keep_session)
             self._stream.close()
             await asyncio.wait([self.ended], timeout=1.0)
@@ -184,23 +156,14 @@ class PahoLink:
 
     def publish(self, publication: Publication) -> Puback:
         """See `MqttClient.publish`."""
-        waiting = len(self._unconfirmed) + len(self._unsent)
-        if self._stream.choked or waiting >= self._options.send_window:
-            raise BrokerUnavailableError(f"{waiting} messages wait for the MQTT broker already")
-        future = Puback()
-        if publication.qos and (self._unsent or len(self._unconfirmed) >= self._window):
-            self._packet(publication, FIRST_FREE_PACKET_ID)  # what is wrong with it is said now
-            expiry = math.inf if publication.message_expiry is None else publication.message_expiry.total_seconds()
-            self._unsent[future] = _Unsent(publication, self._loop.time() + expiry)
-            future.add_done_callback(self._withdraw)
-        else:
-            self._send(publication, future)
-        return future
+        if self._stream.choked:
+            raise self._outgoing.no_room()
+        return self._outgoing.publish(publication)
 
     def fills(self) -> dict[str, Fill]:
         """See `MqttClient.fills`."""
         return {
-            "publishes": Fill(len(self._unconfirmed) + len(self._unsent), self._options.send_window),
+            "publishes": Fill(self._outgoing.waiting, self._options.send_window),
             "deliveries": Fill(self._unacknowledged, self._options.receive_maximum + SLACK),
         }
 
@@ -234,11 +197,7 @@ class PahoLink:
             self._ticker.cancel()
         self._stream.abort()
         self._control.fail(reason)
-        for future in self._unconfirmed.values():
-            self._counters["publish_unconfirmed"] += 1
-            _fail(future, PublishUnconfirmedError(reason))
-        self._unconfirmed.clear()
-        self._refuse_unsent(reason)
+        self._outgoing.fail(reason)
 
     async def _subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         try:
@@ -250,65 +209,6 @@ class PahoLink:
             self._counters["subscribe_refused"] += 1
             _log.warning("mqtt_subscription_missing", refused=", ".join(refused))
 
-    def _send(self, publication: Publication, future: Puback) -> None:
-        packet_id = self._free_packet_id() if publication.qos else 0
-        self._stream.write(self._packet(publication, packet_id))
-        future.left = True
-        if packet_id:
-            self._unconfirmed[packet_id] = future
-        else:
-            future.set_result(Receipt.UNACKNOWLEDGED)
-
-    def _send_waiting(self) -> None:
-        """Send what waited for the broker's window, but never after its expiry: its caller was told otherwise."""
-        while self._unsent and len(self._unconfirmed) < self._window:
-            future, (publication, expires_at) = self._unsent.popitem(last=False)
-            if future.done():
-                continue
-            if self._loop.time() < expires_at:
-                self._send(publication, future)
-            else:
-                self._counters["publish_expired"] += 1
-                _fail(future, BrokerUnavailableError("its time was over before the broker took it"))
-
-    def _withdraw(self, future: asyncio.Future[Receipt]) -> None:
-        """Give back the room of a publish that was cancelled while it waited; any other is no longer in the queue."""
-        if isinstance(future, Puback) and self._unsent.pop(future, None) is not None:
-            self._counters["publish_withdrawn"] += 1
-
-    def _refuse_unsent(self, reason: str) -> None:
-        while self._unsent:
-            _fail(self._unsent.popitem(last=False)[0], BrokerUnavailableError(reason))
-
-    def _packet(self, publication: Publication, packet_id: int) -> bytes:
-        packet = self._encode(publication, packet_id)
-        if len(packet) > self._broker_max_packet_size:
-            raise PacketTooLargeError(
-                "payload", f"makes a packet of {len(packet)} bytes; the broker takes {self._broker_max_packet_size}"
-            )
-        return packet
-
-    def _encode(self, publication: Publication, packet_id: int) -> bytes:
-        topic = publication.topic
-        if publication.qos not in (0, 1):
-            raise UnpublishableError("qos", f"{publication.qos}: allowed are 0 and 1")
-        if not topic or "+" in topic or "#" in topic or "\0" in topic:
-            raise UnpublishableError("topic", "is empty, or has a wildcard or NUL in it: allowed is a topic name")
-        try:
-            properties = _publish_properties(publication) if self._is_v5 else None
-            return packets.publish(topic.encode(), publication.payload, publication.qos, packet_id, properties)
-        except (UnicodeEncodeError, struct.error) as error:
-            raise UnpublishableError("publication", f"MQTT cannot carry it: {error}") from error
-
-    def _free_packet_id(self) -> int:
-        # Never endless: the window is smaller than the number of packet ids.
-        while True:
-            self._last_packet_id += 1
-            if self._last_packet_id > _MAX_PACKET_ID:
-                self._last_packet_id = FIRST_FREE_PACKET_ID
-            if self._last_packet_id not in self._unconfirmed:
-                return self._last_packet_id
-
     # Receiving. Nothing here may raise: asyncio would close the connection.
 
     def _on_packet(self, first_byte: int, body: bytes) -> None:
@@ -319,7 +219,7 @@ class PahoLink:
             if kind == packets.PUBLISH:
                 self._on_publish(first_byte, body)
             elif kind == packets.PUBACK:
-                self._on_puback(*packets.decode_puback(body))
+                self._outgoing.confirm(*packets.decode_puback(body))
             else:
                 if kind == packets.PINGRESP:
                     self._on_pingresp()
@@ -373,19 +273,6 @@ class PahoLink:
             _log.warning("mqtt_message_dropped", client=self._options.shown_client_id, reason=reason)
         self.acknowledge(packet_id)
 
-    def _on_puback(self, packet_id: int, reason_code: int) -> None:
-        future = self._unconfirmed.pop(packet_id, None)
-        if self._unsent:
-            self._send_waiting()
-        if future is None or future.done():
-            return
-        if reason_code < _FAILURE:
-            unmatched = reason_code == _NO_MATCHING_SUBSCRIBERS
-            future.set_result(Receipt.UNMATCHED if unmatched else Receipt.ACKNOWLEDGED)
-        else:
-            self._counters["publish_refused"] += 1
-            _fail(future, _refusal(reason_code))
-
     def _on_control_end(self, reason: str, reason_code: int) -> None:
         self.explained, self.taken_over = True, reason_code == SESSION_TAKEN_OVER
         self.end(reason)
@@ -427,31 +314,5 @@ class _PahoDelivery:
             link.acknowledge(self._packet_id)
 
 
-def _publish_properties(publication: Publication) -> bytes:
-    expiry, response_topic = publication.message_expiry, publication.response_topic
-    user = publication.user_properties
-    if expiry is None and response_topic is None and publication.correlation_data is None and not user:
-        return _NO_PROPERTIES
-    return packets.publish_properties(
-        None if expiry is None else min(max(1, math.ceil(expiry.total_seconds())), _MAX_EXPIRY_SECONDS),
-        None if response_topic is None else response_topic.encode(),
-        publication.correlation_data,
-        [(name.encode(), value.encode()) for name, value in user] if user else (),
-    )
-
-
-def _refusal(reason_code: int) -> Exception:
-    reason = f"the broker refused the message: 0x{reason_code:02X}"
-    never = _NEVER_TAKEN.get(reason_code)
-    return PublishRefusedError(reason) if never is None else UnpublishableError("publication", f"{reason}, {never}")
-
-
 def _texts(properties: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
     return tuple((name.decode(errors="replace"), value.decode(errors="replace")) for name, value in properties)
-
-
-def _fail(future: Puback, error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-        # Marked as seen: a caller that went away must not make asyncio write a traceback for each message.
-        future.exception()
