@@ -24,6 +24,8 @@ class Link:
         self.up = True
         """Whether a new connection can be made."""
         self.connections: dict[Connection, None] = {}
+        self.half_open: dict[Connection, None] = {}
+        """Broken connections whose client will find that out by itself, and has not yet."""
         self._loop = loop
         self._law = law
         self._random = chance.random
@@ -113,6 +115,8 @@ class Connection:
             way.ends = self._loop.time() + (0.0 if silent else self._link.delay())
             later = side.patience if silent else way.ends - self._loop.time()
             if later < float("inf"):
+                if silent and number == 0:
+                    self._link.half_open[self] = None
                 self._loop.call_later(later, self._tell, number, context=side.context)
 
     def close(self) -> None:
@@ -132,10 +136,9 @@ class Connection:
             self._loop.call_later(self._sides[1].patience, self._tell, 1, context=self._sides[1].context)
 
     def _leave(self, who: int) -> None:
+        self._knows(who)
         if not self.open:
-            self._told[who] = True
             return
-        self._told[who] = True
         (self.to_server if who == 0 else self.to_client).send(self._tell, 1 - who)
         self._end()
         (self.to_client if who == 0 else self.to_server).ends = self._loop.time()
@@ -147,5 +150,10 @@ class Connection:
 
     def _tell(self, number: int) -> None:
         if not self._told[number]:
-            self._told[number] = True
+            self._knows(number)
             self._sides[number].ended()
+
+    def _knows(self, number: int) -> None:
+        self._told[number] = True
+        if number == 0:
+            self._link.half_open.pop(self, None)

@@ -146,6 +146,7 @@ class SimNode:
         self.around.loop.kill(self.life.lane)
         self._life = None
         for link in self.around.links:
+            link.half_open.clear()
             for connection in tuple(link.connections):
                 if link is self.around.to_callers:
                     connection.drop()

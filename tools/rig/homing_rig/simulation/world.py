@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from app.core.keys import lease
 from app.settings import Settings, load_settings
 from homing_rig.chaos.history import (
     REDIS_KEYS_AFTER_TTL,
@@ -131,9 +132,13 @@ class World:
         """What still goes on, in words; cheap questions first, as this is asked often."""
         if self.callers.open:
             return [f"{self.callers.open} callers wait"]
-        away = [node.node_id for node in self.nodes.values() if not node.ready]
+        away = [node.node_id for node in self.nodes.values() if not (node.ready and node.life.kernel.mqtt.connected)]
         if away:
             return [f"{', '.join(away)} not ready"]
+        unaware = [node.node_id for node in self.nodes.values() if node.around.to_broker.half_open]
+        unaware += [name for name in self.nodes if self.store.keys.call("GET", lease(name)) is None]
+        if unaware:
+            return [f"{', '.join(unaware)} have not noticed yet what they lost"]
         waiting = sum(device.open for device in self.devices.values())
         if waiting:
             return [f"{waiting} answers wait for their PUBACK"]
