@@ -13,7 +13,7 @@ from app.core.access.admins import counts
 from app.core.access.callers import Caller, CallerStanding
 from app.core.access.changes import Change, Put, Revoke
 from app.core.access.identify import stand
-from app.core.access.keys import Key
+from app.core.access.keys import Key, by_key
 from app.core.access.model import Credential, Principal, Scheme
 from app.core.errors import EntryConflictError, EntryNotFoundError
 
@@ -86,12 +86,12 @@ class KeyAdministrator:
         return key, made[0], made[1]
 
     async def revoke(self, caller: Caller | None, key_id: str) -> None:
-        """End a key for ever; one that was revoked stays so."""
+        """End a key for ever, and the logins that it has begun; one that was revoked stays so."""
 
         def decide(view: View) -> list[Change]:
-            if self._find(caller, view, key_id).revoked_us is not None:
-                return []
-            return [Revoke(credential_id=key_id, at_us=self._administration.now_us)]
+            ended = [self._find(caller, view, key_id), *_begun_by(view, key_id)]
+            now_us = self._administration.now_us
+            return [Revoke(credential_id=one.id, at_us=now_us) for one in ended if one.revoked_us is None]
 
         await self._administration.change(caller, decide)
 
@@ -132,6 +132,11 @@ class KeyAdministrator:
         now_us = self._administration.now_us
         if sum(one.principal_id == owner and counts(one, now_us) for one in view.document.credentials) >= MOST:
             raise EntryConflictError(f"{owner!a} has {MOST} keys that count, which is the most: revoke one first")
+
+
+def _begun_by(view: View, key_id: str) -> list[Credential]:
+    begun = by_key(key_id)
+    return [one for one in view.document.credentials if one.scheme is Scheme.LOGIN and one.name == begun]
 
 
 def _end(now_us: int, days: int | None) -> int | None:

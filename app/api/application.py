@@ -14,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from app import __version__
 from app.access.ports import Everybody
-from app.api import console, front, health, problems
+from app.api import console, front, health, problems, session
+from app.api.credentials import credential_of
 from app.api.dependencies import asker
 from app.api.escapes import with_device
 from app.api.hot import HotRoute
@@ -90,7 +91,7 @@ PREFIX: Final = "/v1/"
 """Of all their paths."""
 FOR_STRANGERS: Final = frozenset(route.path for route in login.router.routes if isinstance(route, Route))
 """The other paths below it."""
-ROUTERS: Final = (*GUARDED, login.router, front.router, console.router, health.probes, health.router)
+ROUTERS: Final = (*GUARDED, login.router, front.router, session.router, console.router, health.probes, health.router)
 
 
 class Application(FastAPI):
@@ -161,7 +162,7 @@ class Application(FastAPI):
         if not path.startswith(PREFIX) or path in FOR_STRANGERS:
             return None
         try:
-            self.ports.access.caller(headers_of(scope).get(b"authorization"))
+            self.ports.access.caller(credential_of(headers_of(scope), self.ports.access))
         except HomingError as error:
             return problems.answer_to(error, self.ports.node.counters, root)
         return None

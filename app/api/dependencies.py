@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from app.access.login.logins import Logins
 from app.access.origin import ASKING
 from app.access.ports import Access, Identity, LimitState
+from app.api.credentials import credential_of
 from app.api.cursors import Cursors, cursors
 from app.api.hot import HotRoute
 from app.api.http import asking, headers_of
@@ -160,7 +161,7 @@ async def asker(request: Request) -> Asker:
     front: Front = request.app
     access = front.ports.access
     headers = headers_of(request.scope)
-    caller = access.caller(headers.get(b"authorization"))
+    caller = access.caller(credential_of(headers, access))
     ASKING.set(asking(caller, request.scope, headers))
     return Asker(access, caller)
 

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from app.access.origin import ASKING
 from app.api import problems
 from app.api.command_body import CommandBodyReader
+from app.api.credentials import credential_of
 from app.api.http import BytesResponse, Serve, asking, headers_of, read_body
 from app.api.idempotency import naming_the_difference
 from app.api.media_types import media_type_refusal
@@ -120,7 +121,7 @@ class HotRoute:
 
     async def _send(self, device_id: str, scope: Scope, receive: Receive) -> Response:
         headers = headers_of(scope)
-        caller = self._access.caller(headers.get(b"authorization"))
+        caller = self._access.caller(credential_of(headers, self._access))
         if self._audit is not None:
             ASKING.set(asking(caller, scope, headers))
         device_id = validate_device_id(device_id)

@@ -7,6 +7,7 @@ import { call } from "./api.js";
 import { html, moveRow, Trouble } from "./parts.js";
 import { Command } from "./pages/command.js";
 import { Commands } from "./pages/commands.js";
+import { Login } from "./pages/login.js";
 import { Home } from "./pages/home.js";
 import { Nodes } from "./pages/nodes.js";
 import { onPrefs, pref, prefer } from "./prefs.js";
@@ -78,7 +79,8 @@ function Search() {
   </form>`;
 }
 
-function Tools({ help }) {
+/** @param {{ help: () => void, session: boolean, leave: () => void }} props */
+function Tools({ help, session, leave }) {
   const themes = { "": ["◐", "as the system"], light: ["☀", "light"], dark: ["☾", "dark"] };
   const theme = pref("theme");
   const [icon, word] = themes[theme];
@@ -87,6 +89,7 @@ function Tools({ help }) {
     <button type="button" aria-label=${`Times are in ${zone()}. Switch to ${pref("utc") ? "local time" : "UTC"}`} onClick=${() => prefer({ utc: !pref("utc") })}>${zone()}</button>
     <button type="button" aria-label=${`Colours: ${word}. Change`} title=${`Colours: ${word}`} onClick=${() => prefer({ theme: next })}><span aria-hidden="true">${icon}</span></button>
     <button type="button" aria-label="Keys" title="Keys" onClick=${help}><span aria-hidden="true">?</span></button>
+    ${session && html`<button type="button" onClick=${leave}>Log out</button>`}
   </div>`;
 }
 
@@ -139,17 +142,35 @@ function useKeys(help) {
   }, []);
 }
 
-/** What the node is, and who asks. */
+const STRANGER = "This node wants to know who you are.";
+const ENDED = "Your login has ended.";
+const LEFT = "You have logged out.";
+
+/** What the node is, and who asks; `out` says why nobody does. */
 function useIndex() {
-  const [found, set] = useState(/** @type {any} */ ({ me: null, index: null, error: null }));
+  const [found, set] = useState(/** @type {any} */ ({ me: null, index: null, error: null, out: "" }));
   const [turn, again] = useState(0);
   useEffect(() => {
+    const refused = () => set((/** @type {any} */ before) => ({ ...before, me: null, out: before.out || (before.me ? ENDED : STRANGER) }));
+    addEventListener("homing-login", refused);
+    return () => removeEventListener("homing-login", refused);
+  }, []);
+  useEffect(() => {
     Promise.all([call("GET", ""), call("GET", "v1/me")]).then(
-      ([index, me]) => set({ index, me, error: null }),
-      (error) => set({ index: null, me: null, error }),
+      ([index, me]) => set({ index, me, error: null, out: "" }),
+      (error) => set((/** @type {any} */ before) => ({ ...before, error: error.status === 401 ? null : error })),
     );
   }, [turn]);
-  return { ...found, again: () => again(turn + 1) };
+
+  async function leave() {
+    try {
+      await call("DELETE", "console/session");
+      set((/** @type {any} */ before) => ({ ...before, me: null, error: null, out: LEFT }));
+    } catch (error) {
+      set((/** @type {any} */ before) => ({ ...before, error }));
+    }
+  }
+  return { ...found, leave, again: () => again((count) => count + 1) };
 }
 
 function App() {
@@ -176,10 +197,10 @@ function App() {
   const { name, title, page } = pageOf(at);
   const where = at.parts.join("/");
   useEffect(() => {
-    document.title = title === "Home" ? "Homing" : `${title} · Homing`;
+    document.title = index.out ? "Log in · Homing" : title === "Home" ? "Homing" : `${title} · Homing`;
     if (!first.current) /** @type {HTMLElement | null} */ (main.current?.querySelector("h1"))?.focus();
     first.current = false;
-  }, [where]);
+  }, [where, index.out]);
   document.documentElement.dataset.theme = pref("theme");
 
   return html`<header>
@@ -187,9 +208,9 @@ function App() {
       <a class="brand" href="#/">Homing</a>
       <nav aria-label="Pages"><ul>${MENU.map((one) => html`<li key=${one.name}><a href=${one.href} aria-current=${one.name === name ? "page" : undefined}>${one.word}</a></li>`)}</ul></nav>
       <${Search} />
-      <${Tools} help=${showHelp} />
+      <${Tools} help=${showHelp} session=${index.me?.session === true} leave=${index.leave} />
     </header>
-    <main ref=${main}>${page}</main>
+    <main ref=${main}>${index.out ? html`<${Login} key="login" why=${index.out} done=${index.again} />` : page}</main>
     <${Foot} ...${index} />
     <${Help} box=${help} />`;
 }

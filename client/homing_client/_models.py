@@ -355,6 +355,7 @@ class Me:
     tenant: str | None = None
     key: str | None = None
     expires_at: datetime | None = None
+    session: bool = False
     roles: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -368,6 +369,7 @@ class Me:
             tenant=_text(body.get("tenant")),
             key=_text(body.get("key")),
             expires_at=instant(body.get("expires_at")),
+            session=body.get("session") is True,
             roles=tuple(map(str, body.get("roles") or ())),
             limits=tuple(map(Limit.of, body.get("limits") or ())),
             raw=body,

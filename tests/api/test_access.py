@@ -266,6 +266,7 @@ async def test_everybody_may_know_who_they_are(site: Site) -> None:
         "tenant": "air",
         "key": site.keys["operator"].id,
         "expires_at": None,
+        "session": False,
         "roles": ["operator"],
         "limits": [],
     }

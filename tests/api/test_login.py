@@ -28,15 +28,20 @@ PASSWORD = "correct horse battery"
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     async with guarded(tmp_path) as site:
-        passwords = Passwords()
-        hashed = await passwords.hash(PASSWORD)
-        passwords.close()
-        for name, tenant in (("ann", None), ("air/ann", "air")):
-            person = Principal(id=name, tenant_id=tenant, kind=Kind.USER, name="ann", password_hash=hashed)
-            await site.change(
-                Put(person), Put(Binding(id=name, subject=name, role="operator", tenant_id=tenant or "ground"))
-            )
+        await with_people(site)
         yield site
+
+
+async def with_people(site: Site) -> None:
+    """Put two people called ann on record, of no tenant and of one."""
+    passwords = Passwords()
+    hashed = await passwords.hash(PASSWORD)
+    passwords.close()
+    for name, tenant in (("ann", None), ("air/ann", "air")):
+        person = Principal(id=name, tenant_id=tenant, kind=Kind.USER, name="ann", password_hash=hashed)
+        await site.change(
+            Put(person), Put(Binding(id=name, subject=name, role="operator", tenant_id=tenant or "ground"))
+        )
 
 
 async def log_in(site: Site, name: str = "ann", password: str = PASSWORD, **more: Any) -> httpx.Response:

@@ -88,6 +88,7 @@ async def test_a_token_may_do_what_its_groups_may_in_its_tenant(place: Place) ->
         "tenant": "air",
         "key": None,
         "expires_at": (await place.me(token)).json()["expires_at"],
+        "session": False,
         "roles": ["operator"],
         "limits": [],
     }

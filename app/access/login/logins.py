@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Final, Protocol
@@ -11,15 +11,16 @@ from typing import Final, Protocol
 from app.access.administration import AccessAdministrator
 from app.access.authority import Authority
 from app.access.follower import View
-from app.core.access.callers import EVER, Caller
+from app.core.access.callers import EVER, Caller, CallerStanding
 from app.core.access.changes import Change, Put, Remove, Revoke
-from app.core.access.keys import Key, RandomBytes, make_key
+from app.core.access.identify import stand
+from app.core.access.keys import Key, RandomBytes, by_key, make_key
 from app.core.access.limits import Buckets
 from app.core.access.model import Credential, Principal, Scheme
 from app.core.access.rules import Limit
 from app.core.access.snapshot import Snapshot
 from app.core.clock import Clock
-from app.core.errors import EntryConflictError, RateLimitError, UnauthenticatedError
+from app.core.errors import EntryConflictError, InvalidInputError, RateLimitError, UnauthenticatedError
 from app.runtime.telemetry import Counters
 
 LIFE: Final = timedelta(hours=12)
@@ -29,6 +30,7 @@ ATTEMPTS: Final = Limit(5, 60_000_000, 5)
 """For one person from one address."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _BY_HAND: Final = "no login has given this key: homing keys revoke ends keys that are made by hand"
+_ENDED: Final = "the key of this login has ended meanwhile"
 _WRONG: Final = "name or password is wrong"
 
 
@@ -93,6 +95,37 @@ class Logins:
         if login is None:
             raise UnauthenticatedError(_WRONG)
         return login
+
+    async def begin_by_key(self, caller: Caller | None, address: str) -> IssuedLogin:
+        """A login that may do what the key of the caller may, and ends with it.
+
+        UnauthenticatedError when that key counts no more; InvalidInputError for a token; RateLimitError;
+        DirectoryUnavailableError when it cannot be put on record.
+        """
+        shown = None if caller is None else caller.credential_id
+        if caller is None or shown is None:
+            raise InvalidInputError("key", "is none of Homing's: the tokens of an issuer begin no login")
+        self._spend(address, shown)
+        made: list[IssuedLogin] = []
+
+        def decide(view: View) -> list[Change]:
+            now_us = self._now_us()
+            standing = stand(view.snapshot, caller)
+            if not isinstance(standing, CallerStanding) or standing.credential is None or standing.principal is None:
+                raise UnauthenticatedError(_ENDED)
+            person, given = standing.principal, standing.credential
+            end = min(now_us + LIFE // _MICROSECOND, standing.expires_us)
+            made[:] = [IssuedLogin(make_key(self._random), person.id, person.tenant_id, end)]
+            credential = _credential(made[0], max(now_us, person.not_before_us))
+            name = given.name if given.scheme is Scheme.LOGIN else by_key(given.id)
+            return [
+                *_outlived(view.snapshot, person, now_us),
+                Put(replace(credential, narrow=given.narrow, name=name)),
+            ]
+
+        await self._administration.change(caller, decide)
+        self._counters["login.accepted"] += 1
+        return made[0]
 
     async def end(self, caller: Caller) -> None:
         """Revoke the key that the caller has shown; EntryConflictError when no login has given it."""

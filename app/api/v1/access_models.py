@@ -54,6 +54,9 @@ class Me(_AccessModel):
     expires_at: Annotated[
         Instant | None, Field(description="The instant when the key expires; null if it never does.")
     ] = None
+    session: Annotated[bool, Field(description="True if the caller is a console whose user has logged in there.")] = (
+        False
+    )
     roles: Annotated[list[str], Field(description="The roles that are bound at present.")] = []
     limits: Annotated[list[HeldLimit], Field(description="The limits of these roles and of the key.")] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import orjson
@@ -26,7 +26,7 @@ from app.core.peers import network_of
 MAX_NAME: Final = 256
 _AWAY: Final = BY_ERROR[errors.DirectoryUnavailableError]
 _NO_STORE: Final = (b"cache-control", b"no-store")
-_OPEN: Final = "this node does not authenticate its callers: there is nothing to log in to"
+NOTHING_TO_LOG_IN_TO: Final = "this node does not authenticate its callers: there is nothing to log in to"
 
 router = APIRouter(prefix="/v1", tags=["access"])
 """To log in, nobody has to be known yet."""
@@ -64,13 +64,13 @@ async def log_in(request: Request, logins: LoginsOrNone) -> Reply:
     can have twenty logins at a time; a further one ends the oldest. A new password ends all of them.
     """
     if logins is None:
-        return problem(problems.NOTHING_TO_LOG_IN_TO, _OPEN)
+        return problem(problems.NOTHING_TO_LOG_IN_TO, NOTHING_TO_LOG_IN_TO)
     headers = headers_of(request.scope)
     refusal = media_type_refusal(headers)
     if refusal is not None:
         return refusal
-    body = _members(decode_json(await read_body(request.receive, headers)))
-    login = await _begin(logins, body, request)
+    body = members_of(decode_json(await read_body(request.receive, headers)), models.LoginBody.model_fields)
+    login = await begin_by_password(logins, body, request)
     given = {
         "key": login.key.text,
         "id": login.key.id,
@@ -93,28 +93,34 @@ async def log_in(request: Request, logins: LoginsOrNone) -> Reply:
 async def log_out(logins: LoginsOrNone, asker: WhoAsks) -> Reply:
     """Only keys that a login created can be ended here. Any other key is answered with `409`; revoke it instead."""
     if logins is None or asker.caller is None:
-        return problem(problems.NOTHING_TO_LOG_IN_TO, _OPEN)
+        return problem(problems.NOTHING_TO_LOG_IN_TO, NOTHING_TO_LOG_IN_TO)
     await logins.end(asker.caller)
     return Reply(status_code=204)
 
 
-async def _begin(logins: Logins, body: Mapping[str, JsonValue], request: Request) -> IssuedLogin:
-    address = network_of(request.client.host) if request.client is not None else ""
-    tenant = None if body.get("tenant") is None else _text(body, "tenant")
-    return await logins.begin(_text(body, "name"), _text(body, "password"), tenant, address)
+async def begin_by_password(logins: Logins, body: Mapping[str, JsonValue], request: Request) -> IssuedLogin:
+    """The login of the person whom the body names; the errors of `Logins.begin`."""
+    tenant = None if body.get("tenant") is None else text_of(body, "tenant")
+    return await logins.begin(text_of(body, "name"), text_of(body, "password"), tenant, address_of(request))
 
 
-def _members(body: JsonValue) -> Mapping[str, JsonValue]:
+def address_of(request: Request) -> str:
+    """The network that the request comes from, as attempts are counted."""
+    return network_of(request.client.host) if request.client is not None else ""
+
+
+def members_of(body: JsonValue, allowed: Collection[str]) -> Mapping[str, JsonValue]:
+    """The members of a body that has no others than these; InvalidInputError."""
     if not isinstance(body, dict):
-        raise InvalidInputError("body", "is no object; allowed: name, password, tenant")
+        raise InvalidInputError("body", f"is no object; allowed: {', '.join(allowed)}")
     for name in body:
-        if name not in models.LoginBody.model_fields:
-            raise InvalidInputError(ascii(name[:64])[1:-1], "is unknown; allowed: name, password, tenant")
+        if name not in allowed:
+            raise InvalidInputError(ascii(name[:64])[1:-1], f"is unknown; allowed: {', '.join(allowed)}")
     return body
 
 
-def _text(body: Mapping[str, JsonValue], field: str) -> str:
-    """A member, never repeated in what is said about it."""
+def text_of(body: Mapping[str, JsonValue], field: str) -> str:
+    """A member, never repeated in what is said about it; InvalidInputError."""
     found = body.get(field)
     if not isinstance(found, str) or not 0 < len(found) <= MAX_NAME:
         raise InvalidInputError(field, f"is needed, as a text of 1 to {MAX_NAME} characters")

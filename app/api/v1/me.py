@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 
 from app.access.ports import LimitState
-from app.api.dependencies import WhoAsks
-from app.api.http import BytesResponse
+from app.api.credentials import session_of
+from app.api.dependencies import NodePorts, WhoAsks
+from app.api.http import BytesResponse, headers_of
 from app.api.openapi import knows, problems_of
 from app.api.representation import instant
 from app.api.v1 import access_models as schemas
@@ -27,11 +28,13 @@ router = APIRouter(prefix="/v1", tags=["access"])
     responses=problems_of(),
     openapi_extra=knows(),
 )
-async def read_me(asker: WhoAsks) -> Reply:
+async def read_me(request: Request, asker: WhoAsks, ports: NodePorts) -> Reply:
     """Returns the caller's principal, roles and limits. A node without authentication returns only `open: true`."""
     found = asker.identity()
     if found is None:
         return BytesResponse(b'{"open":true}')
+    headers = headers_of(request.scope)
+    session = b"authorization" not in headers and session_of(headers, ports.access) is not None
     expires_at = None if found.expires_us is None else instant(found.expires_us)
     return BytesResponse(
         orjson.dumps(
@@ -41,6 +44,7 @@ async def read_me(asker: WhoAsks) -> Reply:
                 "tenant": found.tenant,
                 "key": found.key,
                 "expires_at": expires_at,
+                "session": session,
                 "roles": found.roles,
                 "limits": [_told(one) for one in asker.limits()],
             }

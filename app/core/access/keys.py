@@ -69,6 +69,11 @@ def make_key(random: RandomBytes) -> Key:
     )
 
 
+def by_key(key_id: str) -> str:
+    """The label of logins that the key with this id has begun; they end with it."""
+    return f"login by key {key_id}"
+
+
 def parse_key(text: str) -> Key | KeyFault:
     """The key, or why it is none. Whether anybody knows it is another question."""
     if not _PATTERN.fullmatch(text):
