@@ -341,6 +341,33 @@ def events_before_they_are_durable() -> None:
     folder.commit = commit
 
 
+def queue_lock_freed_before_retry() -> None:
+    """An event that is to be tried again gives its device free."""
+    kept = "    else\n      back[#back + 1] = reference\n    end"
+    freed = kept.replace("\n    end", "\n      leave(reference, ordered, freed)\n    end")
+    _change("queues/settle", kept, freed)
+
+
+def queue_loses_what_it_reads() -> None:
+    """The first event of each page does not come into the window."""
+    feeder = _class("app.queues.feeder.QueueFeeder")
+    feed = feeder._feed
+
+    async def forgetful(self: Any, source: Any, at: Any, events: Any, seen: Any) -> Any:
+        return await feed(self, source, at, events[1:], seen)
+
+    feeder._feed = forgetful
+
+
+def dead_letters_forgotten() -> None:
+    """What dies is taken off, and no letter is appended."""
+
+    async def none(_self: Any, _shard: Any, _dying: Any) -> dict[Any, Any]:
+        return {}
+
+    _class("app.queues.burials.Burials")._letters = none
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """`scenario` finds it, and says so with one of `found_as`: figures missed, or kinds of violations.
@@ -397,6 +424,9 @@ MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
                 ("events_lost",),
                 settings={"HOMING_EVENTS_FLUSH_INTERVAL": "1s", "HOMING_EVENTS_MAX_ITEMS": "512"},
             ),
+            Mutant(queue_lock_freed_before_retry, "E8", ("queue_order",)),
+            Mutant(queue_loses_what_it_reads, "E8", ("queue_lost",)),
+            Mutant(dead_letters_forgotten, "E8", ("poison_alive",)),
             Mutant(events_without_a_fence, "E3", ("events_jumped",)),
             Mutant(events_given_up, "E4", ("events_lost",)),
             Mutant(events_out_of_line, "E1", ("events_jumped",)),

@@ -54,6 +54,8 @@ class Rig:
     redis: Redis
     session: aiohttp.ClientSession
     nemesis: Nemesis
+    turns: Choose
+    """Every node in turn, whether it lives or not."""
     load: Load
     finals: Finals
     witness: Witness
@@ -215,6 +217,7 @@ async def rig_of(
             redis=redis,
             session=session,
             nemesis=nemesis,
+            turns=turns,
             load=Load(recorder, session, turns, options.seed),
             finals=Finals(recorder, session, _alive(nodes)),
             witness=witness,
