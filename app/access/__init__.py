@@ -1,1 +1,1 @@
-"""Who may do what on a running node, and what makes a caller known: passwords, and tokens of an OIDC issuer."""
+"""Access on a running node: the rights of callers, and how passwords and tokens of an OIDC issuer identify them."""

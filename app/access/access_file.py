@@ -122,7 +122,9 @@ def read_file(text: str, name: str) -> AccessFile:
 
 
 def wanted(file: AccessFile, current: Document, now_us: int) -> Document:
-    """What the file asks for; InvalidInputError. What it does not say of an entry, as a password, stays as it is.
+    """Return the document that the file asks for; InvalidInputError.
+
+    Parts of an entry that it leaves out, such as a password, stay as they are.
 
     The credentials of principals that go, go with them.
     """
@@ -161,7 +163,7 @@ def written(document: Document) -> str:
 
 
 def file_of(document: Document) -> AccessFile:
-    """What of the document stands in a file."""
+    """The part of the document that stands in a file."""
     return AccessFile(
         tenants=[tenant_part(one) for one in document.tenants],
         principals=[principal_part(one) for one in document.principals],

@@ -88,7 +88,7 @@ class AccessAdministrator:
         await self._check(caller, view, decide(view))
 
     def administers(self, caller: Caller | None, tenant_id: str | None) -> bool:
-        """Whether the caller may administer this tenant; None is Homing itself."""
+        """True if the caller may administer this tenant; None is Homing itself."""
         now_us, snapshot = self.now_us, self._authority.view.snapshot
         return (
             caller is not None and decide_access(snapshot, caller, Action.ACCESS, "", "", "", now_us, tenant_id).allowed
@@ -105,7 +105,7 @@ class AccessAdministrator:
             self.require(caller, self.tenant_of(caller))
 
     def principal_of(self, caller: Caller | None) -> Principal | None:
-        """Who the caller is, where that is somebody on record."""
+        """The principal of the caller, if they are on record."""
         standing = None if caller is None else stand(self._authority.view.snapshot, caller)
         return standing.principal if isinstance(standing, CallerStanding) else None
 
@@ -178,7 +178,7 @@ def _concerned(document: Document, changes: Sequence[Change], own: str | None) -
 
 
 def _entries(document: Document, changes: Sequence[Change]) -> Iterator[Entry]:
-    """What each change is about, as it is on record, and as it is going to be."""
+    """The entries that the changes are about, as they are on record, and as they are going to be."""
     known = {kind: entries_of(document, kind) for kind in {_kind(one) for one in changes} - {Device}}
     for change in changes:
         kind = _kind(change)

@@ -1,4 +1,4 @@
-"""Who may do what on this node: decided from a snapshot in memory, which follows the access directory.
+"""Decides who may do what on this node, from a snapshot in memory, which follows the access directory.
 
 No request waits for the directory (docs/adr/0036). While it is away, the last snapshot counts; a node that has not
 heard from it for `stale` seconds goes on reading, and sends nothing more.
@@ -39,7 +39,7 @@ class TokenCheck(Protocol):
     """Knows tokens of an issuer."""
 
     def verify(self, text: str) -> Caller | TokenFault:
-        """Who has shown the token, or why it counts for nothing."""
+        """Return the caller who has shown the token, or the reason why it counts for nothing."""
 
 
 class Authority:
@@ -77,7 +77,7 @@ class Authority:
         return f"ok, but by the rules of {following.age:.0f} s ago: {following.trouble}"
 
     def caller(self, authorization: bytes | None) -> Caller:
-        """Whoever the key belongs to, or the token is about."""
+        """Return the caller to whom the key belongs, or whom the token is about."""
         if authorization is None:
             raise UnauthenticatedError(NOT_ON_RECORD)
         shown, now_us = sha256(authorization).digest(), self._now_us()
@@ -103,7 +103,7 @@ class Authority:
         return found
 
     def _of_token(self, text: str, tokens: TokenCheck) -> Caller:
-        """Whoever the token is about, if the rules of this moment count them."""
+        """Return the caller whom the token is about, if the rules of this moment count them."""
         found = tokens.verify(text)
         if isinstance(found, TokenFault):
             self._counters[f"token.{found}"] += 1
@@ -142,7 +142,7 @@ class Authority:
         return tuple(self.limiting.states(self._current(), standing, caller or Caller(), now_us))
 
     def counts_open(self) -> bool:
-        """Whether a rule limits how many commands may be open."""
+        """True if a rule limits how many commands may be open."""
         return self.following.known and self._current().counts_open
 
     def _standing(self, caller: Caller | None, now_us: int) -> CallerStanding:
@@ -201,7 +201,7 @@ class Authority:
         return self._current().tenancy.owner(device) or ""
 
     def tenants(self) -> int:
-        """How many there are by the rules of this moment; 0 before any are known."""
+        """The number of tenants by the rules of this moment; 0 before any are known."""
         return len(self._current().tenancy.ids) if self.following.known else 0
 
     def identity(self, caller: Caller | None) -> Identity:
@@ -218,7 +218,7 @@ class Authority:
         )
 
     def who(self, caller: Caller | None) -> tuple[str | None, str | None]:
-        """Whose request it is, as far as that is known, and the public id of the key.
+        """Return the id of the principal whose request it is, as far as that is known, and the public id of the key.
 
         A principal's id, or `oidc:<issuer>#<subject>` of a token that is nobody's on record.
         """
@@ -236,7 +236,7 @@ class Authority:
 
     @property
     def view(self) -> View:
-        """What counts now; UnavailableError before anything was read."""
+        """The view that counts now; UnavailableError before anything was read."""
         return self.following.view
 
     async def refresh(self) -> View:

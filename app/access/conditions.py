@@ -1,4 +1,4 @@
-"""What callers take for granted of an entry that they change: names of states, and conditions about them."""
+"""Conditions of callers about an entry that they change: names of its states, and checks of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANY: Final = "*"
 
 
 class Precondition(NamedTuple):
-    """What a caller takes for granted (RFC 9110, section 13): tags, or `*` for any; None where nothing is said."""
+    """The precondition of a caller (RFC 9110, section 13): tags, or `*` for any; None where nothing is said."""
 
     match: frozenset[str] | None = None
     none_match: frozenset[str] | None = None
@@ -34,5 +34,5 @@ def _is(tag: str | None) -> str:
 
 
 def tag_of(shown: object) -> str:
-    """What tells a state from all others, by what is shown of it: the same on every node."""
+    """The tag that tells a state from all others, by what is shown of it: the same on every node."""
     return blake2b(json.dumps(shown, sort_keys=True).encode(), digest_size=12).hexdigest()

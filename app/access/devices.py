@@ -1,4 +1,4 @@
-"""What is on record about devices: read from memory, written to the access directory."""
+"""The records of devices: read from memory, written to the access directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCANNED: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDetails:
-    """What is to be on record about a device. Without a tenant, it stays with the one that owns it."""
+    """The details to put on record about a device. Without a tenant, it stays with the one that owns it."""
 
     tenant: str | None = None
     profile: str | None = None
@@ -38,7 +38,7 @@ class DeviceDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which devices a caller lists; `id` is a pattern. `after` is the id that the page before ended at."""
+    """The devices that a caller lists; `id` is a pattern. `after` is the id that the page before ended at."""
 
     id: str = ANY
     tenant: str | None = None
@@ -48,7 +48,7 @@ class Filter:
     after: str = ""
 
     def takes(self, device: Device) -> bool:
-        """Whether it is one of them."""
+        """True if the device is one of them."""
         return (
             self.tenant in (None, device.tenant_id)
             and self.profile in (None, device.profile)
@@ -67,7 +67,7 @@ class Devices:
         self._profile = profile
 
     def read(self, caller: Caller | None, device_id: str) -> Device:
-        """What is on record; DeviceNotFoundError also when the caller may not know of it."""
+        """Return the record of the device; DeviceNotFoundError also when the caller may not know of it."""
         found = self._authority.view.snapshot.devices.get(device_id)
         self._authority.check(caller, Action.READ, device_id, self._profile_of(found))
         if found is None:
@@ -121,7 +121,7 @@ class Devices:
         await self._administration.change(caller, decide)
 
     def _changeable(self, caller: Caller | None, view: View, device_id: str, condition: Precondition) -> Device | None:
-        """What is on record about a device that the caller may change, and that is as they expect it."""
+        """Return the record of a device that the caller may change, and that is as they expect it."""
         known = view.snapshot.devices.get(device_id)
         self._authority.check(caller, Action.ACCESS, device_id, self._profile_of(known))
         condition.check(f"device {device_id!a}", None if known is None else tag_of(shown(known)))

@@ -16,7 +16,7 @@ from app.core.errors import RateLimitError, TooManyOpenError
 
 
 class LimitEnforcer:
-    """Of each limit this node has its share; `nodes` tells how many share them."""
+    """Enforces limits. Of each limit this node has its share; `nodes` tells how many share them."""
 
     def __init__(self, nodes: Callable[[], int]) -> None:
         self._buckets: Final = Buckets()
@@ -69,7 +69,7 @@ class LimitEnforcer:
 
 
 def _rules(snapshot: Snapshot, standing: CallerStanding, now_us: int) -> Iterable[AccessRule]:
-    """Those that count for the caller somewhere, each once."""
+    """The rules that count for the caller somewhere, each once."""
     grants = [one for subject in standing.subjects for one in snapshot.grants.get(subject, ())]
     held = [
         one.rules
@@ -82,5 +82,5 @@ def _rules(snapshot: Snapshot, standing: CallerStanding, now_us: int) -> Iterabl
 
 
 def _policies(limits: Iterable[Limit]) -> tuple[tuple[int, int], ...]:
-    """How often in how many seconds, by each of these."""
+    """The policy of each of these limits: how often in how many seconds."""
     return tuple((one.count, one.per_us // 1_000_000) for one in limits)

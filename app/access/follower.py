@@ -1,4 +1,4 @@
-"""What a node knows of its access directory: the latest version that it could read, and how long ago that was.
+"""A node's copy of its access directory: the latest version that it could read, and how long ago that was.
 
 No request waits for the directory (docs/adr/0036). While it is away, what was read last counts.
 """
@@ -93,24 +93,24 @@ class DirectoryFollower:
 
     @property
     def view(self) -> View:
-        """What counts now; UnavailableError before anything was read."""
+        """The view that counts now; UnavailableError before anything was read."""
         if self._view is None:
             raise UnavailableError(f"this node does not know yet who may do what: {self._trouble}")
         return self._view
 
     @property
     def known(self) -> bool:
-        """Whether anything was read."""
+        """True if anything was read."""
         return self._view is not None
 
     @property
     def trouble(self) -> str:
-        """Why it could not be read last; empty when it could."""
+        """The reason why the directory could not be read last; empty when it could."""
         return self._trouble
 
     @property
     def age(self) -> float:
-        """How many seconds ago the directory was heard."""
+        """The number of seconds since the directory was heard."""
         return self._clock.monotonic() - self.heard_at
 
     def use(self, caller: Caller, now_us: int) -> None:

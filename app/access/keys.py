@@ -24,7 +24,7 @@ _KEYS: Final = (Scheme.KEY, Scheme.LOGIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """What a caller wants of a key. None as `principal` is the caller, None as `days` is for ever."""
+    """The key that a caller wants. None as `principal` is the caller, None as `days` is for ever."""
 
     principal: str | None = None
     label: str = ""
@@ -40,7 +40,7 @@ class KeyAdministrator:
         self._new_key = new_key
 
     async def listed(self, caller: Caller | None) -> list[Credential]:
-        """Those that the caller may see to."""
+        """Return the keys that the caller may see to."""
         view = await self._administration.read()
         return [one for one in view.document.credentials if one.scheme in _KEYS and self._mine(caller, view, one)]
 
@@ -122,7 +122,7 @@ class KeyAdministrator:
         return found
 
     def _narrow_of(self, caller: Caller | None, view: View, owner: str) -> tuple[str, ...]:
-        """What a key of one's own is narrowed to that says nothing of it: what the key in hand is."""
+        """The restriction of a key of one's own that names none: that of the key in hand."""
         standing = None if caller is None else stand(view.snapshot, caller)
         if not isinstance(standing, CallerStanding) or standing.credential is None:
             return ()

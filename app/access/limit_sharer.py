@@ -51,7 +51,7 @@ class LimitSharer:
 
 
 def _read(heard: Sequence[str]) -> Iterator[Mapping[str, float]]:
-    """What can be read of it: another version may tell something else."""
+    """Yield the readable part of what was heard: another version may tell something else."""
     for text in heard:
         try:
             told = orjson.loads(text)

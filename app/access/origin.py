@@ -1,4 +1,4 @@
-"""Who asks in this task: known from where a request comes in to where it is put on record."""
+"""The caller who asks in this task: known from where a request comes in to where it is put on record."""
 
 from __future__ import annotations
 

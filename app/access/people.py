@@ -46,7 +46,7 @@ class People:
         self._administration = administration
 
     async def tenants(self, caller: Caller | None) -> list[TenantInFile]:
-        """Those that the caller administers."""
+        """Return the tenants that the caller administers."""
         view = await self._read(caller)
         return [tenant_part(one) for one in view.document.tenants if self._may(caller, one.id)]
 
@@ -60,7 +60,7 @@ class People:
     async def put_tenant(
         self, caller: Caller | None, tenant_id: str, body: TenantBody, condition: Precondition
     ) -> tuple[TenantInFile, bool]:
-        """Whose devices which are; whether it was not there."""
+        """Write a tenant, which says whose devices which are; the second value is true if it was not there."""
         part = TenantInFile(id=tenant_id, **body.model_dump())
         made: list[bool] = []
 
@@ -89,7 +89,7 @@ class People:
         await self._administration.change(caller, decide)
 
     async def principals(self, caller: Caller | None) -> list[PrincipalInFile]:
-        """Those that the caller administers."""
+        """Return the principals that the caller administers."""
         view = await self._read(caller)
         return [principal_part(one) for one in view.document.principals if self._may(caller, one.tenant_id)]
 
@@ -123,7 +123,7 @@ class People:
         return found[0]
 
     async def remove_principal(self, caller: Caller | None, principal_id: str, condition: Precondition) -> None:
-        """With its keys and bindings."""
+        """Remove a principal with its keys and bindings."""
 
         def decide(view: View) -> list[Change]:
             known = self._principal(caller, view, principal_id)
@@ -140,7 +140,7 @@ class People:
         await self._administration.change(caller, decide)
 
     async def bindings(self, caller: Caller | None, subject: str) -> list[BindingInFile]:
-        """Those of a principal, or of `group:NAME`, in the tenants that the caller administers."""
+        """Return the bindings of a principal, or of `group:NAME`, in the tenants that the caller administers."""
         view = await self._read(caller)
         return [binding_part(one) for one in self._bindings(caller, view, subject)]
 
@@ -173,7 +173,7 @@ class People:
         return found
 
     async def roles(self, caller: Caller | None) -> list[RoleInFile]:
-        """Those that the caller may bind: built in, of all tenants, and of those that they administer."""
+        """Return the roles that the caller may bind: built in, of all tenants, and of those that they administer."""
         view = await self._read(caller)
         own = [one for one in view.document.roles if one.tenant_id is None or self._may(caller, one.tenant_id)]
         built_in = [Role(name=name, tenant_id=None, rules=rules) for name, rules in BUILT_IN.items()]
@@ -245,7 +245,7 @@ class People:
         return lines
 
     async def explain(self, caller: Caller | None, principal_id: str, question: Question) -> AccessDecision:
-        """Whether somebody may, and why: of whom the caller administers."""
+        """Explain whether a principal may do something, and why: one whom the caller administers."""
         view = await self._administration.read()
         self._principal(caller, view, principal_id)
         own = self._administration.principal_of(caller)

@@ -1,4 +1,4 @@
-"""What the API asks before it does anything for anybody, and the answer of a node that asks nobody."""
+"""The port that the API asks before it does anything for anybody, and the answer of a node that asks nobody."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from app.core.access.rules import AccessRule, Action
 
 
 class Access(Protocol):
-    """What the API asks before it does anything for anybody."""
+    """The port that the API asks before it does anything for anybody."""
 
     def caller(self, authorization: bytes | None) -> Caller | None:
-        """Who sends this header; None where nobody is asked. UnauthenticatedError says why it counts for nothing."""
+        """Return the caller who sends this header; None where nobody is asked.
+
+        UnauthenticatedError says why it counts for nothing.
+        """
 
     def check(
         self,
@@ -41,20 +44,23 @@ class Access(Protocol):
         """
 
     def may_read(self, caller: Caller | None, device: str, profile: str, method: str) -> bool:
-        """Whether the caller may know of this command."""
+        """True if the caller may know of this command."""
 
     def identity(self, caller: Caller | None) -> Identity | None:
-        """Who the caller is; None where nobody is asked. UnauthenticatedError."""
+        """Return the identity of the caller; None where nobody is asked. UnauthenticatedError."""
 
     def limits(self, caller: Caller | None) -> Sequence[LimitState]:
-        """Which limits hold for the caller, and what is left of them on this node. UnauthenticatedError."""
+        """Return the limits that hold for the caller, and what is left of them on this node. UnauthenticatedError."""
 
     def may_read_some(self, caller: Caller | None, device: str) -> bool:
-        """Whether there is anything of the device that the caller may know of."""
+        """True if there is anything of the device that the caller may know of."""
 
     @property
     def secret(self) -> str | None:
-        """What all nodes of the cluster know and callers do not; None where nobody is asked. UnavailableError."""
+        """The secret that all nodes of the cluster know and callers do not; None where nobody is asked.
+
+        UnavailableError.
+        """
 
     def profile_of(self, device: str) -> str | None:
         """The profile that is on record for a device, where one is."""

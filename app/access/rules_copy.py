@@ -69,7 +69,7 @@ class RulesCopier:
         return found
 
     def age(self, copy: RulesCopy) -> float:
-        """How many seconds ago the database was in accord with it."""
+        """The number of seconds since the database was in accord with the copy."""
         return max(0.0, (self._now_us() - copy.at_us) / 1_000_000)
 
     async def _made_key(self) -> bytes:
@@ -103,7 +103,7 @@ def written(copy: RulesCopy) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """What orjson does not know: digests, and mappings that cannot be changed."""
+    """Turn what orjson does not know into what it does: digests, and mappings that cannot be changed."""
     match value:
         case bytes():
             return value.hex()
@@ -113,7 +113,7 @@ def _plain(value: object) -> object:
 
 
 def read(body: bytes) -> RulesCopy | None:
-    """What `written` gave; None for that of another version."""
+    """Read what `written` gave; None for that of another version."""
     try:
         found = orjson.loads(body)
         told = found["document"]

@@ -1,4 +1,4 @@
-"""Why a caller is refused, in words."""
+"""Sentences that tell callers why they are refused."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ NOT_ON_RECORD: Final = "send Authorization: Bearer with an API key; homing keys 
 
 
 def worthless(caller: Caller | None, refusal: Refusal) -> str:
-    """Why what the caller has shown counts for nothing."""
+    """The sentence that tells why the caller's credential counts for nothing."""
     what = "the API key" if caller is None or caller.issuer is None else "the token"
     return f"{what} {WORTHLESS[refusal]}"
 
 
 def why(reason: Reason, action: Action, device: str, rule: str | None) -> str:
-    """Why somebody who is known may not do something."""
+    """The sentence that tells why somebody who is known may not do something."""
     about = f"{action} on {device!a}" if device else str(action)
     match reason:
         case Reason.DENIED:

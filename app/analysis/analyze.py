@@ -107,7 +107,7 @@ def _compact(
 
 
 def _rollup(session: Session, lake: Lake, source: Source, options: AnalyzeOptions, progress: Progress) -> None:
-    """Of events as far as there are any: a log of commands may be looked at without them."""
+    """Roll up events as far as there are any: a log of commands may be looked at without them."""
     compacted = lake.days(COMPACT, source)
     runs = {date: run for date, run in runs_of(compacted, options.device_group).items() if options.wants(date)}
     if not runs and source is LATENCY:

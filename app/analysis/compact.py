@@ -44,15 +44,15 @@ class LogListing:
     strays: list[str]
 
     def folders(self, dates: Iterable[str]) -> str:
-        """Of these days, as far as they are there, as a pattern."""
+        """The folders of these days, as far as they are there, as a pattern."""
         return f"{self.url}{'/*' * (len(self.source.layout) - 2)}/date={{{','.join(dates)}}}"
 
     def run(self, date: str) -> str:
-        """What a day is made of. A file that is copied again has another size or time."""
+        """The name of the files that a day is made of. A file that is copied again has another size or time."""
         return _run_of(f"{path} {file.size} {file.time_us}" for path, file in self.by_date.get(date, {}).items())
 
     def is_of(self, day: Day) -> bool:
-        """Whether a day is made of what is here; version 0.2.0 knew a file by its name alone."""
+        """True if a day is made of the files that are here; version 0.2.0 knew a file by its name alone."""
         return day.run in (self.run(day.date), _run_of(self.by_date.get(day.date, ())))
 
 
@@ -106,7 +106,10 @@ def compact(
 
 
 def plans(lake: Lake, listing: LogListing, dates: Sequence[str], progress: Progress) -> dict[str, DayPlan]:
-    """Of these days, those that are made. One that has lost files and gained none stays as it was, which is said."""
+    """Return the plans of those of these days that are made.
+
+    One that has lost files and gained none stays as it was, which is said.
+    """
     source, compacted, found = listing.source, lake.days(COMPACT, listing.source), dict[str, DayPlan]()
     for date in dates:
         one, now = DayPlan(sorted(listing.by_date[date])), listing.by_date[date]
@@ -242,7 +245,7 @@ def _run_of(lines: Iterable[str]) -> str:
 
 
 def _inside(source: Source, path: str) -> str:
-    """Where a file that Spark names by its URL lies in the log; another text as it is."""
+    """The path inside the log of a file that Spark names by its URL; another text as it is."""
     if not re.match(r"[a-z0-9]+:/", path):
         return path
     return unquote("/".join(path.split("/")[-len(source.layout) - 1 :]))

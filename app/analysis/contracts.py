@@ -1,4 +1,4 @@
-"""What the pipeline writes: the columns of every rollup and table, with units.
+"""The contract of the pipeline's output: the columns of every rollup and table, with units.
 
 Rollups are by day and can be added up; tables are what a period looked like, made of rollups. Both are folders of
 Parquet files, `<out>/rollups/<name>/date=…/` and `<out>/tables/<name>/`. Shares are between 0 and 1; instants are UTC.
@@ -115,7 +115,7 @@ def _columns(lines: str, known: Mapping[str, ColumnContract]) -> dict[str, Colum
 
 
 def _tables(text: str) -> tuple[TableContract, ...]:
-    """Of a paragraph each: `name: title (key)`, and its columns."""
+    """Parse the contracts of tables, a paragraph each: `name: title (key)`, and its columns."""
     known, found = _columns(_COMMON, {}), []
     for head, lines in re.findall(r"^(\S.*)\n((?: .*\n)+)", text, re.MULTILINE):
         name, title, key = re.split(r": | \(", head.removesuffix(")"))

@@ -24,7 +24,7 @@ _HEAD: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class DeadlineOptions:
-    """How timeouts are learned."""
+    """Options for how timeouts are learned."""
 
     quantile: float = 0.999
     margin: float = 0.25
@@ -58,14 +58,14 @@ class DeadlineOptions:
 
 
 def cut_of(first: datetime, last: datetime, held_out: float) -> datetime:
-    """Where the held-out hours begin: `first` and `last` are the begins of the first and last hour of the log."""
+    """The begin of the held-out hours: `first` and `last` are the begins of the first and last hour of the log."""
     hours = round((last - first) / timedelta(hours=1)) + 1
     kept_back = min(hours - 1, max(1, round(hours * held_out))) if held_out else 0
     return first + timedelta(hours=hours - kept_back)
 
 
 class End(IntEnum):
-    """How a command ended, as far as its time is concerned."""
+    """The end of a command, as far as its time is concerned."""
 
     ANSWERED = 0
     LATE = 1

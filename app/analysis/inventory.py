@@ -1,4 +1,4 @@
-"""What a compacted day is made of: the files of the log that it had, and where the records of each went.
+"""The inventory of a compacted day: the files of the log that it had, and where the records of each went.
 
 A day may gain files, and loses none by running. When retention has taken files away, their clean records are the only
 copy: those stay, and what the log has beyond them is added.
@@ -52,7 +52,7 @@ SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class DayPlan:
-    """What is read to make a day, and what stays of what it was; `why_not` says why all of it stays as it was."""
+    """The files to read for a day, and the entries of it that stay; `why_not` says why all of it stays as it was."""
 
     read: Sequence[str]
     kept: Sequence[InventoryEntry] = ()
@@ -60,7 +60,7 @@ class DayPlan:
 
     @property
     def parts(self) -> set[str]:
-        """Of the clean records that stay."""
+        """The parts of the clean records that stay."""
         return {one.part for one in self.kept}
 
 
@@ -82,6 +82,6 @@ def plan(now: Mapping[str, FileStamp], before: Sequence[InventoryEntry]) -> DayP
 
 
 def plan_without(now: Mapping[str, FileStamp], files: int) -> DayPlan:
-    """Of a day that version 0.2.0 made, which noted how many files there were."""
+    """The plan of a day that version 0.2.0 made, which noted how many files there were."""
     why_not = f"it had {files:,} files, and {len(now):,} are left" if len(now) < files else ""
     return DayPlan((), (), why_not) if why_not else DayPlan(sorted(now))

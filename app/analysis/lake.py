@@ -75,7 +75,7 @@ class Lake:
             self.place.write(_manifest(step, source, day.date), json.dumps(asdict(day)).encode())
 
     def inventory(self, source: Source, day: Day) -> list[InventoryEntry] | None:
-        """What a compacted day is made of; None of one that version 0.2.0 made."""
+        """The inventory of a compacted day; None for one that version 0.2.0 made."""
         name = _inventory(source, day)
         if name not in self.place.find(name.rpartition("/")[0]):
             return None
@@ -100,19 +100,22 @@ class Lake:
         return reader.parquet(*(f"{self.place.url}/{file}" for file in files))
 
     def files(self, folder: str, date: str, parts: Iterable[str]) -> list[str]:
-        """Of these parts of a day; the empty part is all of them."""
+        """The files of these parts of a day; the empty part is all of them."""
         beginnings = tuple(set(parts))
         above = [folder, *(one for one in self.place.folders(folder) if one.rpartition("/")[2].startswith("db="))]
         found = [file for one in above for file in self.place.find(f"{one}/date={date}", ".parquet")]
         return [file for file in found if file.rpartition("/")[2].startswith(beginnings)]
 
     def clean_files(self, source: Source, day: Day) -> list[str]:
-        """Of the clean records of a day. There are none of a day whose clean records were removed, or that had none."""
+        """The files of the clean records of a day.
+
+        There are none of a day whose clean records were removed, or that had none.
+        """
         entries = self.inventory(source, day)
         return self.files(f"clean/{source.name}", day.date, [""] if entries is None else {one.part for one in entries})
 
     def count(self, source: Source, date: str, parts: Iterable[str]) -> int:
-        """How many clean records there are, by the footers of their files."""
+        """The number of clean records, by the footers of their files."""
         paths = [self.place.path(file) for file in self.files(f"clean/{source.name}", date, parts)]
         return ds.dataset(paths, filesystem=self.place.files).count_rows() if paths else 0
 
@@ -150,7 +153,7 @@ class Lake:
         self.keep(f"rollups/{rollup.name}", runs, {part})
 
     def rows(self, folder: str, date: str) -> list[Row]:
-        """Those that `put_rows` wrote of a day."""
+        """Read the rows that `put_rows` wrote of a day."""
         files = self.files(folder, date, [""])
         return [row for file in files for row in pq.read_table(pa.BufferReader(self.place.read(file))).to_pylist()]
 
@@ -183,7 +186,7 @@ def _of_days(dates: Iterable[str]) -> str:
 
 
 def one_of(what: str, values: Iterable[str]) -> str:
-    """Whether it is one of them, in Spark SQL."""
+    """The condition, in Spark SQL, that something is one of the values."""
     listed = ", ".join(quoted(value) for value in values)
     return f"{what} IN ({listed})" if listed else "false"
 

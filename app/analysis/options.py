@@ -1,4 +1,4 @@
-"""What `homing analyze`, `compact`, `rollup` and `report` were asked for."""
+"""The options of `homing analyze`, `compact`, `rollup` and `report`."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ class AnalyzeOptions:
         return self.compare_to or (self.begin - (self.end - self.begin) if self.end else self.begin)
 
     def wants(self, day: str) -> bool:
-        """Whether the period, or the one before, has this day."""
+        """True if the period, or the one before, has this day."""
         at = date.fromisoformat(day)
         return (self.first is None or at >= self.first) and (self.end is None or at < self.end)

@@ -46,7 +46,7 @@ class LogFolder:
         return f"file://{self.local}" if self.local else re.sub("^s3://", "s3a://", self.name)
 
     def path(self, inside: str) -> str:
-        """Of a file in it, as `files` has it."""
+        """The path of a file in it, as `files` has it."""
         return f"{self._root}/{inside}"
 
     def find(self, folder: str = "", ending: str = "", *, hidden: bool = False) -> dict[str, FileInfo]:

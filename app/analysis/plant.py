@@ -1,4 +1,4 @@
-"""What `homing generate-log` is asked for and invents: a fleet, and the anomalies that `--plant` puts there."""
+"""The plan of `homing generate-log`: a fleet, and the anomalies that `--plant` puts there."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def read_plants(options: GenerateOptions) -> list[Anomaly]:
 
 @contextmanager
 def named(what: str) -> Iterator[None]:
-    """What is wrong as ConfigurationError."""
+    """Raise errors of the body as ConfigurationError that names what was wrong."""
     try:
         yield
     except OSError as error:

@@ -226,7 +226,7 @@ def rollup(
 
 
 def _tables_of(source: Source) -> Sequence[TableContract]:
-    """What is left out is counted by the step before."""
+    """The tables to make from a source; what is left out is counted by the step before."""
     return (ROLLUPS if source is LATENCY else EVENT_ROLLUPS)[:-1]
 
 
@@ -240,7 +240,7 @@ def _views(
     before: Collection[str],
     pattern: str,
 ) -> Iterator[None]:
-    """What the queries about these dates and those before read, with the late answers of the day after."""
+    """Make the views for the queries about these dates and those before, with the late answers of the day after."""
     written = lake.clean(spark, source, (days[date] for date in sorted({*dates, *before})))
     with ExitStack() as kept:
 

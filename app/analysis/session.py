@@ -102,7 +102,7 @@ def _submitted_to() -> str:
 
 
 def is_hopeless(error: Exception) -> bool:
-    """Whether another try with less at once is of no use: there is no memory, or the JVM is gone."""
+    """True if another try with less at once is of no use: there is no memory, or the JVM is gone."""
     return _NO_MEMORY.search(_text(error)) is not None or _is_gone(error)
 
 
@@ -128,7 +128,7 @@ def _text(error: Exception) -> str:
 
 
 def mebibytes(memory: str) -> int:
-    """What a heap such as 4g is; ConfigurationError when it is no size."""
+    """The size of a heap such as 4g, in MiB; ConfigurationError when it is no size."""
     if not re.fullmatch(r"[1-9]\d*[mg]", memory, re.ASCII):
         raise ConfigurationError(f"--memory {memory[:32]!a}; allowed: a number with m or g behind it, such as 4g")
     return int(memory[:-1]) * (1024 if memory.endswith("g") else 1)

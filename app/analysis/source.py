@@ -1,4 +1,4 @@
-"""What the pipeline reads: a source is a folder of Parquet files by date and hour, and the checks of its records."""
+"""Sources of the pipeline: a source is a folder of Parquet files by date and hour, and the checks of its records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Source:
 
     @property
     def checks(self) -> dict[str, str]:
-        """Those that every source has, and its own."""
+        """The checks that every source has, and its own."""
         return {
             "foreign": " AND ".join(f"{name} IS NULL" for name in self.required),
             "missing_value": " OR ".join(f"{name} IS NULL" for name in self.required),

@@ -86,7 +86,7 @@ class Audit(Observer):
         self._writer.begin(writer)
 
     def fills(self) -> dict[str, Fill]:
-        """How much waits for the database."""
+        """The number of facts that wait for the database."""
         told = len(self._blocks) * MANY_IN_LINE + len(self._block.told)
         return {"audit": Fill(told + self._writer.waiting, MOST_LINES)}
 
@@ -165,7 +165,7 @@ class Audit(Observer):
         self._note({"kind": "outcome", "command": command_id, "device": device_id, "tenant": tenant, "state": state})
 
     def _asker(self, device_id: str) -> int:
-        """Who asks for something of this device, and whose that is."""
+        """The number of the caller who asks for something of this device, and whose tenant that is."""
         key = ASKING.get(), self._tenant_of(device_id) or None
         found = self._askers.get(key)
         if found is None:
@@ -179,7 +179,7 @@ class Audit(Observer):
         return {"who": who, "key": key, "tenant": tenant, "from": asking.address, "agent": asking.shown_agent}
 
     def _tell(self, kind: str, what: Mapping[str, Any], device_id: str | None = None) -> None:
-        """Of what somebody asks for."""
+        """Note a fact about something that a caller asks for."""
         asker = self._facts_of(ASKING.get(), self._tenant_of(device_id or "") or None)
         about = {} if device_id is None else {"device": device_id}
         self._note({"kind": kind, **about, **asker, **what})
@@ -190,7 +190,7 @@ class Audit(Observer):
             self._put({"at": now_us, **what}, now_us, fact=fact)
 
     def _has_room(self) -> bool:
-        """Whether there is some for one thing more; else it is counted."""
+        """True if there is room for one more fact; if not, the fact is counted as dropped."""
         if self._room > 0:
             return True
         self._dropped += 1

@@ -49,15 +49,15 @@ class Spool:
 
     @property
     def writer(self) -> str | None:
-        """Whose lines these are; None as long as there are none."""
+        """The writer of these lines; None as long as there are none."""
         return None if self._chain is None else self._chain.head.writer
 
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """True if nothing waits."""
         return self._begin == self._end
 
     def has_room(self) -> bool:
-        """Whether more may be put."""
+        """True if more lines may be put."""
         return self._end < MOST_BYTES
 
     def put(self, before: ChainHead, lines: Sequence[Spooled]) -> None:

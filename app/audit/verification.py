@@ -18,7 +18,7 @@ MOST_FAULTS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was read, and what is wrong with it."""
+    """The numbers of things that were read, and the faults that were found."""
 
     writers: int
     lines: int
@@ -29,12 +29,12 @@ class Verification:
 
     @property
     def empty(self) -> bool:
-        """Whether there was nothing to verify, and nothing that says that there should be."""
+        """True if there was nothing to verify, and nothing that says that there should be."""
         return not self.lines and not self.faults
 
 
 def why_empty(changes: int) -> str:
-    """What is to be said of an audit that is empty, by the number of changes of its directory."""
+    """The sentence about an audit that is empty, by the number of changes of its directory."""
     return (
         f"the audit is empty, there is nothing to verify; the directory has had {changes} changes, and each leaves a "
         "line unless HOMING_AUDIT=off: if it was on, somebody has emptied the audit"
@@ -56,7 +56,7 @@ async def verify(store: AuditStore, heads: Iterable[ChainHead] = ()) -> Verifica
 
 
 async def _starts(store: AuditStore) -> dict[str, ChainHead]:
-    """Where chains begin whose first lines were removed."""
+    """Return the heads at which chains begin whose first lines were removed."""
     found: dict[str, ChainHead] = {}
     async for kept in all_lines(store, after=(REMOVALS, 0)):
         if kept.line.writer != REMOVALS:

@@ -75,22 +75,22 @@ class AuditWriter:
 
     @property
     def waiting(self) -> int:
-        """How many things wait in memory."""
+        """The number of facts that wait in memory."""
         return self._waiting
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written; empty while it can."""
+        """The reason why nothing can be written; empty while writing works."""
         return self._trouble
 
     @property
     def spools(self) -> bool:
-        """Whether what cannot be written waits on the disk."""
+        """True if lines that cannot be written wait on the disk."""
         return self._spool is not None and self._spools and self._spool.has_room()
 
     @property
     def room(self) -> int:
-        """How many more things may wait in memory."""
+        """The number of facts for which there is still room in memory."""
         return max(0, MOST_LINES - self._waiting) if self._bytes < MOST_BYTES else 0
 
     def bind(self, blocks: Sequence[AuditBatch], facts: int) -> None:
@@ -241,5 +241,5 @@ class AuditWriter:
 
 
 def _things(one: Spooled) -> int:
-    """Of how many a line tells that comes from the disk."""
+    """The number of facts in a line that comes from the disk."""
     return len(things_of(orjson.loads(one.kept.line.body)))

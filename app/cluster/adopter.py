@@ -36,7 +36,7 @@ Drain = Callable[[NodeInfo, timedelta], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class OnNodeDeath:
-    """What else is done when a node has died."""
+    """Further work for when a node has died."""
 
     gone: Callable[[str], None]
     """Called with the id of each node whose session is adopted."""
@@ -53,7 +53,7 @@ NOBODY: Final = OnNodeDeath(lambda _node_id: None, _nothing)
 
 
 class _AdoptionCluster(ClusterDirectory, Orphans, Protocol):
-    """Who lives, and what the dead have left."""
+    """The part of the cluster that says who lives, and what the dead have left."""
 
 
 class Adopter:
@@ -91,7 +91,7 @@ class Adopter:
 
     @property
     def busy(self) -> bool:
-        """Whether sessions are known that may hold responses back."""
+        """True if sessions are known that may hold responses back."""
         return bool(self._suspects or self._adopting or self._lost)
 
     async def run(self) -> None:

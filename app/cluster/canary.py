@@ -88,12 +88,12 @@ class Canary:
 
     @property
     def topics(self) -> Sequence[str]:
-        """Where canaries of all nodes are sent to."""
+        """The topics to which the canaries of all nodes are sent."""
         return self._topics
 
     @property
     def contradicted(self) -> bool:
-        """Whether the broker says that nobody is subscribed to a topic to which this node is: it cannot be believed."""
+        """True if the broker says that nobody is subscribed to a topic to which this node is: do not believe it."""
         return bool(self._unmatched)
 
     @property

@@ -1,4 +1,4 @@
-"""What nodes say on each other's channels: wake-ups, hints, canaries that came in elsewhere, questions."""
+"""Messages that nodes send on each other's channels: wake-ups, hints, canaries that came in elsewhere, questions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NOTE: Final = b"\0note "
 
 
 def note(what: bytes) -> bytes:
-    """What carries a question or an answer."""
+    """The message that carries a question or an answer."""
     return _NOTE + what
 
 
 def carried(secret: str) -> bytes:
-    """What tells a node that a canary of it has come in."""
+    """The message that tells a node that a canary of it has come in."""
     return _CARRIED + secret.encode("ascii")
 
 

@@ -1,4 +1,4 @@
-"""Who is alive."""
+"""The directory of the nodes that are alive."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ class ClusterDirectory(Protocol):
 
     @property
     def strained(self) -> bool:
-        """Whether some live node had not shown a sign of life lately when `nodes` was called last."""
+        """True if some live node had not shown a sign of life lately when `nodes` was called last."""

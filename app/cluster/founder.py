@@ -22,7 +22,7 @@ PATIENCE: Final = timedelta(seconds=1)
 
 
 class _FounderCluster(Membership, ClusterDirectory, Protocol):
-    """Who lives, and what they share."""
+    """The part of the cluster that says who lives, and what they share."""
 
 
 class Founder:

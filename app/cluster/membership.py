@@ -9,10 +9,10 @@ from app.core.cluster.charter import Charter
 
 
 class Membership(Protocol):
-    """Of this node. Calls raise StoreUnavailableError when the cluster's memory does not answer."""
+    """The membership of this node. Calls raise StoreUnavailableError when the cluster's memory does not answer."""
 
     async def charter(self) -> Charter:
-        """What the nodes of this cluster share; made now when the cluster's memory has none."""
+        """The charter that the nodes of this cluster share; made now when the cluster's memory has none."""
 
     async def found_anew(self, copied: Charter) -> Charter:
         """Found this cluster with another charter, as its memory turned out to be a copy of that of another cluster.
@@ -52,4 +52,4 @@ class Membership(Protocol):
 
     @property
     def remembers(self) -> bool:
-        """Whether anybody can adopt a session that is kept when the last node leaves."""
+        """True if anybody can adopt a session that is kept when the last node leaves."""

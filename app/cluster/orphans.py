@@ -10,7 +10,10 @@ from app.cluster.directory import NodeInfo
 
 
 class Orphans(Protocol):
-    """Who may adopt which of them. Calls raise StoreUnavailableError when the cluster's memory does not answer."""
+    """The orphans, and who may adopt which of them.
+
+    Calls raise StoreUnavailableError when the cluster's memory does not answer.
+    """
 
     async def orphans(self) -> Sequence[NodeInfo]:
         """Incarnations without a lease whose MQTT session may still hold responses."""

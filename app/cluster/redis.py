@@ -45,7 +45,7 @@ MOST_NAMED: Final = 100
 
 
 class RedisCluster:
-    """What Redis does to the connections is repaired in the background and counted."""
+    """A cluster over Redis. Damage that Redis does to the connections is repaired in the background and counted."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ OwnTopics = MutableMapping[str, Callable[[bytes], None]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerSession:
-    """What an incarnation of this node asks of the broker."""
+    """The session that an incarnation of this node asks the broker for."""
 
     info: NodeInfo
     subscriptions: Sequence[Subscription]

@@ -1,4 +1,4 @@
-"""Who of the live nodes does what, by rendezvous hashing: no node asks another, and an overlap is harmless."""
+"""Shares of work among the live nodes, by rendezvous hashing: no node asks another, and an overlap is harmless."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.core.identifiers import PARTITIONS
 
 
 def falls_to(node_id: str, live: Sequence[str], name: str) -> bool:
-    """Whether something of this name falls to this node."""
+    """True if something of this name falls to this node."""
 
     def weight(node: str) -> bytes:
         return blake2b(f"{name}:{node}".encode(), digest_size=8).digest()

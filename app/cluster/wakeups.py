@@ -1,4 +1,4 @@
-"""What nodes tell each other over their channels."""
+"""The messages of nodes to each other, over their channels."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ CALL_SECONDS: Final = 5.0
 
 
 class LogGate:
-    """Whether the log is open. The node opens and closes it; its parts check it."""
+    """The gate of the log, which is open or closed. The node opens and closes it; the parts of the log check it."""
 
     def __init__(self) -> None:
         self.is_open = False

@@ -78,11 +78,11 @@ class Intake:
 
     @property
     def subscriptions(self) -> Sequence[Subscription]:
-        """What it subscribes to."""
+        """The subscriptions of the intake."""
         return self._subscribe(self._reader.filters())
 
     async def is_held(self) -> bool:
-        """Whether some node takes events in at this moment."""
+        """True if some node takes events in at this moment."""
         return await self._role.held()
 
     def gone(self, node_id: str) -> None:
@@ -202,7 +202,7 @@ class Intake:
 
 
 class _MessageParts:
-    """What a message says, part by part."""
+    """The parts of a message, which are taken in one by one."""
 
     __slots__ = ("_arrival", "_in", "_left")
 

@@ -101,7 +101,7 @@ class Keeper:
             await self._generations.allow(name, self._room(name, sizes))
 
     def _room(self, database: str, sizes: Mapping[str, int]) -> int | None:
-        """How much a shard may take until the next round: all that is left, as nobody knows which one needs it."""
+        """The bytes that a shard may take until the next round: all that is left, as nobody knows which needs it."""
         bounds = [one for one in self._quotas if one.discard == "new" and database in one.databases]
         return min((max(0, one.most - one.taken(sizes)) for one in bounds), default=None)
 

@@ -33,7 +33,7 @@ class KnownFromEvents:
         return None
 
     async def last_entry(self, database: str | None, topic: str) -> Entry | None:
-        """What was said last on a topic, in the database that a profile proposes."""
+        """Return the last entry on a topic, in the database that a profile proposes."""
         if self._plane is None:
             return None
         found = await self._plane.values.value(self._plane.plan.name(database), topic)

@@ -71,7 +71,7 @@ class EventLife:
                 return
 
     async def _listen(self) -> None:
-        """What devices say before anybody has ever subscribed, the broker keeps for nobody."""
+        """Wait for the first subscription: the broker keeps for nobody what devices say before it."""
         try:
             async with asyncio.timeout(LISTEN_SECONDS):
                 await self.intake.listened()

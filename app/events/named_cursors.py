@@ -39,7 +39,7 @@ class NamedCursors:
         self._counters = counters
 
     async def all(self, owner: str) -> Sequence[NamedCursor]:
-        """Those of an owner, by name."""
+        """Return the cursors of an owner, sorted by name."""
         self._gate.check()
         async with call_budget():
             found = await self._store.cursors.read(owner)

@@ -20,7 +20,7 @@ PAGE: Final = 1000
 
 
 class PresenceKeeper:
-    """What is on record is read when the intake begins: another node may have had it."""
+    """The keeper of presences. It reads those on record when the intake begins: another node may have had it."""
 
     def __init__(self, log: EventLog, plan: Plan, clock: Clock, counters: Counters) -> None:
         self._log = log
@@ -41,7 +41,7 @@ class PresenceKeeper:
                 return
 
     def heard(self, one: PresenceSign, at: float) -> tuple[Shard, Entry] | None:
-        """What is to be appended as a device has given a sign; nothing when that is no change."""
+        """Return the entry to append as a device has given a sign; None when that is no change."""
         change = self._presences.heard(one.device_id, at, one.offline_after, online=one.online)
         return None if change is None else self._told(change)
 

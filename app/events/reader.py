@@ -45,14 +45,14 @@ class EventsReader:
         return found
 
     def scope(self, database: str | None, topic_filter: str) -> Scope:
-        """What is read by the filter: of the database that is named, else of all."""
+        """The scope that the filter reads: the database that is named, else all."""
         self._check()
         if database is not None:
             return Scope((self.database(database).name,), topic_filter, every=False)
         return Scope(tuple(self._by_name), topic_filter, every=True)
 
     def start(self, scope: Scope, cursor: str | None, since: Position | None) -> tuple[Scope, Cursor]:
-        """What is read, and where to begin: at a cursor, at an instant, or at the beginning. InvalidInputError."""
+        """The scope to read, and where to begin: at a cursor, at an instant, or at the beginning. InvalidInputError."""
         if cursor is not None:
             if since is not None:
                 raise InvalidInputError("from", "and cursor contradict each other; one is allowed")
@@ -70,7 +70,7 @@ class EventsReader:
         return room(self._plan.databases)
 
     def shards(self, databases: Databases) -> tuple[Shard, ...]:
-        """Those of these databases, in the order in which cursors and events count them."""
+        """The shards of these databases, in the order in which cursors and events count them."""
         names = (databases,) if isinstance(databases, str) else databases
         return tuple(shard for name in names for shard in self.database(name).all_shards())
 
@@ -102,7 +102,7 @@ class EventsReader:
         return picked.events[position]
 
     async def heads(self, databases: Databases) -> Cursor:
-        """Where they end now."""
+        """Return a cursor at the present ends of these databases."""
         self._check()
         shards = self.shards(databases)
         cold: Counter[Shard] = Counter()

@@ -40,7 +40,7 @@ class NodeSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeSharing:
-    """What sharing needs of the node. `others`: whether other nodes live."""
+    """The needs of sharing that the node fulfils. `others`: true if other nodes live."""
 
     member: Callable[[], NodeSession]
     still_member: Callable[[str], Awaitable[None]]
@@ -57,7 +57,7 @@ def session_of(client_id: str) -> str:
 
 
 def shared(topic_filters: Sequence[str], member: NodeSession) -> list[Subscription]:
-    """What such a session subscribes to."""
+    """The subscriptions of such a session."""
     group = next((one.split("/", 2)[1] for one in member.filters if one.startswith("$share/")), "homing")
     return [Subscription(share(f"{group}{SUFFIX}", one)) for one in topic_filters]
 

@@ -1,4 +1,4 @@
-"""What wants to know of appends where they are traced; elsewhere nothing does (app/observers/event_spans.py)."""
+"""The observer's port for appends where they are traced; elsewhere nothing listens (app/observers/event_spans.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class EventSpans(Protocol):
     """Spans around the work of `with`."""
 
     def batch(self, shard: Shard, entries: Sequence[Entry]) -> AbstractContextManager[object]:
-        """Of what the intake brings: until it is in the log, however often that is tried. Begins a trace."""
+        """Trace a batch of the intake until it is in the log, however often that is tried."""
 
     def append(self, shard: Shard, entries: Sequence[Entry]) -> AbstractContextManager[object]:
         """One call of the log. It belongs to what is going on, or begins a trace."""

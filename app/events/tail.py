@@ -73,7 +73,7 @@ class Tails:
         self._followers = 0
 
     def fill(self) -> Fill:
-        """How many follow."""
+        """The number of followers, and its bound."""
         return Fill(self._followers, self._limits.followers)
 
     async def follow(self, databases: Databases, topic_filter: str, cursor: Cursor) -> AsyncGenerator[EventBatch, None]:
@@ -153,7 +153,7 @@ def _first(shards: Sequence[Shard], database: str) -> int:
 
 
 class _TailFollower:
-    """What waits for one reader; `first` says where the shards of each database begin among those that are read."""
+    """The events that wait for one reader; `first` says where the shards of each database begin among those read."""
 
     def __init__(self, topic_filter: str, first: Mapping[str, int], most_waiting: int) -> None:
         self.topic_filter = topic_filter
@@ -173,7 +173,7 @@ class _TailFollower:
     def put(
         self, database: str, events: Sequence[Event], positions: tuple[Position, ...], lost: tuple[Position, ...]
     ) -> bool:
-        """Whether it has its place still. `positions` and `lost` are by shard."""
+        """Put the events; True if the follower still has its place. `positions` and `lost` are by shard."""
         self._size += sum([size_of(event.entry) for event in events])
         if self._size > self._most_waiting:
             self._behind = True
@@ -184,7 +184,7 @@ class _TailFollower:
         return not self._behind
 
     async def batches(self, cursor: Cursor) -> AsyncIterator[EventBatch]:
-        """What the tail brings, until it is too much; what is before the cursor was read already."""
+        """Yield what the tail brings, until it is too much; what is before the cursor was read already."""
         at = list(cursor.positions)
         while not self._behind:
             await self._there.wait()
@@ -231,7 +231,10 @@ class _Tail:
         self._followers[wanted].add(follower)
 
     def leave(self, follower: _TailFollower) -> int:
-        """How many filters are left that somebody wants; one that left before changes nothing."""
+        """Remove a follower; return how many filters are left that somebody wants.
+
+        One that left before changes nothing.
+        """
         wanted = follower.topic_filter
         same = self._followers.get(wanted, set())
         same.discard(follower)

@@ -69,7 +69,7 @@ class DevicePresence:
         self._is_heard = is_heard
 
     async def presence_of(self, device_id: str) -> tuple[Change, Position] | None:
-        """Whether the device is there, and since when; None when nobody has heard of it."""
+        """Return whether the device is there, and since when; None when nobody has heard of it."""
         found = await self._values.value(self._database, topic_of(device_id))
         return None if found is None else change_of(found.entry)
 

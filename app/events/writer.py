@@ -75,7 +75,7 @@ class EventWriter:
         return True
 
     def fill(self) -> Fill:
-        """How many wait."""
+        """The number of entries that wait, and its bound."""
         return Fill(self._size, self._bound)
 
     async def close(self) -> None:
@@ -140,12 +140,12 @@ class EventWriter:
             pass
 
     def is_full(self, waiting: deque[PendingEntry]) -> bool:
-        """Whether there is a whole batch."""
+        """True if there is a whole batch."""
         return len(waiting) >= self._max_items
 
 
 class _ShardLane:
-    """What waits for one shard, and the task that appends it while there is something."""
+    """The entries that wait for one shard, and the task that appends them while there are some."""
 
     def __init__(self, writer: EventWriter, shard: Shard) -> None:
         self.task: asyncio.Task[None] | None = None

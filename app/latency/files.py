@@ -1,4 +1,4 @@
-"""Where the log lies: a folder of this machine or a URL, and how a finished file gets there whole or not at all."""
+"""The place of the log: a folder of this machine or a URL, and how a finished file gets there whole or not at all."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class LogFile(Protocol):
 
     @property
     def sink(self) -> pa.NativeFile:
-        """What to write to."""
+        """The stream to write to."""
 
     @property
     def in_memory(self) -> bool:
-        """Whether all of it stays in memory until `publish`."""
+        """True if all of it stays in memory until `publish`."""
 
     def publish(self) -> None:
         """Close it, make it durable, and give it its name."""

@@ -32,7 +32,7 @@ _Result = TypeVar("_Result")
 
 
 class IntervalResult(NamedTuple):
-    """What the end of an interval brought."""
+    """The result of the end of an interval."""
 
     files: int
     records: int
@@ -88,7 +88,7 @@ class LatencyLog:
         self._log = structlog.get_logger()
 
     def fills(self) -> dict[str, Fill]:
-        """How many records wait in memory."""
+        """The number of records that wait in memory."""
         return {"latency_records": Fill(len(self._closed) + len(self._rows) + self._away, self._buffer)}
 
     def closed(self, closed: Closed) -> None:
@@ -184,7 +184,7 @@ class LatencyLog:
                 self._log.info("latency_log_resumed")
 
     async def _do(self, work: Callable[[], _Result], count: int) -> _Result | None:
-        """What the background returns; None when it failed, which stops the log for a while."""
+        """Return the result of the background's work; None when it failed, which stops the log for a while."""
         try:
             return await self._worker.do(work)
         except Exception as error:  # noqa: BLE001 - whatever it is, the node does not go down with its log

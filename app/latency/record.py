@@ -1,4 +1,4 @@
-"""What goes into the log, before it is Arrow."""
+"""The records of the log, before they are Arrow."""
 
 from __future__ import annotations
 

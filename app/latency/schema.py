@@ -18,7 +18,7 @@ VERSION: Final = 1
 
 
 class ColumnType(StrEnum):
-    """What a column holds."""
+    """The type of a column's values."""
 
     TEXT = "text"
     FLAG = "flag"
@@ -28,7 +28,7 @@ class ColumnType(StrEnum):
 
 
 class RecordKind(StrEnum):
-    """What a record is about."""
+    """The subject of a record."""
 
     OUTCOME = "outcome"
     """A finished callback. One per command, written by its home node; by the node that ended it when home is gone."""

@@ -41,7 +41,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What the broker publishes when it loses a connection (MQTT 5, section 3.1.2.5), with QoS 0 and without delay.
+    """The message that the broker publishes, with QoS 0 and at once, when it loses a connection (MQTT 5, 3.1.2.5).
 
     `back` is what the client itself publishes there on each connection.
     """
@@ -52,7 +52,7 @@ class Will:
 
 
 class Puback(asyncio.Future[Receipt]):
-    """What the broker says of one publish; `left` tells whether it was written, or still waits its turn here."""
+    """The broker's answer to a publish; `left` is true once it was written, and false while it waits its turn here."""
 
     __slots__ = ("left",)
 
@@ -78,10 +78,10 @@ class MqttClient(Protocol):
 
     @property
     def connections(self) -> int:
-        """How many connections there have been: a new number tells that the broker may be another one."""
+        """The number of connections so far: a new number tells that the broker may be another one."""
 
     def fills(self) -> dict[str, Fill]:
-        """How many publishes wait for PUBACK, and how many deliveries for their acknowledgement."""
+        """The numbers of publishes that wait for PUBACK and of deliveries that wait for their acknowledgement."""
 
     async def start(
         self, subscriptions: Sequence[Subscription], handler: MessageHandler, will: Will | None = None

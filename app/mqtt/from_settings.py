@@ -1,4 +1,4 @@
-"""What the settings say about the broker, for the clients of a node."""
+"""Turns the settings of the broker into options for the clients of a node."""
 
 from __future__ import annotations
 

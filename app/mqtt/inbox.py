@@ -1,4 +1,4 @@
-"""What the broker delivered and has no PUBACK yet, in the order in which it came.
+"""Messages that the broker delivered and that have no PUBACK yet, in the order in which they came.
 
 Handlers settle side by side and in any order; PUBACKs go out in the order of arrival [MQTT-4.6.0-2]. How many
 deliveries are under way is bounded by the client's Receive Maximum.

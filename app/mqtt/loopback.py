@@ -128,12 +128,12 @@ class LoopbackBroker:
             session.unacknowledged.pop(delivery_id, None)
 
     def has_session(self, client_id: str) -> bool:
-        """Whether there is a session that subscribes to something."""
+        """True if there is a session that subscribes to something."""
         session = self._sessions.get(client_id)
         return session is not None and bool(session.subscriptions)
 
     def holds_for(self, client_id: str) -> int:
-        """How many messages a session has that are not acknowledged."""
+        """The number of messages of a session that are not acknowledged."""
         session = self._sessions.get(client_id)
         return 0 if session is None else len(session.queue) + len(session.unacknowledged)
 
@@ -207,7 +207,7 @@ class LoopbackMqttClient:
 
     @property
     def deliveries(self) -> int:
-        """How many messages it was given so far."""
+        """The number of messages that the broker has delivered so far."""
         return self._deliveries
 
     def fills(self) -> dict[str, Fill]:

@@ -1,4 +1,4 @@
-"""How to reach a broker, and the bounds of the session with it."""
+"""The address of a broker, the credentials for it, and the bounds of the session with it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class MqttOptions:
 
 
 def tls_context(options: MqttOptions) -> ssl.SSLContext | None:
-    """What the options say of TLS; ConfigurationError when a file cannot be used."""
+    """Return the TLS context for these options; ConfigurationError when a file cannot be used."""
     if not options.tls:
         return None
     try:

@@ -142,7 +142,7 @@ def decode_publish(first_byte: int, body: bytes, *, with_properties: bool) -> Pu
 
 
 def _decode_properties(body: bytes, position: int, user: list[tuple[bytes, bytes]]) -> tuple[dict[int, bytes], int]:
-    """Those with a length-prefixed value by identifier, and where the payload begins; the others are stepped over.
+    """Return the properties with a length-prefixed value by identifier, and where the payload begins; skip the others.
 
     User properties go into `user`.
     """

@@ -25,7 +25,7 @@ SESSION_TAKEN_OVER: Final = 0x8E
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """What CONNACK says about the broker; `keepalive` in seconds, `max_packet_size` in bytes."""
+    """The limits that the broker sets in CONNACK; `keepalive` in seconds, `max_packet_size` in bytes."""
 
     keepalive: float
     receive_maximum: int

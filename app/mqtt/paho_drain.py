@@ -53,7 +53,7 @@ async def drop_session_of_3_1_1(options: MqttOptions, tls: ssl.SSLContext | None
 
 
 def text_of(error: Exception) -> str:
-    """What to say of an error of a connection."""
+    """The text that describes an error of a connection."""
     return str(error) or "timed out"
 
 

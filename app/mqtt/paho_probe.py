@@ -47,7 +47,7 @@ class Needs:
 
 @dataclass(slots=True)
 class BrokerFacts:
-    """What was seen. None where the broker does not tell."""
+    """The facts that a probe has seen. None where the broker does not tell."""
 
     protocol_refused: bool = False
     """It does not speak the MQTT version of the settings."""
@@ -266,7 +266,7 @@ class _Client:
         self._paho.publish(topic, b"homing doctor", qos=1)
 
     def all_confirmed(self) -> bool:
-        """Whether every PUBACK is in."""
+        """True if every PUBACK is in."""
         return self._unconfirmed <= 0
 
     def pump(self, seconds: float = 0.0) -> None:

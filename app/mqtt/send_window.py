@@ -1,4 +1,4 @@
-"""What one connection has to send: its window, its packet ids, and what waits for room."""
+"""The publishes that one connection has to send: its window, its packet ids, and those that wait for room."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 class SendResult(NamedTuple):
-    """How an attempt to send ended, and what the receiver said."""
+    """The end of an attempt to send, and the words of the receiver."""
 
     reply: Reply
     said: bytes = b""
@@ -57,7 +57,7 @@ class Sender(Protocol):
     """Sends a delivery once."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """What came of it; it never raises."""
+        """Post the body and return what came of it; it never raises."""
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -78,7 +78,7 @@ class HttpSender:
         return (await self._exchange(url, headers, body, _beginning)).reply
 
     async def ask(self, url: str, headers: Mapping[str, str], body: bytes) -> SendResult:
-        """What came of it, and what the receiver says; it never raises."""
+        """Post the body and return what came of it and what the receiver says; it never raises."""
         return await self._exchange(url, {"accept-encoding": "identity", **headers}, body, _whole)
 
     async def _exchange(
@@ -143,7 +143,7 @@ async def _whole(content: StreamReader) -> bytes:
 
 
 def _reason(error: BaseException) -> str:
-    """What is behind an error of aiohttp, which says that it cannot connect and not why."""
+    """The cause behind an error of aiohttp, which says that it cannot connect and not why."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, RefusedAddressError):

@@ -24,7 +24,7 @@ LastEntry = Callable[[str | None, str], Awaitable[Entry | None]]
 
 
 async def no_events(_database: str | None, _topic: str) -> None:
-    """Where no node keeps events."""
+    """The lookup of events on a node that keeps none."""
 
 
 class Handlers(Protocol):
@@ -32,14 +32,14 @@ class Handlers(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """How many are being asked."""
+        """The number of questions that wait for an answer."""
 
     async def ask(self, name: str, question: Document) -> JsonValue | Missing:
-        """What the handler says, MISSING where that is nothing; HandlerFailedError."""
+        """Return the handler's answer, MISSING where it has none; HandlerFailedError."""
 
 
 class NoHandlers:
-    """Where the operator has named none."""
+    """The handlers of a node for which the operator has named none."""
 
     in_flight = 0
 
@@ -89,7 +89,7 @@ class Finder:
         return FoundReply(None, lacking)
 
     async def _ask(self, candidate: Candidate, handler: str, command: Document | None) -> bool:
-        """Whether the handler has something to say."""
+        """Ask the handler; True if it has an answer."""
         if command is not None:
             candidate.document["command"] = command
         if candidate.lacks(besides="handler"):

@@ -59,11 +59,11 @@ class HttpHandlers:
 
     @property
     def in_flight(self) -> int:
-        """How many questions are under way."""
+        """The number of questions under way."""
         return self._flying.total()
 
     def fills(self) -> dict[str, Fill]:
-        """How full the handler is that is asked most."""
+        """The fill of the handler that is asked most."""
         return {"reply_handlers": Fill(max(self._flying.values(), default=0), self._most)}
 
     async def ask(self, name: str, question: Document) -> JsonValue | Missing:

@@ -62,7 +62,7 @@ class Replier:
         self._looking: set[asyncio.Task[None]] = set()
 
     def replies_to(self, arrival: Arrival) -> bool:
-        """Whether the message gets a reply; it follows when the arrival is settled."""
+        """True if the message gets a reply; the reply follows when the arrival is settled."""
         message = arrival.message
         if not self._reader.may_concern(message.topic):
             return False
@@ -73,12 +73,12 @@ class Replier:
         return True
 
     def fills(self) -> dict[str, Fill]:
-        """How full it is."""
+        """The number of replies that wait for stores, and its bound."""
         return {"replies": Fill(self._waiting, MOST_LOOKED_UP)}
 
     @property
     def _waiting(self) -> int:
-        """How many replies wait for stores: who waits for a slow handler has a bound of its own."""
+        """The number of replies that wait for stores: those that wait for a slow handler have a bound of their own."""
         return len(self._looking) - self._handlers.in_flight
 
     async def drained(self) -> None:

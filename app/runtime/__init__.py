@@ -1,1 +1,1 @@
-"""What every part of a process lives on: services, tasks, threads, clocks, counters, traces."""
+"""The ground on which every part of a process stands: services, tasks, threads, clocks, counters, traces."""

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the exit code of a command means."""
+    """The meaning of a command's exit code."""
 
     OK = 0
     FAILED = 1

@@ -1,4 +1,4 @@
-"""How long things took and how much there was: plain counting that costs next to nothing where commands pass.
+"""Histograms of durations and amounts: plain counting that costs next to nothing where commands pass.
 
 `app/metrics.py` reads it when somebody asks for `/metrics`. Durations are in seconds, of one node's monotonic clock.
 """
@@ -37,7 +37,7 @@ class Histogram:
         self.total += value
 
     def cumulated(self) -> list[int]:
-        """How many values are at most each bound, then how many there are."""
+        """The number of values that are at most each bound, then the number of all values."""
         return list(accumulate(self.counts))
 
 

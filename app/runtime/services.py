@@ -27,7 +27,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a part asks of whoever owns its lifetime; a part leaves out what it has no need of."""
+    """The hooks of a part, for whoever owns its lifetime; a part leaves out those that it does not need."""
 
     name: str
     run: Work | None = None
@@ -59,7 +59,7 @@ class Steps:
         return max(LEAST_SECONDS, min(STEP_SECONDS, self._by - asyncio.get_running_loop().time()))
 
     async def take(self, name: str, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether a step was done within its budget."""
+        """True if a step was done within its budget."""
         try:
             async with asyncio.timeout(self.seconds()):
                 await work
@@ -80,11 +80,11 @@ class Services:
         self._log = structlog.get_logger()
 
     def fills(self) -> dict[str, Fill]:
-        """How full every bounded queue of every part is."""
+        """The fill of every bounded queue of every part."""
         return {name: fill for one in self._services if one.fills is not None for name, fill in one.fills().items()}
 
     def checks(self) -> dict[str, str]:
-        """What each part says of its health."""
+        """The health of each part, in its own words."""
         return {one.name: one.check() for one in self._services if one.check is not None}
 
     def start(self) -> None:

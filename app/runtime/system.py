@@ -40,7 +40,7 @@ def new_secret() -> str:
 
 
 def random_bytes(count: int) -> bytes:
-    """So many bytes that nobody can guess."""
+    """Return `count` random bytes that nobody can guess."""
     return secrets.token_bytes(count)
 
 
@@ -50,5 +50,5 @@ def new_wake_key() -> WakeKey:
 
 
 def new_charter() -> Charter:
-    """What a cluster that has no charter yet is to share: its text is ASCII, so that every store can keep it."""
+    """A charter for a cluster that has none yet: its text is ASCII, so that every store can keep it."""
     return Charter(secrets.token_hex(16), secrets.token_hex(32).encode())

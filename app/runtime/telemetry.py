@@ -1,4 +1,4 @@
-"""What a node says about itself: structured logs with stable event names, and counters by reason."""
+"""A node's reports about itself: structured logs with stable event names, and counters by reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Counters = Counter[str]
 
 
 class Fill(NamedTuple):
-    """How full a bounded queue is."""
+    """The size of a bounded queue, and its bound."""
 
     size: int
     bound: int
@@ -76,7 +76,7 @@ def _without_incarnation(
 
 
 def _escape(_logger: object, _method: str, record: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """What devices and callers named must not steer a terminal, nor look like another record."""
+    """Escape what devices and callers named: it must not steer a terminal, nor look like another record."""
     return {name: _escaped(value) if name != "exception" else value for name, value in record.items()}
 
 

@@ -126,7 +126,7 @@ class Tracing:
 
     @staticmethod
     def sampled(span: Span | None = None) -> str | None:
-        """What carries this span, or the current one, to others; None when it is not recorded."""
+        """The text that carries this span, or the current one, to others; None when the span is not recorded."""
         span = get_current_span() if span is None else span
         if not span.is_recording():
             return None
@@ -145,7 +145,7 @@ def context_of(traceparent: str) -> Context:
 
 
 def same_trace(one: str, other: str) -> bool:
-    """Whether both carry contexts of one trace."""
+    """True if both carry contexts of one trace."""
     found = _span_context(one)
     return found.is_valid and found.trace_id == _span_context(other).trace_id
 

@@ -75,11 +75,11 @@ class Hosts:
         self._known: set[bytes] = set()
 
     def facing(self, peer: str) -> Hosts:
-        """Who decides about the requests of a peer with this address."""
+        """The hosts that decide about the requests of a peer with this address."""
         return _Far(self) if self._direct and not is_loopback(peer) else self
 
     def is_plain(self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes], version: str) -> bool:
-        """Whether `refusal` need not be asked: an allowed host, said once, and no page. It costs next to nothing."""
+        """True if `refusal` need not be asked: an allowed host, said once, and no page. It costs next to nothing."""
         return (
             by_name.get(b"host") in self._known
             and b"origin" not in by_name
@@ -91,7 +91,7 @@ class Hosts:
     def refusal(
         self, target: bytes, headers: RawHeaders, by_name: Mapping[bytes, bytes], version: str
     ) -> Refusal | None:
-        """Why not to serve a request with these headers, also `by_name`; None for most."""
+        """The reason not to serve a request with these headers, also `by_name`; None for most."""
         fault = _fault(target, headers, version)
         if fault is not None:
             return problems.UNREADABLE_REQUEST, fault
@@ -106,7 +106,7 @@ class Hosts:
         return self._about_origin(by_name.get(b"origin"), host or b"")
 
     def _about_way(self, by_name: Mapping[bytes, bytes], version: str) -> str | None:
-        """Why the request has not come from a program of this machine alone, as far as it tells."""
+        """The sign that the request has not come from a program of this machine alone, as far as it tells."""
         if not PASSED_ON.isdisjoint(by_name):
             return _PASSED_ON_DETAIL
         for name in by_name:
@@ -144,7 +144,7 @@ class Hosts:
 
 
 class _Far(Hosts):
-    """Of a peer whose requests are all refused; what else is wrong with them is said first."""
+    """The hosts of a peer whose requests are all refused; what else is wrong with them is said first."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
@@ -159,7 +159,7 @@ class _Far(Hosts):
 
 
 def _fault(target: bytes, headers: RawHeaders, version: str) -> str | None:
-    """What is wrong with how the request says whom it is for (RFC 9112, 3.2)."""
+    """The fault in how the request says whom it is for (RFC 9112, 3.2)."""
     given = sum(name == b"host" for name, _ in headers)
     if given > 1:
         return "the header Host is given several times; allowed: once"

@@ -25,7 +25,7 @@ SUSPICIOUS_SECONDS: Final = 1.0
 
 
 class CloseReason(StrEnum):
-    """Why the limiter closed a connection: the reasons of `homing_http_connections_closed_total`."""
+    """The limiter's reasons to close a connection: those of `homing_http_connections_closed_total`."""
 
     IDLE = "idle"
     SLOW_HEAD = "slow_head"
@@ -119,11 +119,11 @@ class ConnectionLimiter:
         self._log = structlog.get_logger()
 
     def fill(self) -> Fill:
-        """How many connections there are, of how many."""
+        """The number of connections, and its bound."""
         return Fill(self._count, self.limits.connections)
 
     def admit(self, connection: Connection) -> Admission:
-        """Where a new connection stands. Room is made by closing one that nobody is being answered on."""
+        """Decide where a new connection stands. Room is made by closing one that nobody is being answered on."""
         self.counters["http.opened"] += 1
         full = self._full(connection.peer)
         if full is not None and self._make_room(None if full is CloseReason.TOO_MANY else connection.peer):
@@ -206,7 +206,7 @@ class ConnectionLimiter:
         return True
 
     def _overdue_readers(self, now: float) -> list[Connection]:
-        """Those that read next to nothing in their time; the others get as much again."""
+        """Return the connections that read next to nothing in their time; the others get as much again."""
         overdue = [connection for connection, (since, _) in self._stalled.items() if now - since >= self.limits.stall]
         slow = []
         for connection in overdue:

@@ -1,4 +1,4 @@
-"""How many files and connections this process may have open."""
+"""The number of files and connections that this process may have open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import resource
 
 
 def allow_open_files(wanted: int) -> int:
-    """How many may be open; raises the limit for that as far as the system lets us, if it is lower than `wanted`."""
+    """Raise the limit of open files as far as the system lets us, if it is lower than `wanted`; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted

@@ -223,7 +223,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- the transport calls these ---
 
     def must_linger(self) -> bool:
-        """Whether the peer may still send, so that closing at once would cost it our last words (RFC 9112, 9.6)."""
+        """True if the peer may still send, so that closing at once would cost it our last words (RFC 9112, 9.6)."""
         return self._standing in (Admission.ADMITTED, Admission.PROBE) and (self._part != _BETWEEN or self._deaf)
 
     def linger(self) -> None:
@@ -274,7 +274,7 @@ class BoundedProtocol(HttpToolsProtocol):
         raise _RefusedError
 
     def _check_size(self, size: int) -> None:
-        """Of what is not complete."""
+        """Refuse an incomplete message that is too large."""
         self._size += size
         if self._part == _BODY:
             if self._size > MAX_MESSAGE:
@@ -303,7 +303,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- refusing ---
 
     def _choose(self, by_name: Mapping[bytes, bytes]) -> Any:  # noqa: ANN401 - an application, as uvicorn types it
-        """Who answers the request that has this head."""
+        """Return the application that answers the request that has this head."""
         refusal = self._hosts.refusal(self.url, self.headers, by_name, self.parser.get_http_version())
         if refusal is not None:
             return self._refusing(*refusal)
@@ -418,5 +418,5 @@ def _without_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[b
 
 
 def bounded(limiter: ConnectionLimiter, hosts: Hosts, ops: OpsListener | None = None) -> type[asyncio.Protocol]:
-    """What uvicorn makes its protocols with."""
+    """The factory with which uvicorn makes its protocols."""
     return cast("type[asyncio.Protocol]", partial(BoundedProtocol, limiter=limiter, hosts=hosts, ops=ops))

@@ -41,7 +41,7 @@ GRACE_SECONDS: Final = 10
 
 
 def _shown_access(access: AccessSettings) -> str:
-    """Who may call, in words."""
+    """The callers that are let in, in words."""
     if access.url:
         return "by keys"
     return "open to everybody" if access.open else "open to this machine"
@@ -53,7 +53,7 @@ def http_config(
     hosts: Hosts,
     ops: OpsListener | None = None,
 ) -> uvicorn.Config:
-    """How uvicorn serves a node."""
+    """The configuration with which uvicorn serves a node."""
     return uvicorn.Config(
         application,
         http=bounded(limiter, hosts, ops),
@@ -238,7 +238,7 @@ def run_node(
 
 
 class _ToStructlog(logging.Handler):
-    """What libraries log, in the form of everything else."""
+    """Logs the messages of libraries in the form of everything else."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(Exception):

@@ -32,7 +32,7 @@ def refuse_strangers(settings: Settings, *listeners: socket.socket) -> None:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where to reach what serves on this socket, from this machine."""
+    """The URL of what serves on this socket, from this machine."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a name for all addresses, not a bind
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

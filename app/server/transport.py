@@ -7,10 +7,10 @@ from typing import Any, Final, Protocol
 
 
 class Lingering(Protocol):
-    """What the transport asks of its protocol when it is closed."""
+    """The port of a protocol that the transport asks when it is closed."""
 
     def must_linger(self) -> bool:
-        """Whether the peer may still send, so that closing at once would cost it our last words (RFC 9112, 9.6)."""
+        """True if the peer may still send, so that closing at once would cost it our last words (RFC 9112, 9.6)."""
 
     def linger(self) -> None:
         """Nothing more will be written. Take what comes, for a moment, and forget it."""
@@ -41,7 +41,7 @@ class GatheringTransport:
         self._written.append(data)
 
     def is_closing(self) -> bool:
-        """Whether nothing more can be written."""
+        """True if nothing more can be written."""
         return self._ending or self._transport.is_closing()
 
     def close(self) -> None:

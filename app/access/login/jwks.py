@@ -89,7 +89,7 @@ class IssuerKeys:
 
 
 def _keys_url(described: object, issuer: str) -> str:
-    """Where the keys are, by what the issuer says of itself; raises InvalidInputError."""
+    """The URL of the keys, by what the issuer says of itself; raises InvalidInputError."""
     found = described if isinstance(described, Mapping) else {}
     if found.get("issuer") != issuer:
         raise InvalidInputError("issuer", "says that it is another one")

@@ -38,7 +38,7 @@ class PasswordCheck(Protocol):
     """Knows passwords again."""
 
     async def check(self, password: str, kept: str | None, address: str) -> bool:
-        """Whether this is the password; takes as long for None, which is nobody's. CapacityError."""
+        """True if this is the password; takes as long for None, which is nobody's. CapacityError."""
 
     def close(self) -> None:
         """Give back what it holds."""

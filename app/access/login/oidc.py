@@ -13,7 +13,7 @@ from app.settings import OidcSettings
 
 
 def open_issuer(settings: OidcSettings, clock: Clock, counters: Counters) -> tuple[Tokens, IssuerKeys]:
-    """What verifies tokens, and the keys of which somebody has to `run` the fetching."""
+    """The check of tokens, and the keys of which somebody has to `run` the fetching."""
     keys = IssuerKeys(settings.issuer, clock, counters)
     rules = TokenRules(settings.issuer, settings.audience, settings.groups_claim, settings.tenant_claim)
     return Tokens(rules, keys, clock), keys

@@ -38,7 +38,7 @@ class Passwords:
         self._nobodys: str | None = None
 
     async def hash(self, password: str) -> str:
-        """What is kept of a password; raises InvalidInputError when it is too short or too long."""
+        """Return the hash of a password, to keep; raises InvalidInputError when it is too short or too long."""
         if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
             raise InvalidInputError(
                 "password", f"has {len(password)} characters; allowed are {MIN_LENGTH} to {MAX_LENGTH}"
@@ -47,7 +47,7 @@ class Passwords:
         return await self._compute(lambda: self._hasher.hash(text))
 
     async def check(self, password: str, kept: str | None, address: str = "") -> bool:
-        """Whether this is the password. None, for nobody, takes as long: so it does not tell who has one.
+        """True if this is the password. None, for nobody, takes as long: so it does not tell who has one.
 
         Addresses take turns. Raises CapacityError when too many wait, NodeDrainingError once closed.
         """

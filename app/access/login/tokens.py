@@ -45,7 +45,7 @@ _REGISTRY: Final = _Registry(strict_check_header=False)
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Whose tokens are accepted, and where they say what."""
+    """The issuer whose tokens are accepted, and the claims to read in them."""
 
     issuer: str
     audience: str
@@ -61,7 +61,7 @@ class VerifyingKeys(Protocol):
         """The key of this id, as far as it is known; nobody waits for the issuer."""
 
     def __len__(self) -> int:
-        """How many keys count."""
+        """The number of keys that count."""
 
 
 class _Remembered(NamedTuple):
@@ -80,7 +80,7 @@ class Tokens:
         self._remembered: Final[Memo[bytes, _Remembered]] = Memo(_REMEMBERED)
 
     def verify(self, text: str) -> Caller | TokenFault:
-        """Who has shown the token, or why it counts for nothing."""
+        """Return the caller who has shown the token, or the reason why it counts for nothing."""
         seen = hashlib.sha256(text.encode("utf-8", "replace")).digest()
         now = self._clock.wall()
         known = self._remembered.get(seen)

@@ -70,7 +70,10 @@ _ANOMALIES: Final = {
 
 
 class Period(NamedTuple):
-    """What is from `middle` on is compared with what is before it, from `since` on; `why_not` says why with nothing."""
+    """The period of a report.
+
+    Its part from `middle` on is compared with that before it, from `since` on; `why_not` says why with nothing.
+    """
 
     begin: datetime
     end: datetime
@@ -175,7 +178,10 @@ def _figures(base: duckdb.DuckDBPyConnection) -> Iterator[Row]:
 
 
 def _summary(options: AnalyzeOptions, period: Period, days: list[Day]) -> Row:
-    """What was read and asked for. Nothing in it depends on when or how fast it ran: twice gives the same."""
+    """The summary of what was read and asked for.
+
+    Nothing in it depends on when or how fast it ran: twice gives the same.
+    """
     first, last = period.hours[0], period.hours[-1]
     between = {first + number * HOUR for number in range((last - first) // HOUR)}
     before, after = {"from": period.since, "to": period.middle}, {"from": period.middle, "to": period.end}

@@ -61,7 +61,7 @@ class SvgMark(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """What it is about, its marks, and its value in words."""
+    """A row of marks, with its subject and its value in words."""
 
     label: str
     marks: Sequence[SvgMark]
@@ -90,7 +90,7 @@ class Scale(NamedTuple):
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Where the value lies."""
+        """The place of the value, between 0 and 1."""
         low, high = self.low, self.high
         if self.log:
             low, high, value = math.log(low), math.log(high), math.log(max(value, low))
@@ -154,11 +154,11 @@ class Axis(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What it does not show, in words."""
+        """A note about what the scale does not show, in words."""
         return f"Commands before or after it, which are not drawn: {count(self.outside)}." if self.outside else ""
 
     def place(self, at: datetime, bins: int = 0) -> float:
-        """Where an instant lies, or so many bins after it."""
+        """The place of an instant, or of so many bins after it, between 0 and 1."""
         return min(1.0, max(0.0, (at + bins * self.hours * HOUR - self.begin) / (self.end - self.begin)))
 
     def bins(self, rows: Iterable[Row]) -> dict[datetime, list[Row]]:
@@ -319,7 +319,7 @@ def _medians(found: Iterable[Row]) -> dict[str, float]:
 
 
 def verdict(rows: Rows, success: float) -> list[str]:
-    """Whether it is Homing, the broker or the device, and whether enough commands succeed: sentences."""
+    """Sentences that judge whether it is Homing, the broker or the device, and whether enough commands succeed."""
     said = []
     parts = sorted((row for row in rows["verdict"] if known(row["p50_us"])), key=lambda row: row["position"])
     if parts:
@@ -391,7 +391,7 @@ def render(summary: Row, rows: Rows) -> str:
 
 
 def _told(change: Row) -> Row:
-    """With its subject, and its values as the test has them."""
+    """The change with its subject, and its values as the test has them."""
     show = duration if change["test"] == "median" else share
     sides = {name: show(change[name]) for name in ("before", "after")}
     return {**change, **sides, "subject": change["method"] or change["node"] or "all commands"}

@@ -1,4 +1,4 @@
-"""How values read in the report: units everywhere, three digits, UTC, and nothing from the data that plays tricks."""
+"""The text of values in the report: units everywhere, three digits, UTC, and nothing from the data plays tricks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DURATIONS: Final = (
 
 
 def known(value: object) -> TypeGuard[float]:
-    """Whether it is a number that can be shown and drawn."""
+    """True if it is a number that can be shown and drawn."""
     return isinstance(value, int | float) and math.isfinite(value)
 
 
@@ -34,7 +34,7 @@ def digits(value: float, *, trim: bool = False) -> str:
 
 
 def _number(show: Callable[[float, bool], str]) -> Callable[..., str]:
-    """With a dash for what is not known, and a minus as it is printed."""
+    """Show a number with a dash for what is not known, and a minus as it is printed."""
 
     @wraps(show)
     def shown(value: object, *, trim: bool = False) -> str:
@@ -71,7 +71,7 @@ def count(value: float, _trim: bool) -> str:  # noqa: FBT001 - likewise
 
 @_number
 def ratio(value: float, trim: bool) -> str:  # noqa: FBT001 - likewise
-    """How many times."""
+    """The text of a factor."""
     return f"{digits(value, trim=trim)}{THIN}×"
 
 

@@ -22,7 +22,10 @@ AT_ONCE: Final = 2000
 
 
 def look(log: LogFolder, state: Path) -> dict[str, int]:
-    """How many files were left out so far, by reason. Each is looked at once, as far as the times of files tell."""
+    """Count the files that were left out so far, by reason.
+
+    Each is looked at once, as far as the times of files tell.
+    """
     seen, counts = json.loads(state.read_bytes()) if state.exists() else ({}, {})
     oldest = max(seen.values(), default=0.0) - MARGIN_SECONDS
     times = {path: file.mtime_ns / 1e9 for path, file in log.find(ending=".parquet").items()}
@@ -46,7 +49,7 @@ def _fault(log: LogFolder, path: str) -> str | None:
 
 
 def is_foreign(footer: pa.Schema) -> bool:
-    """Whether a Parquet file is none of the log: Spark would not find, or could not read, what the query reads."""
+    """True if a Parquet file is none of the log: Spark would not find, or could not read, what the query reads."""
     missing = {column.name for column in COLUMNS if column.required}.difference(footer.names)
     found = READ.intersection(footer.names)
     return bool(missing) or any(_plain(footer.field(one).type) != _plain(SCHEMA.field(one).type) for one in found)

@@ -101,7 +101,7 @@ def _series(window: Row) -> str:
 
 
 def _outside(window: Row, measure: str) -> bool | None:
-    """Whether it is out of its band; None when that cannot be told."""
+    """True if the measure is out of its band; None when that cannot be told."""
     value, limit, records = (window[column] for column in MEASURES[measure][0].split())
     return None if value is None or limit is None or records < LEAST_RECORDS else value > limit
 

@@ -67,7 +67,7 @@ class Outbox:
                 _log.error("alert_refused", id=alert["id"], reason=reply.reason)
 
     def counts(self) -> dict[str, int]:
-        """How many are in which state."""
+        """The number of alerts in each state."""
         return {name: sum(1 for _ in (self._folder / name).glob("*.json")) for name in STATES}
 
     def _move(self, name: str, state: str) -> None:
@@ -75,7 +75,7 @@ class Outbox:
 
 
 def to_log(alert: dict[str, Any]) -> Reply:
-    """Where there is no webhook."""
+    """Tell the log of an alert, where there is no webhook."""
     tell = _log.warning if alert["event"] == "raised" else _log.info
     tell(f"alert_{alert['event']}", **{name: alert[name] for name in alert if name not in ("event", "version")})
     return Reply(HTTPStatus.OK)

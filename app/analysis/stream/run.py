@@ -81,7 +81,7 @@ def follow(spark: SparkSession, options: FollowOptions, say: Callable[[str], Non
 
 
 class _BatchHandler:
-    """What is done with each batch, and, beside that, once a second."""
+    """The work that is done with each batch, and, beside that, once a second."""
 
     def __init__(self, folder: Path, options: FollowOptions, say: Callable[[str], None]) -> None:
         self._folder = folder
@@ -142,7 +142,7 @@ class _BatchHandler:
 
 
 class Dropped(NamedTuple):
-    """What a batch did not count."""
+    """The records and cells that a batch did not count."""
 
     too_late: int
     """Cells (a minute, method and bucket of a part of a file) that came behind the watermark."""

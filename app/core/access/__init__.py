@@ -1,1 +1,1 @@
-"""Who may do what: the model and the decision, without I/O."""
+"""Access without I/O: the model of rights, and the decision who may do what."""

@@ -1,4 +1,4 @@
-"""Who may administer all of it: somebody always must."""
+"""The administrators who may administer all of it: there must always be one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ADMIN = "admin"
 
 
 def admins(document: Document, now_us: int) -> list[Principal]:
-    """Who may administer all of it, and has a key or a password to do so."""
+    """The principals who may administer all of it, and have a key or a password to do so."""
     bound = {
         one.subject
         for one in document.bindings
@@ -33,10 +33,10 @@ def check_admins(before: Document, after: Document, now_us: int) -> None:
 
 
 def counts(credential: Credential, now_us: int) -> bool:
-    """Whether it is neither revoked nor expired."""
+    """True if the credential is neither revoked nor expired."""
     return credential.revoked_us is None and not is_past(credential.expires_us, now_us)
 
 
 def is_past(instant_us: int | None, now_us: int) -> bool:
-    """Whether the instant, if there is one, is over."""
+    """True if the instant, if there is one, is over."""
     return instant_us is not None and instant_us <= now_us

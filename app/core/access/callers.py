@@ -1,4 +1,4 @@
-"""Who asks: what a credential has told, before anybody looks up what it is worth."""
+"""The caller who asks: what a credential has told, before anybody looks up what it is worth."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Caller(NamedTuple):
 
     @classmethod
     def of_key(cls, credential_id: str) -> Caller:
-        """Who has shown a key."""
+        """The caller who has shown a key."""
         return cls(credential_id=credential_id)
 
     @classmethod
@@ -51,17 +51,17 @@ class Caller(NamedTuple):
         issued_us: int,
         expires_us: int,
     ) -> Caller:
-        """Who has shown a token that was verified."""
+        """The caller who has shown a token that was verified."""
         return cls(None, issuer, subject, None, tuple(sorted(set(groups))), tenant_id, issued_us, expires_us)
 
     @property
     def outsider(self) -> str | None:
-        """What a token's subject is called, which is no id: `oidc:<issuer>#<subject>`. None for all others."""
+        """The name of a token's subject, which is no id: `oidc:<issuer>#<subject>`. None for all other callers."""
         return None if self.issuer is None else f"{OIDC}{self.issuer}#{self.subject}"
 
     @classmethod
     def of_login(cls, principal_id: str, *, issued_us: int, expires_us: int) -> Caller:
-        """Who has logged in with a password."""
+        """The caller who has logged in with a password."""
         return cls(principal_id=principal_id, issued_us=issued_us, expires_us=expires_us)
 
 
@@ -70,7 +70,7 @@ EVER: Final = 2**63
 
 
 class Refusal(StrEnum):
-    """Why a credential counts for nothing."""
+    """The reason why a credential counts for nothing."""
 
     MALFORMED = "malformed"
     TYPO = "typo"
@@ -82,7 +82,7 @@ class Refusal(StrEnum):
 
 
 class TokenFault(StrEnum):
-    """Why a token is not accepted."""
+    """The reason why a token is not accepted."""
 
     MALFORMED = "malformed"
     ALGORITHM = "algorithm"
@@ -102,7 +102,7 @@ class TokenFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallerStanding:
-    """What a caller is worth, until it expires."""
+    """The standing of a caller: what their credential is worth, until it expires."""
 
     principal: Principal | None
     """None for a token whose subject is nobody on record, but whose groups may have rights."""

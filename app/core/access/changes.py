@@ -46,7 +46,7 @@ def identity_of(entry: Entry) -> tuple[str, str | None]:
 
 
 def named(change: Change) -> str:
-    """What the change is about, for sentences: `principal 'ci'`."""
+    """The subject of the change, for sentences: `principal 'ci'`."""
     match change:
         case Put(entry=entry):
             return _named(type(entry), *identity_of(entry))

@@ -1,4 +1,4 @@
-"""Who may do what: the one place where it is decided.
+"""The one place where it is decided who may do what.
 
 The caller's credential counts, the device's tenant is theirs, no rule denies it, a rule allows it, and so does what
 narrows the key; then requirements and limits are collected. All that is not allowed is denied.
@@ -29,7 +29,7 @@ def decide(
     now_us: int,
     tenant_id: str | None = None,
 ) -> AccessDecision:
-    """Whether the caller may do it now. What `Question` says of names and `tenant_id` holds here.
+    """Decide whether the caller may do it now. What `Question` says of names and `tenant_id` holds here.
 
     `profile` is the one that the command will really have, so where the caller names none, the default.
     """
@@ -50,7 +50,7 @@ def decide(
 def readable(
     snapshot: Snapshot, caller: Caller, devices: Iterable[Device], profile: str, now_us: int
 ) -> Iterator[Device]:
-    """Those that the caller may know of; `profile` is that of devices whose record names none.
+    """Yield the devices that the caller may know of; `profile` is that of devices whose record names none.
 
     Nothing is remembered: there may be more devices than the memory has places, which those in use need.
     """
@@ -61,7 +61,7 @@ def readable(
 
 
 def may_read_some(snapshot: Snapshot, caller: Caller, device: str, now_us: int) -> bool:
-    """Whether there may be a method of the device of which the caller may read. False is certain."""
+    """True if there may be a method of the device of which the caller may read. False is certain."""
     standing = standing_at(now_us, standing_of(snapshot, caller))
     if isinstance(standing, Refusal):
         return False
@@ -101,7 +101,7 @@ def _rules_of(snapshot: Snapshot, subjects: tuple[str, ...], device: str, owner:
 
 
 def _is_whole(question: Question) -> bool:
-    """Whether no name is missing by which a rule could deny it."""
+    """True if no name is missing by which a rule could deny it."""
     return question.action not in OF_METHODS or bool(question.device and question.profile and question.method)
 
 

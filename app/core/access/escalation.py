@@ -30,7 +30,7 @@ class Right(NamedTuple):
 
     @property
     def said(self) -> tuple[object, ...]:
-        """What tells it from other rights: the same words in another role are the same right."""
+        """The words that tell a right from others: the same words in another role are the same right."""
         rule = self.rule
         words = (rule.effect, rule.action, rule.profile, rule.method, rule.device, rule.people, rule.limit)
         return (*words, self.tenant_id, self.devices, self.expires_us)
@@ -41,7 +41,7 @@ EVERYTHING: Final = Right(parse_rule("allow * *:* on *", "everything", 1), None,
 
 
 class _Holder(NamedTuple):
-    """What somebody may do, and what keeps them from it."""
+    """The rights that somebody holds, and the restrictions that keep them from more."""
 
     allows: tuple[Right, ...]
     restrictions: tuple[Right, ...]
@@ -109,7 +109,7 @@ def _scope(snapshot: Snapshot, subject: str, binding: Binding) -> tuple[str | No
 
 
 def _is_opened(before: Snapshot, after: Snapshot, principal_id: str, caller: Caller) -> bool:
-    """Whether somebody may become this principal who could not before."""
+    """True if somebody may become this principal who could not before."""
     old, new = before.principals.get(principal_id), after.principals[principal_id]
     if old is None:
         return False  # what a new one gets is new bindings
@@ -132,7 +132,7 @@ def _may_be(principal: Principal) -> bool:
 
 
 def _opens(old: Credential | None, new: Credential) -> bool:
-    """Whether a credential counts for more, or longer, than it did."""
+    """True if a credential counts for more, or longer, than it did."""
     if new.revoked_us is not None:
         return False
     if old is None:
@@ -144,7 +144,7 @@ def _opens(old: Credential | None, new: Credential) -> bool:
 
 
 def _narrows(own: tuple[str, ...] | None, new: tuple[str, ...]) -> bool:
-    """Whether a new key of the caller's own may do no more than the one in hand."""
+    """True if a new key of the caller's own may do no more than the one in hand."""
     return not own or own == new
 
 
@@ -172,7 +172,7 @@ def _active(holder: _Holder, now_us: int) -> _Holder:
 
 
 def _covers(mine: Right, right: Right) -> bool:
-    """Whether one right has all of the other: also as far, and as long."""
+    """True if one right has all of the other: also as far, and as long."""
     a, b = mine.rule, right.rule
     return (
         a.action in (None, b.action)
@@ -186,12 +186,12 @@ def _covers(mine: Right, right: Right) -> bool:
 
 
 def _within(right: Right, inside: Callable[[str], bool]) -> bool:
-    """Whether all devices of the right are inside: they fit its rule, and its binding."""
+    """True if all devices of the right are inside: they fit its rule, and its binding."""
     return inside(right.rule.device) or all(inside(one) for one in right.devices)
 
 
 def _meets(bound: Right, right: Right) -> bool:
-    """Whether a restriction and a right have something in common."""
+    """True if a restriction and a right have something in common."""
     a, b = bound.rule, right.rule
     return (
         (a.action is None or b.action in (None, a.action))
@@ -203,7 +203,7 @@ def _meets(bound: Right, right: Right) -> bool:
 
 
 def _shared(bound: Right, theirs: Iterable[Right]) -> bool:
-    """Whether they are restricted at least as much."""
+    """True if they are restricted at least as much."""
     return any(
         one.said[:7] == bound.said[:7]
         and one.tenant_id in (None, bound.tenant_id)

@@ -1,4 +1,4 @@
-"""Why something is not allowed: the rules that nearly allow it. Slow, and so only for those who ask."""
+"""Explains why something is not allowed, by the rules that nearly allow it. Slow, and so only for those who ask."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _NearRule(NamedTuple):
 
 
 def explain(snapshot: Snapshot, caller: Caller, question: Question, now_us: int) -> AccessDecision:
-    """What `decide` says, with up to three rules that nearly allow it when none does."""
+    """Return what `decide` says, with up to three rules that nearly allow it when none does."""
     action, device, profile, method, tenant_id = question
     decision = decide(snapshot, caller, action, device, profile, method, now_us, tenant_id)
     standing = stand(snapshot, caller)
@@ -67,7 +67,7 @@ def _of_roles(snapshot: Snapshot, standing: CallerStanding, question: Question, 
 def _why_not_held(
     role: str, grants: list[Grant], standing: CallerStanding, question: Question, owner: str | None, now_us: int
 ) -> str | None:
-    """Why the role does not count; None when it does."""
+    """The reason why the role does not count; None when it does."""
     if not grants:
         who = f"{standing.principal.name!a}" if standing.principal is not None else "the caller"
         return f"{who} is not bound to {role!a}"

@@ -11,7 +11,10 @@ from app.core.access.snapshot import Snapshot
 
 
 def identify_key(snapshot: Snapshot, text: str, now_us: int) -> Caller | Refusal:
-    """Who has shown this key, or why it counts for nothing. Only keys whose checksum is right are looked for."""
+    """Return the caller who has shown this key, or the reason why it counts for nothing.
+
+    Only keys whose checksum is right are looked for.
+    """
     key = parse_key(text)
     if isinstance(key, KeyFault):
         return Refusal(key.value)
@@ -40,7 +43,7 @@ def standing_at(now_us: int, standing: CallerStanding | Refusal) -> CallerStandi
 
 
 def stand(snapshot: Snapshot, caller: Caller) -> CallerStanding | Refusal:
-    """What the caller is worth by this snapshot, until it expires.
+    """Return the caller's standing by this snapshot, until it expires.
 
     What is revoked or disabled is so whatever the instant beside it says: clocks differ.
     """

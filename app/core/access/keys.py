@@ -35,7 +35,7 @@ _PATTERN: Final = re.compile(PATTERN)
 
 
 class KeyFault(StrEnum):
-    """Why a text is no key."""
+    """The reason why a text is no key."""
 
     MALFORMED = "malformed"
     TYPO = "typo"

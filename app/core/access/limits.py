@@ -67,7 +67,7 @@ class Buckets:
         return wait
 
     def left(self, key: str, limit: Limit, share: float, now_us: int) -> float:
-        """How many tokens are in a bucket."""
+        """The number of tokens in a bucket."""
         full = limit.burst * share
         if full < 1:
             full = 1.0
@@ -85,7 +85,7 @@ class Buckets:
 
 
 class Shares:
-    """Which part of each limit is this node's. `nodes` tells how many there are, `taken` which places are taken here.
+    """This node's parts of limits. `nodes` tells how many nodes there are, `taken` which places are taken here.
 
     A place that is taken counts as demand, so that who keeps many open on one node has its share there.
     """
@@ -126,11 +126,14 @@ class Shares:
         return EQUAL / nodes + (1 - EQUAL) * own / total if total else 1 / nodes
 
     def taken_elsewhere(self, key: str) -> float:
-        """How many places the others have told of."""
+        """The number of places of which the others have told."""
         return 0.0 if self._others is None else self._others.get(_OPEN + key, 0.0)
 
     def tell(self) -> dict[str, float]:
-        """What this node was asked for in a second, lately, for the others to hear. To be called once a second."""
+        """Return what this node was asked for in a second, lately, for the others to hear.
+
+        To be called once a second.
+        """
         asked, self._asked, self._current = self._asked, {}, {}
         taken = self._taken()
         keys = self._own.keys() | asked.keys() | taken.keys()
@@ -142,7 +145,7 @@ class Shares:
         return self._own | held
 
     def hear(self, told: Iterable[Mapping[str, float]] | None) -> None:
-        """What the others told last; None, when they cannot be heard."""
+        """Take in what the others told last; None, when they cannot be heard."""
         self._current = {}
         if told is None:
             self._others = None

@@ -1,4 +1,4 @@
-"""What is on record about people, services and their rights. Instants are microseconds since 1970, UTC."""
+"""The records about people, services and their rights. Instants are microseconds since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Kind(StrEnum):
 
 
 class Scheme(StrEnum):
-    """Of a credential."""
+    """The scheme of a credential."""
 
     KEY = "key"
     LOGIN = "login"
@@ -98,7 +98,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What a tenant has put on record about a device, so that callers need not repeat it."""
+    """The record that a tenant keeps about a device, so that callers need not repeat it."""
 
     id: str
     tenant_id: str

@@ -77,17 +77,17 @@ def expression(pattern: str) -> str:
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether the name fits the pattern."""
+    """True if the name fits the pattern."""
     return re.fullmatch(expression(pattern), name) is not None
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Whether every name that fits `narrow` fits `wide`: only a star takes what a star may stand for."""
+    """True if every name that fits `narrow` fits `wide`: only a star takes what a star may stand for."""
     return fits(wide, narrow)
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some text fits both patterns."""
+    """True if some text fits both patterns."""
     if not (_begin_alike(one, other) and _begin_alike(one[::-1], other[::-1])):
         return False
     # below[j]: whether what is left of `one` and other[j:] share a text
@@ -104,6 +104,6 @@ def overlap(one: str, other: str) -> bool:
 
 
 def _begin_alike(one: str, other: str) -> bool:
-    """Whether the letters before the first star agree, as far as both have some."""
+    """True if the letters before the first star agree, as far as both have some."""
     head, other_head = one.partition("*")[0], other.partition("*")[0]
     return head.startswith(other_head) or other_head.startswith(head)

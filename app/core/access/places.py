@@ -22,11 +22,11 @@ class ConcurrencyPermits:
         self._taken: Final[dict[str, int]] = {}
 
     def taken(self) -> Mapping[str, int]:
-        """How many are held of each limit; limits of which none is held are left out."""
+        """The number of places held of each limit; limits of which none is held are left out."""
         return self._taken
 
     def free(self, key: str, most: int, share: float, others: float) -> int:
-        """How many this node may give now of `most`: `share` is its fraction, `others` are held on other nodes."""
+        """The number of places that may be given now of `most`: `share` is this node's part, others hold `others`."""
         own = self._taken.get(key, 0)
         return max(0, min(ceil(round(most * share, _DIGITS)) - own, ceil(most - others) - own))
 

@@ -1,4 +1,4 @@
-"""What would have to change: how a document becomes another one, and what a document is after changes."""
+"""Plans of changes: how a document becomes another one, and what a document is after changes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def applied(document: Document, changes: Sequence[Change]) -> Document:
 
 
 def differences(current: Document, wanted: Document) -> list[str]:
-    """What comes (+), goes (-) and changes (~), a line each: `+ role 'pilot' of tenant 'north'`."""
+    """List what comes (+), goes (-) and changes (~), a line each: `+ role 'pilot' of tenant 'north'`."""
     lines = []
     for kind in _SECTIONS:
         before, after = entries_of(current, kind), entries_of(wanted, kind)

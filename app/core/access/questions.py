@@ -1,4 +1,4 @@
-"""What is asked of the access rules, and what they say."""
+"""Questions to the access rules, and the answers to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.core.access.rules import AccessRule, Action
 
 
 class Question(NamedTuple):
-    """What somebody wants to do. A name that does not apply is empty, and only `*` fits it.
+    """The action that somebody wants to do. A name that does not apply is empty, and only `*` fits it.
 
     `tenant_id` counts only where there is no device. None is then Homing itself, which belongs to no tenant.
     """
@@ -24,7 +24,7 @@ class Question(NamedTuple):
 
 
 class Reason(StrEnum):
-    """Of a decision about somebody whose credential counts."""
+    """The reason of a decision about somebody whose credential counts."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
@@ -39,7 +39,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """Whether it is allowed, and why. A `Refusal` as reason means that the credential counts for nothing."""
+    """The decision whether it is allowed, and why.
+
+    A `Refusal` as reason means that the credential counts for nothing.
+    """
 
     allowed: bool
     reason: Reason | Refusal

@@ -57,7 +57,7 @@ OF_METHODS: Final = frozenset({Action.SEND, Action.CANCEL, Action.APPROVE, Actio
 
 
 class Effect(StrEnum):
-    """What a rule does where it fits."""
+    """The effect of a rule where it fits."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -66,7 +66,7 @@ class Effect(StrEnum):
 
 
 class Per(StrEnum):
-    """Who shares a limit."""
+    """The group of callers who share a limit."""
 
     PRINCIPAL = "principal"
     """All keys of one."""
@@ -88,7 +88,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """So many commands open at the same time."""
+    """A bound on the number of commands that are open at the same time."""
 
     most: int
     per: Per = Per.PRINCIPAL
@@ -117,7 +117,7 @@ class AccessRule:
         return f"{self.role}.{self.line}"
 
     def concerns(self, action: Action) -> bool:
-        """Whether the rule is about the action."""
+        """True if the rule is about the action."""
         return self.action in (None, action)
 
 
@@ -174,7 +174,7 @@ def _parse(text: str, role: str, line: int) -> AccessRule:
 
 
 def is_device(place: str) -> bool:
-    """Whether it is the id of a device, and not empty, nor a queue or an exchange."""
+    """True if it is the id of a device, and not empty, nor a queue or an exchange."""
     return bool(place) and not place.startswith(_PLACES)
 
 

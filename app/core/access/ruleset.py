@@ -70,7 +70,7 @@ class RuleSet:
         return table
 
     def allows_some(self, action: Action, device: str) -> bool:
-        """Whether a rule allows it for some method of the device, and none denies it for all of them."""
+        """True if a rule allows it for some method of the device, and none denies it for all of them."""
         about = [rule for rule in self.rules if rule.concerns(action) and _devices((rule.device,)).fullmatch(device)]
         denied = any(rule.effect is Effect.DENY and rule.profile == rule.method == "*" for rule in about)
         return not denied and any(rule.effect is Effect.ALLOW for rule in about)
@@ -87,11 +87,11 @@ class DevicePatterns:
 
     @property
     def are_all(self) -> bool:
-        """Whether every device fits."""
+        """True if every device fits."""
         return self._pattern is None
 
     def fit(self, device: str) -> bool:
-        """Whether one of them fits."""
+        """True if one of the patterns fits the device."""
         return self._pattern is None or self._pattern.fullmatch(device) is not None
 
 

@@ -41,14 +41,14 @@ class Grant:
     devices: DevicePatterns
 
     def counts(self, device: str, now_us: int) -> bool:
-        """Whether it does for the device at this instant."""
+        """True if the grant counts for the device at this instant."""
         expires_us = self.binding.expires_us
         return (expires_us is None or now_us < expires_us) and self.devices.fit(device)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRules:
-    """What somebody's bindings give for the devices of one tenant."""
+    """The rules that somebody's bindings give for the devices of one tenant."""
 
     always: RuleSet
     """Of those bindings that are for all devices and do not expire."""
@@ -113,7 +113,7 @@ class Snapshot:
         )
 
     def held(self, subjects: tuple[str, ...], owner: str | None) -> HeldRules:
-        """What the bindings of these subjects give for devices of this tenant, or of none."""
+        """The rules that the bindings of these subjects give for devices of this tenant, or of none."""
         held = self._held.get((subjects, owner))
         if held is None:
             every = [one for subject in subjects for one in self.grants.get(subject, ())]
@@ -212,7 +212,10 @@ def _narrow(credential: Credential) -> RuleSet:
 
 
 def _roles(roles: Iterable[Role]) -> Mapping[tuple[str | None, str], RuleSet]:
-    """Of names that are one role each, so that no tenant puts its own in the place of one that binds it."""
+    """The roles by tenant and name.
+
+    A name is one role each, so that no tenant puts its own in the place of one that binds it.
+    """
     roles = tuple(roles)
     everywhere = {role.name for role in roles if role.tenant_id is None}
     for role in roles:

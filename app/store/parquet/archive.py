@@ -135,7 +135,7 @@ class ParquetArchive:
         return found
 
     def _table(self, path: str, parquet: pq.ParquetFile, groups: Sequence[Group], reading: Reading) -> pa.Table:
-        """What fits the filter in these groups, whatever its position."""
+        """Return the rows of these groups that fit the filter, whatever their positions."""
         key = (path, tuple(group.number for group in groups), reading.topic_filter)
         table = self._slices.get(key)
         if table is None:
@@ -144,7 +144,7 @@ class ParquetArchive:
         return table
 
     def _decoded(self, path: str, work: Callable[[pq.ParquetFile], T]) -> T:
-        """What the work says of a file; DamagedEventsError when it cannot be read, though the place can be."""
+        """Return the work's result on a file; DamagedEventsError when it cannot be read, though the place can be."""
         footer = self._footers.take(path)
         try:
             return self._decode(path, footer, work)
@@ -198,7 +198,7 @@ class Footers:
         self._kept: OrderedDict[str, pq.FileMetaData] = OrderedDict()
 
     def take(self, path: str) -> pq.FileMetaData | None:
-        """Of the file at this path; who could use it puts it back."""
+        """Take out the footer of the file at this path; the caller who could use it puts it back."""
         with self._lock:
             return self._kept.pop(path, None)
 

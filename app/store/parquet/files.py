@@ -126,7 +126,7 @@ def read_slice(file: pq.ParquetFile, groups: Iterable[Group], reading: Reading) 
 
 
 def checksum_of(file: pq.ParquetFile) -> tuple[int, str]:
-    """How many events a whole file has, and what they are."""
+    """Return the number of events of a whole file, and their checksum."""
     checksum, events = Checksum(), 0
     everything = Reading("")
     for groups in slices(file.metadata, everything):

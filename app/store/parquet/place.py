@@ -1,4 +1,4 @@
-"""Where the files lie: a folder of this machine, or whatever fsspec or Arrow knows by its URL."""
+"""The place of the files: a folder of this machine, or whatever fsspec or Arrow knows by its URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the place of the cold tier takes and gives back files, for `homing doctor`. Blocking."""
+"""Checks for `homing doctor` that the place of the cold tier takes and gives back files. Blocking."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _probe(place: ObjectStore, folder: str) -> None:
 
 
 def _oldest(place: ObjectStore, database: str) -> Position | None:
-    """Of the first day only: their names sort as time does."""
+    """The position of the oldest hour. Reads the first day only: names sort as time does."""
     for date in place.folders(f"db={database}"):
         for name in place.folders(f"db={database}/{date}"):
             hour = hour_named(date, name)

@@ -68,7 +68,7 @@ def by_position(table: pa.Table) -> pa.Table:
 
 
 class Checksum:
-    """Of events in their order, however they were cut into pieces, and whatever version of Parquet they were in."""
+    """The checksum of events in their order, however they were cut into pieces, in whatever version of Parquet."""
 
     def __init__(self) -> None:
         self._parts = [0] * (2 * len(SCHEMA))
@@ -101,5 +101,5 @@ def _numbers(array: pa.Array) -> memoryview:
 
 
 def fitting(topics: pa.ChunkedArray, wanted: Iterable[str]) -> pa.ChunkedArray:
-    """Which rows have one of these topics."""
+    """Return a mask of the rows that have one of these topics."""
     return pc.is_in(topics, pa.array(list(wanted), pa.string()))

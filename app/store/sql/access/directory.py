@@ -166,7 +166,7 @@ async def _entries(connection: AsyncConnection, kind: type[Entry], *only: Column
 
 
 def _known(since: Document | None, cluster_id: str, version: int) -> Document | None:
-    """What of an earlier reading is still true: nothing, when it is of another directory, or of a copy brought back."""
+    """The part of an earlier reading that is still true: none, if it is of another directory, or of a restored copy."""
     same = since is not None and since.cluster_id == cluster_id and since.version <= version
     return since if same else None
 
@@ -248,7 +248,7 @@ def _on_record(change: Change, rows: int) -> None:
 
 
 def _contradiction(change: Change, error: IntegrityError) -> str:
-    """What the database found. Its own words may hold values, and are not repeated."""
+    """The contradiction that the database found. Its own words may hold values, and are not repeated."""
     kind = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", "")
     if kind in _TAKEN:
         return _TAKEN_BY.get(type(change.entry), "is taken") if isinstance(change, Put) else "is taken"

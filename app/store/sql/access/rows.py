@@ -26,14 +26,14 @@ Row = dict[str, Any]
 
 
 class Mapped(NamedTuple):
-    """How entries of one kind are kept."""
+    """The mapping of entries of one kind to rows of a table."""
 
     table: Table
     to_row: Callable[[Any], Row]
     from_row: Callable[[RowMapping], Any]
 
     def is_at(self, identity: str, tenant_id: str | None) -> tuple[ColumnElement[bool], ...]:
-        """What is true of the row of this identity alone."""
+        """Conditions that are true of the row of this identity alone."""
         if self.table is tables.roles:
             return (tables.roles.c.name == identity, tables.roles.c.scope == (tenant_id or ""))
         return (self.table.c.id == identity,)

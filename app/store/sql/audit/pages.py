@@ -77,7 +77,7 @@ def _asked(query: AuditQuery) -> dict[str, str]:
 
 
 def _entries(row: Row[Any], query: AuditQuery) -> Iterator[AuditEntry]:
-    """What a line tells of that is asked for."""
+    """The facts in a line that the query asks for."""
     body, asked = bytes(row.body), _asked(query)
     if not all(orjson.dumps(value) in body for value in asked.values()):
         return  # most lines end here, unread

@@ -33,7 +33,7 @@ class Calls:
         self._late: set[asyncio.Task[Any]] = set()
 
     async def transaction(self, work: Work[T], *, budgets: float = 1, **options: Any) -> T:
-        """What `work` gives, committed; DirectoryUnavailableError when that took longer than so many budgets.
+        """Return the result of `work`, committed; DirectoryUnavailableError when that took longer than so many budgets.
 
         A call that is late is not waited for: a driver may take long to notice that nobody answers. Its connection is
         not used again.

@@ -35,7 +35,7 @@ _MAKING: Final = Lock()
 
 
 def _work(statements: SimpleQueue[Any], ended: Event) -> None:
-    """What aiosqlite's thread does, but it bears that the loop which asked is closed: then nobody can be told."""
+    """Run as aiosqlite's thread does, but survive that the loop which asked is closed: then nobody can be told."""
     while True:
         try:
             _connection_worker_thread(statements)

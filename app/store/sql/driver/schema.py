@@ -33,7 +33,7 @@ _LOCK: Final = int.from_bytes(b"homing", "big")
 
 
 class StoredSchema(NamedTuple):
-    """What the tables say of themselves."""
+    """The schema of the tables, as they name it themselves."""
 
     schema: int
     """0: there are none."""

@@ -19,7 +19,7 @@ Work = Callable[[Connection], T]
 
 
 class Visits:
-    """Who reads and who writes have a thread each, as somebody else may keep the file locked for those who write."""
+    """Visits to a file. Readers and writers have a thread each: others may keep the file locked for writers."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -27,7 +27,10 @@ class Visits:
         self._writers: Final = Worker("homing-sqlite-writes")
 
     async def make(self, work: Work[T], *, writes: bool) -> T:
-        """What `work` gives, committed. When nobody waits any more: what has begun goes on, what has not never does."""
+        """Return the result of `work`, committed.
+
+        When nobody waits any more: what has begun goes on, what has not never does.
+        """
 
         def visit() -> T:
             with self._engine.connect().execution_options(**{WRITES: writes}) as connection, connection.begin():

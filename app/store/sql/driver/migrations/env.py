@@ -1,4 +1,4 @@
-"""What Alembic runs for each command: migrations take place in the transaction that homing's own code has begun."""
+"""The script that Alembic runs for each command, in the transaction that homing's own code has begun."""
 
 from __future__ import annotations
 

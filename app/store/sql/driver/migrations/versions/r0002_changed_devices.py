@@ -1,4 +1,4 @@
-"""Which devices have changed since a version, so that nobody has to read 100,000 of them because of one."""
+"""Adds the devices that have changed since a version, so that nobody has to read 100,000 of them because of one."""
 
 from __future__ import annotations
 
