@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from app.cluster.engine import open_cluster
 from app.core.clock import Clock
+from app.core.redis_address import RedisTerms
 from app.kernel import Adapters
 from app.mqtt.from_settings import intake_options, mqtt_options
 from app.mqtt.paho import PahoMqttClient
@@ -21,6 +22,7 @@ from app.store.engine import EventEngine, Folders, open_directory, open_engine, 
 
 def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[BaseException], None]) -> Adapters:
     """The adapters that the settings name."""
+    terms = settings.redis.terms()
     clock, store_measures, wake_key, folders = SystemClock(), StoreMeasures(), new_wake_key(), Folders()
     engine = open_engine(
         settings.store.url,
@@ -31,6 +33,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         budget=settings.store.budget,
         measures=store_measures,
         folders=folders,
+        terms=terms,
     )
     return Adapters(
         clock=clock,
@@ -47,6 +50,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
             new_charter=new_charter,
             handlers=handlers,
             on_failure=on_failure,
+            terms=terms,
         ),
         open_mqtt=lambda client_id, still_ours: PahoMqttClient(
             mqtt_options(settings, client_id), counters, still_ours=still_ours
@@ -56,7 +60,7 @@ def open_adapters(settings: Settings, counters: Counters, on_failure: Callable[[
         store_measures=store_measures,
         wake_key=wake_key,
         directory=_directory(settings),
-        events=_event_engine(settings, clock, counters, folders),
+        events=_event_engine(settings, clock, counters, folders, terms),
         open_intake=lambda client_id, still_ours: PahoMqttClient(
             intake_options(settings, client_id), counters, still_ours=still_ours
         ),
@@ -69,7 +73,9 @@ def _directory(settings: Settings) -> AccessDirectory | None:
     return open_directory(settings.access.url, new_cluster_id=new_secret, budget=settings.access.budget)
 
 
-def _event_engine(settings: Settings, clock: Clock, counters: Counters, folders: Folders) -> EventEngine | None:
+def _event_engine(
+    settings: Settings, clock: Clock, counters: Counters, folders: Folders, terms: RedisTerms
+) -> EventEngine | None:
     if not settings.events.url:
         return None
     return open_events(
@@ -82,4 +88,5 @@ def _event_engine(settings: Settings, clock: Clock, counters: Counters, folders:
         node_id=settings.node.id or "",
         cold=settings.events.cold,
         folders=folders,
+        terms=terms,
     )

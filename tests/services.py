@@ -21,6 +21,7 @@ __all__ = [
     "MosquittoProcess",
     "PostgresProcess",
     "RedisProcess",
+    "SentinelProcess",
     "find_binary",
     "require_programs",
     "wait_until",
@@ -92,6 +93,10 @@ class RedisProcess(_Tested, services.RedisProcess):
 
     def _users(self) -> str:
         return (DEPLOY / "redis" / "users.acl").read_text()
+
+
+class SentinelProcess(_Tested, services.SentinelProcess):
+    """As the rig has it."""
 
 
 class PostgresProcess(_Tested, postgres.PostgresProcess):

@@ -11,12 +11,16 @@ from typing import Final
 from app.mqtt.paho_probe import PARKED_MESSAGES, SHARED_MESSAGES, BrokerFacts
 from app.store.engine import FolderFacts
 from app.store.redis.doctor import RedisFacts
+from app.store.redis.guards import GuardFacts
 
 SLOW_BROKER_MS: Final = 20.0
 """Nagle's algorithm with delayed TCP ACKs costs 40 ms."""
 SLOW_REDIS_MS: Final = 5.0
 FULL: Final = 0.8
 """Share of maxmemory from which on it is time to act."""
+LEAST_GUARDS: Final = 3
+SLOW_GUARDS_MS: Final = 5000
+"""In which a primary that is gone may count as there."""
 SMALL_RECEIVE_MAXIMUM: Final = 20
 LEAST_FREE_BYTES: Final = 512 * 1024 * 1024
 """A folder may have that much in files that are about to be written anew."""
@@ -77,8 +81,19 @@ def about_redis(facts: RedisFacts) -> Iterator[Diagnosis]:
             f"a replica of {facts.primary or 'another'}, which takes no writes",
             "Let HOMING_STORE_URL name the primary.",
         )
+    if facts.guards is not None:
+        yield _guards(facts.guards)
+        yield _replicas(facts)
+    if facts.mode == "sentinel":
+        advice = "Let HOMING_STORE_URL be redis+sentinel://host:26379/service, with the service that it guards."
+        yield _redis(CheckLevel.FAIL, "mode", "a Sentinel", advice)
     if facts.mode == "cluster":
-        yield _redis(CheckLevel.FAIL, "mode", "Redis Cluster", "Homing speaks to one server; use a standalone one.")
+        yield _redis(
+            CheckLevel.FAIL,
+            "mode",
+            "Redis Cluster",
+            "Use one primary: redis://host:port, or redis+sentinel://host:port/service.",
+        )
     yield _redis_eviction(facts)
     yield _redis_memory(facts)
     yield _redis_persistence(facts)
@@ -153,6 +168,29 @@ def _redis_version(facts: RedisFacts) -> Diagnosis:
     if _numbers(facts.version) < (6, 2):
         return _redis(CheckLevel.WARN, "version", facts.version, "Not tested: run Redis 7.0 or newer, or Valkey.")
     return _redis(CheckLevel.OK, "version", facts.version)
+
+
+def _guards(guards: GuardFacts) -> Diagnosis:
+    answered = guards.asked - len(guards.silent)
+    seen = f"{answered} of {guards.asked} answer, {guards.known} guard the primary, quorum {guards.quorum}"
+    if guards.silent:
+        return _redis(
+            CheckLevel.WARN, "Sentinels", f"{seen}; {'; '.join(guards.silent)}", "Start or correct the others."
+        )
+    if not guards.agreed:
+        return _redis(CheckLevel.WARN, "Sentinels", f"{seen}; they name different primaries", "Wait, and ask again.")
+    if guards.known < LEAST_GUARDS:
+        return _redis(CheckLevel.WARN, "Sentinels", seen, "Run three: fewer cannot agree once one is away.")
+    if guards.down_after_ms > SLOW_GUARDS_MS:
+        advice = "Set down-after-milliseconds to 2000 or less: for so long, callers get 503."
+        return _redis(CheckLevel.WARN, "Sentinels", f"{seen}, down after {guards.down_after_ms} ms", advice)
+    return _redis(CheckLevel.OK, "Sentinels", seen)
+
+
+def _replicas(facts: RedisFacts) -> Diagnosis:
+    if not facts.replicas:
+        return _redis(CheckLevel.FAIL, "replicas", "none", "Sentinels have nothing to promote: start a replica.")
+    return _redis(CheckLevel.OK, "replicas", str(facts.replicas))
 
 
 def _redis_eviction(facts: RedisFacts) -> Diagnosis:

@@ -47,7 +47,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     clock, run_id = SystemClock().monotonic, new_ulid()[-10:].lower()
     yield from about_access(settings, look_at_access(settings), round(SystemClock().wall() * 1_000_000))
     try:
-        facts = inspect_server(settings.store.url, clock, run_id)
+        facts = inspect_server(settings.store.url, clock, run_id, settings.redis.terms())
         yield from [_look_at_store_of_one(settings)] if facts is None else about_redis(facts)
     except StoreUnavailableError as error:
         yield Diagnosis(CheckLevel.FAIL, "store", "reachable", str(error), "Start Redis, or correct HOMING_STORE_URL.")
@@ -104,7 +104,7 @@ def _look_at_events(settings: Settings) -> Iterator[Diagnosis]:
     else:
         try:
             databases = [Database(one.name, events.shards, ()) for one in events.kept]
-            facts = inspect_event_log(events.url, databases, settings.mqtt.share_group, wall)
+            facts = inspect_event_log(events.url, databases, settings.mqtt.share_group, wall, settings.redis.terms())
         except StoreUnavailableError as error:
             advice = "Start that Redis, or correct HOMING_EVENTS_URL."
             yield Diagnosis(CheckLevel.FAIL, "events", "reachable", str(error), advice)

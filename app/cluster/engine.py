@@ -10,6 +10,7 @@ from app.cluster.local import LocalCluster
 from app.cluster.wakeups import ChannelHandlers
 from app.core.clock import Clock
 from app.core.cluster.charter import Charter
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.telemetry import Counters
 from app.store.engine import kind_of
 
@@ -24,6 +25,7 @@ def open_cluster(
     new_charter: Callable[[], Charter],
     handlers: ChannelHandlers,
     on_failure: Callable[[BaseException], None],
+    terms: RedisTerms = NO_TERMS,
 ) -> Cluster:
     """The cluster of the nodes whose store has this URL; ConfigurationError when the URL is not understood.
 
@@ -43,4 +45,5 @@ def open_cluster(
         new_charter=new_charter,
         handlers=handlers,
         on_failure=on_failure,
+        terms=terms,
     )

@@ -20,6 +20,7 @@ from app.core import keys
 from app.core.clock import Clock
 from app.core.cluster.charter import Charter
 from app.core.errors import NodeIdTakenError, StoreUnavailableError
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.tasks import end
 from app.runtime.telemetry import Counters
 from app.store.redis.driver.listener import HEARTBEAT, HEARTBEAT_SECONDS, Listener
@@ -58,6 +59,7 @@ class RedisCluster:
         new_charter: Callable[[], Charter],
         handlers: ChannelHandlers,
         on_failure: Callable[[BaseException], None],
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
         self._lease = lease.total_seconds()
         self._lease_ms = _milliseconds(lease)
@@ -73,12 +75,14 @@ class RedisCluster:
             counters=counters,
             heard=ChannelReader(handlers, counters).read,
             resubscribed=handlers.resubscribed,
+            terms=terms,
         )
         self._redis = PlainRedis(
             url,
             scripts={name: _lua(name) for name in _SCRIPTS},
             timeout=self._lease / 3,
             became_replica=self._listener.reconnect,
+            terms=terms,
         )
         self._node: NodeInfo | None = None
         self._charter: Charter | None = None

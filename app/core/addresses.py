@@ -12,10 +12,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-REDIS_PARAMETERS: Final = (
-    *("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_check_hostname", "ssl_cert_reqs"),
-)
-"""What may stand behind `?` in the URL of a Redis: files and rules of TLS. All else is the nodes' own choice."""
+from app.core.redis_address import CLUSTER_SCHEMES, REDIS_SCHEMES, check_redis_url
 
 POSTGRESQL_PARAMETERS: Final = ("host", "sslcert", "sslkey", "sslmode", "sslrootcert", "target_session_attrs")
 """Likewise in the URL of a PostgreSQL: TLS, a socket's folder, and which of several servers will do."""
@@ -38,7 +35,9 @@ def split_address(url: str) -> SplitResult:
 
 def shown_address(url: str) -> str:
     """The URL without user, password and parameters, for logs."""
-    parts = split_address(url)
+    parts = urlsplit(url)
+    if parts.scheme not in REDIS_SCHEMES:  # whose URLs may name several hosts
+        parts = split_address(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"
 
@@ -65,8 +64,7 @@ STORE_SCHEMES: Final[Mapping[str, EngineKind]] = MappingProxyType(
     {
         "memory": EngineKind.MEMORY,
         "rocks": EngineKind.ROCKS,
-        "redis": EngineKind.REDIS,
-        "rediss": EngineKind.REDIS,
+        **dict.fromkeys(REDIS_SCHEMES, EngineKind.REDIS),
     }
 )
 
@@ -74,6 +72,8 @@ STORE_SCHEMES: Final[Mapping[str, EngineKind]] = MappingProxyType(
 def engine_kind(url: str) -> EngineKind:
     """What the URL of a store chooses; ValueError when its scheme is none of STORE_SCHEMES."""
     scheme = urlsplit(url).scheme
+    if scheme in CLUSTER_SCHEMES:
+        check_redis_url(url)
     kind = STORE_SCHEMES.get(scheme)
     if kind is None:
         allowed = ", ".join(f"{one}://" for one in STORE_SCHEMES)
@@ -83,10 +83,9 @@ def engine_kind(url: str) -> EngineKind:
 
 def check_store_url(url: str) -> None:
     """ValueError when no store can be opened with it."""
-    parts = split_address(url)
     kind = engine_kind(url)
     if kind is EngineKind.ROCKS:
-        check_folder_url(parts)
+        check_folder_url(split_address(url))
     elif url != "memory://":
         check_redis_url(url)
 
@@ -95,19 +94,6 @@ def check_folder_url(parts: SplitResult) -> None:
     """ValueError when it names no folder."""
     if parts.netloc or parts.query or parts.fragment or not parts.path.strip("/"):
         raise ValueError("names no folder; allowed: rocks:///absolute/path")
-
-
-def check_redis_url(url: str) -> None:
-    """ValueError when what stands behind the host is neither a database nor a parameter that is allowed."""
-    parts = split_address(url)
-    database = parts.path.removeprefix("/")
-    if database and not (database.isascii() and database.isdigit()):
-        raise ValueError("has a path that is no database number; allowed: redis://host:port/0, or no path at all")
-    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in REDIS_PARAMETERS:
-            shown = ascii(name[:32]) if name.isidentifier() else "something"
-            allowed = ", ".join(REDIS_PARAMETERS)
-            raise ValueError(f"has {shown} behind its '?', which is not allowed; allowed: {allowed}")
 
 
 class EventsKind(StrEnum):
@@ -125,18 +111,17 @@ class EventsKind(StrEnum):
 
 def events_kind(url: str) -> EventsKind:
     """What the URL of an event log chooses; ValueError when it names none that can be opened."""
+    if urlsplit(url).scheme in (*REDIS_SCHEMES, *CLUSTER_SCHEMES):
+        check_redis_url(url)
+        return EventsKind.REDIS
     parts = split_address(url)
     if parts.scheme == EventsKind.MEMORY and url == "memory://":
         return EventsKind.MEMORY
     if parts.scheme == EventsKind.ROCKS:
         check_folder_url(parts)
         return EventsKind.ROCKS
-    if parts.scheme in ("redis", "rediss"):
-        check_redis_url(url)
-        return EventsKind.REDIS
-    raise ValueError(
-        f"scheme {parts.scheme!a} is unknown; allowed: memory://, rocks:///absolute/path, redis://, rediss://"
-    )
+    allowed = ", ".join(f"{one}://" for one in REDIS_SCHEMES)
+    raise ValueError(f"scheme {parts.scheme!a} is unknown; allowed: memory://, rocks:///absolute/path, {allowed}")
 
 
 def check_access_url(url: str) -> None:

@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from app.core.addresses import EventsKind, check_broker_url, check_store_url, engine_kind, events_kind
+from app.core.addresses import EventsKind, check_broker_url, engine_kind, events_kind
 from app.core.errors import ConfigurationError
 from app.core.identifiers import validate_node_id
+from app.core.redis_address import REDIS_SCHEMES
 from app.core.topics import share
 from app.settings.access import AccessSettings, OidcSettings
 from app.settings.events import EventsSettings
@@ -33,6 +34,7 @@ from app.settings.fields import (
     scheme_of,
 )
 from app.settings.outbound import ReplySettings, WebhooksSettings
+from app.settings.store import RedisSettings, StoreSettings
 
 __all__ = [
     "PREFIX",
@@ -64,6 +66,7 @@ __all__ = [
 ]
 
 PREFIX = "HOMING_"
+_REDIS = ", ".join(f"{one}://" for one in REDIS_SCHEMES)
 
 
 _OTHERS = re.compile(
@@ -84,24 +87,6 @@ class NodeSettings(SettingsGroup):
     @classmethod
     def _allowed(cls, value: str) -> str:
         return or_value_error(validate_node_id, value) if value else value
-
-
-class StoreSettings(SettingsGroup):
-    """The store of commands and callbacks."""
-
-    url: str = "memory://"
-    """The URL of the store: `redis://…` or `rediss://…` for a cluster; for a single node `rocks:///folder`, or
-    `memory://`, which forgets everything when the node stops."""
-    budget: Short = timedelta(seconds=2)
-    """The time limit of one call, retries included, before the caller is told that the store is unavailable."""
-    retention: Long = timedelta(hours=1)
-    """How long a command stays readable, and its idempotency key valid, after the outcome."""
-
-    @field_validator("url")
-    @classmethod
-    def _known_scheme(cls, value: str) -> str:
-        check_store_url(value)
-        return value
 
 
 class MqttSettings(SettingsGroup):
@@ -309,6 +294,7 @@ class Settings(BaseSettings):
         BeforeValidator(empty_is_none),
     ] = None
     """How long audit lines are kept; None means for ever."""
+    redis: RedisSettings = RedisSettings()
     mqtt: MqttSettings = MqttSettings()
     broker: BrokerSettings = BrokerSettings()
     api: ApiSettings = ApiSettings()
@@ -344,7 +330,7 @@ class Settings(BaseSettings):
         if self.events.url and engine_kind(self.store.url).shared and not events_kind(self.events.url).shared:
             raise ValueError(
                 "HOMING_EVENTS_URL is the log of one node, and HOMING_STORE_URL is of a cluster; "
-                "allowed with a cluster: redis://, rediss://"
+                f"allowed with a cluster: {_REDIS}"
             )
         return self
 
@@ -353,7 +339,7 @@ class Settings(BaseSettings):
         if self.events.intake == "shared" and not (self.events.url and events_kind(self.events.url).shared):
             raise ValueError(
                 "HOMING_EVENTS_INTAKE=shared is for the nodes of a cluster, and HOMING_EVENTS_URL is the log of one; "
-                "allowed with it: redis://, rediss://"
+                f"allowed with it: {_REDIS}"
             )
         return self
 
@@ -362,7 +348,7 @@ class Settings(BaseSettings):
         if self.events.cold and (not self.events.url or events_kind(self.events.url) is EventsKind.MEMORY):
             raise ValueError(
                 "HOMING_EVENTS_COLD needs a HOMING_EVENTS_URL that outlives the node, as it knows what is there; "
-                "allowed: redis://, rediss://, rocks://"
+                f"allowed: {_REDIS}, rocks://"
             )
         return self
 

@@ -19,6 +19,7 @@ from app.core.cluster.identity import NodeIdentity
 from app.core.cluster.wakekey import WakeKey
 from app.core.errors import ConfigurationError
 from app.core.events.event import Database
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.histograms import StoreMeasures
 from app.runtime.telemetry import BurstLog
 from app.store.archive import Archive, ArchiveFacts
@@ -88,10 +89,11 @@ def open_engine(
     budget: timedelta = timedelta(seconds=2),
     measures: StoreMeasures | None = None,
     folders: Folders | None = None,
+    terms: RedisTerms = NO_TERMS,
 ) -> Engine:
     """The engine of this URL; ConfigurationError when the URL cannot be used.
 
-    `budget` bounds a call of the store; `folders` are shared with the event log.
+    `budget` bounds a call of the store; `folders` are shared with the event log; `terms` are for a Redis.
     """
     kind = kind_of(url)
     if kind is EngineKind.MEMORY:
@@ -108,6 +110,7 @@ def open_engine(
         new_secret=new_secret,
         budget=budget,
         measures=measures,
+        terms=terms,
     )
     return Engine(kind, store)
 
@@ -139,7 +142,9 @@ def _rocks_engine(
     return Engine(EngineKind.ROCKS, store, folder.identity)
 
 
-def inspect_server(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts | None:
+def inspect_server(
+    url: str, clock: Callable[[], float], run_id: str, terms: RedisTerms = NO_TERMS
+) -> RedisFacts | None:
     """What the server behind this URL is and how it is set up; None when its engine has no server.
 
     Blocks, and writes nothing. StoreUnavailableError with a reason when nobody answers; ConfigurationError. `clock` is
@@ -149,7 +154,7 @@ def inspect_server(url: str, clock: Callable[[], float], run_id: str) -> RedisFa
         return None
     from app.store.redis.doctor import inspect  # noqa: PLC0415 - see above
 
-    return inspect(url, clock, run_id)
+    return inspect(url, clock, run_id, terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +188,16 @@ def inspect_folder(url: str) -> FolderFacts | None:
         return FolderFacts(str(error))
 
 
-def inspect_event_log(url: str, databases: Sequence[Database], name: str, wall: Callable[[], float]) -> EventFacts:
+def inspect_event_log(
+    url: str, databases: Sequence[Database], name: str, wall: Callable[[], float], terms: RedisTerms = NO_TERMS
+) -> EventFacts:
     """What the event log behind a redis:// URL holds, and who brings events in.
 
     Blocks, and writes nothing. StoreUnavailableError; `wall` is seconds since 1970, `name` as in `open_events`.
     """
     from app.store.redis.events.facts import inspect_events  # noqa: PLC0415 - see above
 
-    return inspect_events(url, databases, f"{name}-intake", wall)
+    return inspect_events(url, databases, f"{name}-intake", wall, terms)
 
 
 def inspect_cold_place(url: str, databases: Sequence[str], clock: Clock, new_secret: Callable[[], str]) -> ArchiveFacts:
@@ -255,12 +262,13 @@ def open_events(
     node_id: str = "",
     cold: str = "",
     folders: Folders | None = None,
+    terms: RedisTerms = NO_TERMS,
 ) -> EventEngine:
     """The event log of this URL, not started yet; ConfigurationError when the URL cannot be used.
 
     `lease` is how long a node that died keeps a role, `name` tells this cluster's roles from others, and `node_id`
     tells people who has them. `cold` is where the cold tier is; there is none when it is empty. `folders` are shared
-    with the store.
+    with the store, and `terms` are for a Redis.
     """
     try:
         kind = events_kind(url)
@@ -278,7 +286,7 @@ def open_events(
         engine = EventEngine(_rocks(folder_of(url), folders or Folders(), clock, drops), OnlyOne(), OnlyOne())
     else:
         engine = _redis_events(
-            url, f"{node_id or 'node'} {new_secret()}", name, lease, clock, counters, new_secret, drops
+            url, f"{node_id or 'node'} {new_secret()}", name, lease, clock, counters, new_secret, drops, terms
         )
     if not cold:
         return engine
@@ -299,18 +307,21 @@ def _redis_events(
     counters: Counter[str],
     new_secret: Callable[[], str],
     drops: BurstLog,
+    terms: RedisTerms,
 ) -> EventEngine:
     from app.store.redis.driver.role import RedisRole  # noqa: PLC0415 - see above
     from app.store.redis.events.log import RedisEventLog  # noqa: PLC0415 - see above
     from app.store.redis.queues import RedisQueues  # noqa: PLC0415 - see above
 
-    queues = RedisQueues(url, clock=clock, counters=counters, new_life=lambda: _life(new_secret))
+    queues = RedisQueues(url, clock=clock, counters=counters, new_life=lambda: _life(new_secret), terms=terms)
 
     def role(what: str) -> RoleLease:
-        return RedisRole(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters)
+        return RedisRole(url, f"{name}-{what}", holder, lease=lease, clock=clock, counters=counters, terms=terms)
 
     return EventEngine(
-        lambda databases: RedisEventLog(url, databases, counters=counters, drops=drops, new_secret=new_secret),
+        lambda databases: RedisEventLog(
+            url, databases, counters=counters, drops=drops, new_secret=new_secret, terms=terms
+        ),
         role("intake"),
         role("cooler"),
         QueueEngine(queues, queues),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from app.core.errors import ConfigurationError
+from app.core.redis_address import RedisTerms
 from app.settings import check_names, load_settings, variables
 
 
@@ -51,6 +54,9 @@ def test_what_kubernetes_tells_of_its_services_is_left_alone(service: str) -> No
         ({"HOMING_OIDC_ISSUER": "https://a.example"}, "HOMING_OIDC_ISSUER and HOMING_OIDC_AUDIENCE belong together"),
         ({"HOMING_EVENTS_QUOTAS": "x"}, "HOMING_EVENTS_QUOTAS: "),
         ({"HOMING_API_PORT": "x"}, "HOMING_API_PORT: Input should be a valid integer"),
+        ({"HOMING_REDIS_SENTINEL_USER": "x"}, "HOMING_REDIS_SENTINEL_USER needs HOMING_REDIS_SENTINEL_PASSWORD_FILE"),
+        ({"HOMING_STORE_URL": "redis+cluster://a"}, "HOMING_STORE_URL: names a Redis Cluster, which nodes cannot use"),
+        ({"HOMING_STORE_URL": "redis+sentinel://a,b"}, "HOMING_STORE_URL: names no service"),
         ({"HOMING_STORE_URL": "ftp://a"}, "HOMING_STORE_URL: scheme 'ftp' is unknown"),
     ],
 )
@@ -62,3 +68,18 @@ def test_an_error_begins_with_the_setting_that_it_is_about(
     with pytest.raises(ConfigurationError) as refused:
         load_settings(_env_file=None)
     assert str(refused.value).startswith(said)
+
+
+def test_the_password_for_sentinels_is_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "password"
+    monkeypatch.setenv("HOMING_REDIS_SENTINEL_USER", "guard")
+    monkeypatch.setenv("HOMING_REDIS_SENTINEL_PASSWORD_FILE", str(file))
+    settings = load_settings(_env_file=None).redis
+    with pytest.raises(ConfigurationError, match="PASSWORD_FILE cannot be read: No such file"):
+        settings.terms()
+    file.write_text("\n")
+    with pytest.raises(ConfigurationError, match="PASSWORD_FILE is empty; needed is the password"):
+        settings.terms()
+    file.write_text("CANARY\n")
+    assert settings.terms() == RedisTerms("guard", "CANARY")
+    assert "CANARY" not in repr(settings.terms())

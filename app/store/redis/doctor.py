@@ -14,8 +14,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from app.core.addresses import check_redis_url
 from app.core.errors import ConfigurationError, StoreUnavailableError
+from app.core.redis_address import NO_TERMS, RedisTerms
+from app.store.redis.guards import GuardFacts, primary_url
 from app.store.redis.rights import missing
 
 REPLY_SECONDS: Final = 3.0
@@ -50,19 +51,23 @@ class RedisFacts:
     user: str = "default"
     primary: str = ""
     """`host:port` of the primary, where this is a replica."""
+    replicas: int = 0
+    """Those that are connected."""
+    guards: GuardFacts | None = None
+    """The Sentinels, where the URL names some."""
 
 
-def inspect(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts:
+def inspect(url: str, clock: Callable[[], float], run_id: str, terms: RedisTerms = NO_TERMS) -> RedisFacts:
     """Look at the server; StoreUnavailableError with a reason when there is none. `clock` is monotonic seconds."""
     try:
-        check_redis_url(url)
+        server, guards = primary_url(url, terms)
     except ValueError as error:
         raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
-    address = urlsplit(url)
+    address = urlsplit(server)
     place = f"{address.hostname}:{address.port or 6379}"
     try:
         client = Redis.from_url(
-            url,
+            server,
             decode_responses=True,
             protocol=2,
             driver_info=None,
@@ -74,16 +79,16 @@ def inspect(url: str, clock: Callable[[], float], run_id: str) -> RedisFacts:
         raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
     with client:
         try:
-            return _look(client, clock, run_id)
+            return _look(client, clock, run_id, guards)
         except (RedisError, OSError) as error:
             raise StoreUnavailableError(f"{place}: {error}") from None
 
 
-def _look(client: Redis, clock: Callable[[], float], run_id: str) -> RedisFacts:
+def _look(client: Redis, clock: Callable[[], float], run_id: str, guards: GuardFacts | None) -> RedisFacts:
     rights = cast("Connection", client.connection_pool.make_connection())
     try:
         rights.connect()
-        lacking = missing(rights, run_id)
+        lacking = missing(rights, run_id, guarded=guards is not None)
     finally:
         rights.disconnect()
     said: dict[str, Any] = {} if "+info" in lacking else client.info()
@@ -103,6 +108,8 @@ def _look(client: Redis, clock: Callable[[], float], run_id: str) -> RedisFacts:
         ping_ms=math.nan if "+ping" in lacking else _ping_ms(client, clock),
         missing_rights=lacking,
         primary=f"{said['master_host']}:{said.get('master_port')}" if "master_host" in said else "",
+        replicas=int(said.get("connected_slaves", 0)),
+        guards=guards,
         user=str(client.connection_pool.connection_kwargs.get("username") or "default"),
     )
 

@@ -29,6 +29,7 @@ from app.core.queues.loans import (
     pack_references,
     unpack_references,
 )
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
 from app.store.declared import Declarations, DocumentChange
@@ -63,10 +64,16 @@ class RedisQueues:
         counters: Counter[str],
         new_life: Callable[[], str],
         budget: timedelta = timedelta(seconds=2),
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
-        self._calls = EventCalls(url, counters, budget.total_seconds(), QUEUE_SCRIPTS)
+        self._calls = EventCalls(url, counters, budget.total_seconds(), QUEUE_SCRIPTS, terms)
         self._listener = Listener(
-            url, clock=clock, counters=counters, heard=self._hear, resubscribed=lambda: self._hear(b"")
+            url,
+            clock=clock,
+            counters=counters,
+            heard=self._hear,
+            resubscribed=lambda: self._hear(b""),
+            terms=terms,
         )
         self._new_life = new_life
         self._heard: list[Callable[[str], None]] = []

@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "ping": "PING",
         "pttl": "PTTL {key}",
         "publish": "PUBLISH {channel} doctor",
+        "role": "ROLE",
         "script|load": "SCRIPT LOAD return",
         "select": "SELECT {database}",
         "set": "SET {key} v NX XX",
@@ -71,10 +72,15 @@ KEYS: Final = (
 CHANNELS: Final = ("mqtt:node:*", "mqtt:queue-hints")
 
 
-def missing(connection: Connection, run_id: str) -> list[str]:
+OF_SENTINEL: Final = frozenset(("role",))
+"""Commands that nodes use where Sentinels guard the primary, and nowhere else."""
+
+
+def missing(connection: Connection, run_id: str, *, guarded: bool = False) -> list[str]:
     """The rights that the user of this connection lacks, as rules of an ACL: `+zadd`, `~mqtt:due:*`, `&mqtt:node:*`.
 
-    The connection speaks RESP 2; afterwards it is subscribed and good for nothing else.
+    `guarded` means that there are Sentinels. The connection speaks RESP 2; afterwards it is subscribed and good for
+    nothing else.
     """
     channel = f"mqtt:node:doctor-{run_id}"
     places = {"key": f"mqtt:callback:{{doctor-{run_id}}}", "channel": channel, "database": connection.db}
@@ -94,7 +100,8 @@ def missing(connection: Connection, run_id: str) -> list[str]:
             lacking.append(f"&{pattern}")
     places["channel"] = channel
     places["key"] = f"mqtt:callback:{{doctor-{run_id}}}"
-    in_order = sorted(COMMANDS.items(), key=lambda one: one[0] == "subscribe")
+    asked = [one for one in COMMANDS.items() if guarded or one[0] not in OF_SENTINEL]
+    in_order = sorted(asked, key=lambda one: one[0] == "subscribe")
     return [*(f"+{name}" for name, form in in_order if refused(form) == "command"), *lacking]
 
 

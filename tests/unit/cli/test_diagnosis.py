@@ -10,6 +10,7 @@ import pytest
 from app.cli.diagnosis import CheckLevel, about_broker, about_redis, about_store_of_one
 from app.mqtt.paho_probe import PARKED_MESSAGES, BrokerFacts
 from app.store.redis.doctor import RedisFacts
+from app.store.redis.guards import GuardFacts
 
 GOOD_REDIS = RedisFacts(
     version="7.0.15",
@@ -25,7 +26,10 @@ GOOD_REDIS = RedisFacts(
     scripts_work=True,
     wake_ups_work=True,
     ping_ms=0.1,
+    replicas=1,
 )
+GUARDS = GuardFacts(asked=3, silent=(), quorum=2, known=3, down_after_ms=2000, agreed=True)
+"""Three of them, of one mind."""
 
 
 def good_broker(**changes: Any) -> BrokerFacts:
@@ -41,7 +45,12 @@ def good_broker(**changes: Any) -> BrokerFacts:
 
 
 def test_all_is_well() -> None:
-    diagnoses = [about_store_of_one("memory://", None), *about_redis(GOOD_REDIS), *about_broker(good_broker(), "5")]
+    diagnoses = [
+        about_store_of_one("memory://", None),
+        *about_redis(GOOD_REDIS),
+        *about_redis(replace(GOOD_REDIS, guards=GUARDS)),
+        *about_broker(good_broker(), "5"),
+    ]
     assert {diagnosis.level for diagnosis in diagnoses} == {CheckLevel.OK}
 
 
@@ -50,7 +59,13 @@ def test_all_is_well() -> None:
     [
         ({"version": "5.0.7"}, CheckLevel.WARN, "version", "7.0"),
         ({"role": "slave"}, CheckLevel.FAIL, "role", "primary"),
-        ({"mode": "cluster"}, CheckLevel.FAIL, "mode", "standalone"),
+        ({"mode": "cluster"}, CheckLevel.FAIL, "mode", "redis+sentinel://"),
+        ({"mode": "sentinel"}, CheckLevel.FAIL, "mode", "redis+sentinel://host:26379/service"),
+        ({"guards": GUARDS, "replicas": 0}, CheckLevel.FAIL, "replicas", "start a replica"),
+        ({"guards": replace(GUARDS, silent=("s1:26379: away",))}, CheckLevel.WARN, "Sentinels", "the others"),
+        ({"guards": replace(GUARDS, agreed=False)}, CheckLevel.WARN, "Sentinels", "ask again"),
+        ({"guards": replace(GUARDS, known=2)}, CheckLevel.WARN, "Sentinels", "Run three"),
+        ({"guards": replace(GUARDS, down_after_ms=30_000)}, CheckLevel.WARN, "Sentinels", "2000 or less"),
         ({"maxmemory_policy": "allkeys-lru"}, CheckLevel.FAIL, "eviction", "noeviction"),
         ({"evicted_keys": 3}, CheckLevel.WARN, "eviction", ""),
         ({"maxmemory": 2**20, "used_memory": 2**20}, CheckLevel.WARN, "memory", "maxmemory"),

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.addresses import check_redis_url, shown_address, split_address
+from app.core.addresses import shown_address, split_address
+from app.core.redis_address import check_redis_url
 
 
 def test_the_parts_of_an_address() -> None:

@@ -265,6 +265,38 @@ class RedisProcess(ServiceProcess):
         return reply_of(self.port, b"PING\r\n").startswith((b"+PONG", b"-NOAUTH"))
 
 
+class SentinelProcess(ServiceProcess):
+    """A Sentinel on a free port of 127.0.0.1 that guards a Redis under a name, in the mode of redis-server.
+
+    `quorum` Sentinels have to agree that the primary is away. It has users as `users` says, or anybody may do all.
+    """
+
+    service = "homing"
+
+    def __init__(self, redis: RedisProcess, *, quorum: int, down_after_ms: int = 1_000, users: str = "") -> None:
+        super().__init__("redis-server")
+        self._redis = redis
+        self._quorum = quorum
+        self._down_after_ms = down_after_ms
+        self._users = users
+
+    def _command(self) -> Sequence[str]:
+        file = self.folder / "sentinel.conf"  # the Sentinel writes into it what it has found
+        if not file.exists():
+            name = self.service
+            lines = (
+                *(f"port {self.port}", "bind 127.0.0.1", f"dir {self.folder}", "sentinel resolve-hostnames no"),
+                f"sentinel monitor {name} 127.0.0.1 {self._redis.port} {self._quorum}",
+                f"sentinel down-after-milliseconds {name} {self._down_after_ms}",
+                *(f"sentinel failover-timeout {name} 5000", f"sentinel parallel-syncs {name} 1"),
+            )
+            file.write_text("\n".join((*lines, self._users, "")), "utf-8")
+        return [self.binary, str(file), "--sentinel"]
+
+    def _answers(self) -> bool:
+        return reply_of(self.port, b"PING\r\n").startswith((b"+PONG", b"-NOAUTH"))
+
+
 def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 0.01) -> bool:
     """Ask `condition` again and again (blocking) until it is true; False when `timeout` seconds went by."""
     deadline = time.monotonic() + timeout

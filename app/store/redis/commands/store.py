@@ -9,6 +9,7 @@ from typing import Final
 
 from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.histograms import StoreMeasures
 from app.runtime.telemetry import Fill
 from app.store.redis.commands.echo_states import RedisEchoStates
@@ -36,6 +37,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
         budget: timedelta = timedelta(seconds=2),
         options: CombinerOptions | None = None,
         measures: StoreMeasures | None = None,
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
         """`budget` bounds each call but `respond`. ConfigurationError when the URL cannot be used."""
         lanes = Lanes(
@@ -44,6 +46,7 @@ class RedisStateStore(RedisCommandReader, RedisCommandWriter, RedisCommandHistor
             budget=budget.total_seconds(),
             options=options or CombinerOptions(),
             measures=measures or StoreMeasures(),
+            terms=terms,
         )
         unreadable = Unreadable(counters, clock)
         RedisCommandReader.__init__(self, lanes, unreadable, clock)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.core.errors import StoreUnavailableError
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
@@ -24,10 +25,17 @@ class Lanes:
     """`budget` bounds each call but patient ones, in seconds. ConfigurationError when the URL cannot be used."""
 
     def __init__(
-        self, url: str, *, counters: Counter[str], budget: float, options: CombinerOptions, measures: StoreMeasures
+        self,
+        url: str,
+        *,
+        counters: Counter[str],
+        budget: float,
+        options: CombinerOptions,
+        measures: StoreMeasures,
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
         self.budget = budget
-        self._connect = connector(url)
+        self._connect = connector(url, terms)
         self._counters = counters
         self._options = options
         self._measures = measures

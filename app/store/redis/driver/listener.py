@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
@@ -14,7 +14,9 @@ from redis.exceptions import RedisError
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from app.core.clock import Clock
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.telemetry import Counters
+from app.store.redis.driver.server import url_arguments
 
 HEARTBEAT: Final = b"\0heartbeat"
 """What a node sends to its own channel; nothing else that is said there begins with NUL and goes on so."""
@@ -49,11 +51,11 @@ class Listener:
         counters: Counters,
         heard: Callable[[bytes], None],
         resubscribed: Callable[[], None],
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
         self.subscribed = asyncio.Event()
-        self._pool = ConnectionPool.from_url(
-            url, protocol=2, socket_connect_timeout=HEARTBEAT_SECONDS, retry=Retry(NoBackoff(), 0)
-        )
+        options: dict[str, Any] = {"protocol": 2, "socket_connect_timeout": HEARTBEAT_SECONDS}
+        self._pool = ConnectionPool(**options, retry=Retry(NoBackoff(), 0), **url_arguments(url, terms))
         self._clock = clock
         self._counters = counters
         self._heard = heard

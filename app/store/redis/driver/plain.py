@@ -7,12 +7,15 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from redis.asyncio import Redis
+from redis.asyncio.connection import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
 from app.core.errors import StoreUnavailableError
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.store.redis.driver.listener import is_connection_error
+from app.store.redis.driver.server import url_arguments
 
 _Reply = TypeVar("_Reply")
 
@@ -25,10 +28,17 @@ class PlainRedis:
     """
 
     def __init__(
-        self, url: str, *, scripts: Mapping[str, str], timeout: float, became_replica: Callable[[], Awaitable[None]]
+        self,
+        url: str,
+        *,
+        scripts: Mapping[str, str],
+        timeout: float,
+        became_replica: Callable[[], Awaitable[None]],
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
-        self._redis: Redis = Redis.from_url(
-            url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
+        options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+        self._redis: Redis = Redis.from_pool(
+            ConnectionPool(**options, retry=Retry(NoBackoff(), 0), **url_arguments(url, terms))
         )
         self._scripts = {name: self._redis.register_script(text) for name, text in scripts.items()}
         self._became_replica = became_replica

@@ -13,6 +13,7 @@ import structlog
 from app.core.clock import Clock
 from app.core.errors import UnavailableError
 from app.core.events import keys
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.tasks import end
 from app.store.redis.driver.combiner import Combiner, CombinerOptions
 from app.store.redis.driver.scripts import ROLE
@@ -28,13 +29,21 @@ class RedisRole:
     """`holder` names this process and no other one. Times are those of this process: a late renewal counts as none."""
 
     def __init__(
-        self, url: str, name: str, holder: str, *, lease: timedelta, clock: Clock, counters: Counter[str]
+        self,
+        url: str,
+        name: str,
+        holder: str,
+        *,
+        lease: timedelta,
+        clock: Clock,
+        counters: Counter[str],
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
         self._name = name
         self._holder = holder
         self._lease = lease.total_seconds()
         self._clock = clock
-        self._redis = Combiner(connector(url), [ROLE], counters=counters, options=CombinerOptions())
+        self._redis = Combiner(connector(url, terms), [ROLE], counters=counters, options=CombinerOptions())
         self._until = 0.0
         self._lost = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None

@@ -12,8 +12,9 @@ import structlog
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.exceptions import RedisError
 
-from app.core.addresses import check_redis_url
 from app.core.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError, UnavailableError
+from app.core.redis_address import NO_TERMS, RedisKind, RedisTerms, check_redis_url, parse_redis_url
+from app.store.redis.driver.sentinel import led_arguments
 
 OLDEST_REDIS: Final = (6, 0)
 LOOK_SECONDS: Final = 3.0
@@ -24,11 +25,18 @@ Info = Mapping[str, str]
 _log = structlog.get_logger(__name__)
 
 
-def connector(url: str) -> partial[AbstractConnection]:
+def url_arguments(url: str, terms: RedisTerms) -> dict[str, Any]:
+    """What redis-py is to know of the URL; its class of connections goes to the primary. ValueError."""
+    check_redis_url(url)
+    if parse_redis_url(url).kind is RedisKind.SENTINEL:
+        return led_arguments(url, terms)
+    return dict(parse_url(url))
+
+
+def connector(url: str, terms: RedisTerms = NO_TERMS) -> partial[AbstractConnection]:
     """Makes connections to this URL, with TLS for rediss://; ConfigurationError when it cannot be used."""
     try:
-        check_redis_url(url)
-        arguments: dict[str, Any] = dict(parse_url(url))
+        arguments = url_arguments(url, terms)
         kind = arguments.pop("connection_class", Connection)
         # RESP 2 needs no handshake. Time limits are the combiner's, one for a whole round trip.
         arguments |= {"protocol": 2, "driver_info": None, "client_name": "homing", "decode_responses": False}
@@ -46,7 +54,10 @@ def check_server(info: Info) -> None:
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_REDIS:
         raise ConfigurationError(f"the store is Redis {version or '(unknown)'}; needed is 6.0 or newer, or Valkey")
     if info.get("redis_mode") == "cluster":
-        raise ConfigurationError("the store is a Redis Cluster; allowed is a single primary, with or without replicas")
+        raise ConfigurationError(
+            "the store is a Redis Cluster; allowed is a single primary, with or without replicas: redis://host:port, "
+            "or redis+sentinel://host:port/service for one that Sentinels guard"
+        )
     policy = info.get("maxmemory_policy")
     if policy not in (None, "noeviction"):
         # Anything else removes open commands without a word.

@@ -14,6 +14,7 @@ from typing import Any, Final
 from redis.exceptions import ResponseError
 
 from app.core.errors import DamagedEventsError, StoreRefusedError, StoreUnavailableError
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.telemetry import Fill
 from app.store.redis.driver.combiner import Argument, Combiner, CombinerOptions, Script
 from app.store.redis.driver.scripts import EVENT_SCRIPTS
@@ -24,11 +25,16 @@ class EventCalls:
     """Every call has this budget, in seconds, and raises StoreUnavailableError. ConfigurationError for a wrong URL."""
 
     def __init__(
-        self, url: str, counters: Counter[str], budget: float, scripts: Sequence[Script] = EVENT_SCRIPTS
+        self,
+        url: str,
+        counters: Counter[str],
+        budget: float,
+        scripts: Sequence[Script] = EVENT_SCRIPTS,
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
         self._budget = budget
         self._options: Final = CombinerOptions()
-        self._redis = Combiner(connector(url), scripts, counters=counters, options=self._options)
+        self._redis = Combiner(connector(url, terms), scripts, counters=counters, options=self._options)
         self._closed = False
 
     async def start(self) -> None:

@@ -14,6 +14,8 @@ from redis.retry import Retry
 from app.core.errors import ConfigurationError, StoreUnavailableError
 from app.core.events import keys
 from app.core.events.event import Database, Position
+from app.core.redis_address import NO_TERMS, RedisTerms
+from app.store.redis.guards import primary_url
 
 REPLY_SECONDS: Final = 3.0
 
@@ -35,11 +37,14 @@ class EventFacts:
     """Bytes; 0 is no limit. None where the server does not tell."""
 
 
-def inspect_events(url: str, databases: Sequence[Database], role: str, wall: Callable[[], float]) -> EventFacts:
+def inspect_events(
+    url: str, databases: Sequence[Database], role: str, wall: Callable[[], float], terms: RedisTerms = NO_TERMS
+) -> EventFacts:
     """Look at the log; StoreUnavailableError when nobody answers. `wall` is seconds since 1970."""
     try:
+        server, _ = primary_url(url, terms)
         client = Redis.from_url(
-            url,
+            server,
             protocol=2,
             driver_info=None,
             socket_timeout=REPLY_SECONDS,

@@ -31,6 +31,7 @@ from app.core.events.record import pack_entry, unpack_entry
 from app.core.events.structures import Structures
 from app.core.events.transaction import Transaction
 from app.core.events.values import Bound, no_room
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.core.topics import matches
 from app.runtime.telemetry import BurstLog, Fill
 from app.store.redis.driver.combiner import Argument
@@ -60,9 +61,10 @@ class RedisEventLog:
         drops: BurstLog,
         new_secret: Callable[[], str],
         budget: timedelta = timedelta(seconds=2),
+        terms: RedisTerms = NO_TERMS,
     ) -> None:
         self.databases: Final = tuple(databases)
-        self._calls = EventCalls(url, counters, budget.total_seconds())
+        self._calls = EventCalls(url, counters, budget.total_seconds(), terms=terms)
         self.cursors: Final = RedisCursors(self._calls)
         self._catalogue = GenerationCatalogue(self._calls)
         self._blocks = BlockReader(self._calls, drops)

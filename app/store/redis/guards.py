@@ -1,0 +1,85 @@
+"""The Sentinels of a primary as `homing doctor` sees them. Blocking; writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from app.core.errors import StoreUnavailableError
+from app.core.redis_address import (
+    Place,
+    RedisAddress,
+    RedisKind,
+    RedisTerms,
+    check_redis_url,
+    parse_redis_url,
+    shown_place,
+)
+
+REPLY_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class GuardFacts:
+    """What the Sentinels say of their service."""
+
+    asked: int
+    """Those that the URL names."""
+    silent: tuple[str, ...]
+    """Those of them that gave no answer, as `host:port: reason`."""
+    quorum: int
+    known: int
+    """How many Sentinels guard the primary, in the eyes of the one that answered."""
+    down_after_ms: int
+    agreed: bool
+    """All who answered name the same primary."""
+
+
+def primary_url(url: str, terms: RedisTerms) -> tuple[str, GuardFacts | None]:
+    """The URL of the server that takes writes, and what Sentinels say; None for a URL without them.
+
+    ValueError for a wrong URL; StoreUnavailableError when no Sentinel knows of a primary.
+    """
+    check_redis_url(url)
+    address = parse_redis_url(url)
+    if address.kind is not RedisKind.SENTINEL:
+        return url, None
+    answers: list[tuple[int, Place, dict[str, Any]]] = []
+    silent: list[str] = []
+    for seed in address.seeds:
+        try:
+            answers.append(_asked(address, seed, terms))
+        except (RedisError, OSError, ValueError, KeyError, TypeError) as error:
+            silent.append(f"{shown_place(seed)}: {str(error) or type(error).__name__}")
+    if not answers:
+        raise StoreUnavailableError(f"no Sentinel names the primary of {address.service}: {'; '.join(silent)}")
+    _, place, facts = max(answers, key=lambda one: one[0])
+    return address.url_of(place), GuardFacts(
+        asked=len(address.seeds),
+        silent=tuple(silent),
+        quorum=int(facts.get("quorum", 0)),
+        known=int(facts.get("num-other-sentinels", 0)) + 1,
+        down_after_ms=int(facts.get("down-after-milliseconds", 0)),
+        agreed=len({one[1] for one in answers}) == 1,
+    )
+
+
+def _asked(address: RedisAddress, seed: Place, terms: RedisTerms) -> tuple[int, Place, dict[str, Any]]:
+    login = {"username": terms.sentinel_user or None, "password": terms.sentinel_password}
+    with Redis.from_url(
+        address.sentinel_url(seed),
+        decode_responses=True,
+        protocol=2,
+        driver_info=None,
+        socket_timeout=REPLY_SECONDS,
+        socket_connect_timeout=REPLY_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+        **(login if terms.sentinel_password else {}),
+    ) as client:
+        facts: dict[str, Any] = client.sentinel_master(address.service)
+    return int(facts["config-epoch"]), (facts["ip"], int(facts["port"])), facts
