@@ -40,11 +40,11 @@ class Guarded:
             guard.execute_command("SENTINEL", "FAILOVER", SentinelProcess.service)
 
     def switched(self, before: RedisProcess) -> bool:
-        """Whether all Sentinels name another one."""
+        """True if all Sentinels name another one."""
         return all(self._named(guard) not in (0, before.port) for guard in self.guards)
 
     def ready(self) -> bool:
-        """Whether all know each other and a replica that is in step."""
+        """True if all know each other and a replica that is in step."""
         facts = [self._facts(guard) for guard in self.guards]
         known = all(one.get("num-slaves", 0) > 0 and one.get("num-other-sentinels", 0) == GUARDS - 1 for one in facts)
         with Redis(port=self.primary().port) as client:

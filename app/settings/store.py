@@ -47,7 +47,7 @@ class RedisSettings(SettingsGroup):
         return self
 
     def terms(self) -> RedisTerms:
-        """What the driver is to know; ConfigurationError when the file cannot be read."""
+        """Return what the driver is to know; ConfigurationError when the file cannot be read."""
         return RedisTerms(self.sentinel_user, self._password())
 
     def _password(self) -> str:
