@@ -301,14 +301,14 @@ class QueuePlane:
 def needed_queues(plane: QueuePlane | None) -> QueuePlane:
     """The queues of the node; QueuesOffError where there are none."""
     if plane is None:
-        raise QueuesOffError("this node keeps no queues: they need HOMING_EVENTS_URL with memory:// or redis://")
+        raise QueuesOffError("this node keeps no queues: they need HOMING_EVENTS_URL")
     return plane
 
 
 def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) -> QueuePlane | None:
-    """Queues over the events that are kept; None where none are, or where their engine has no queues."""
+    """Queues over the events that are kept; None where none are."""
     engine = kernel.adapters.events
-    if events is None or engine is None or engine.queues is None:
+    if events is None or engine is None:
         return None
     log, store, counters = events.store, engine.queues.store, kernel.counters
 

@@ -245,8 +245,8 @@ class EventEngine:
     open_log: Callable[[Sequence[Database]], EventStore]
     role: RoleLease
     cooling: RoleLease
-    queues: QueueEngine | None = None
-    """Queues over this log; None where the engine has none."""
+    queues: QueueEngine
+    """Queues over this log."""
     archive: Archive | None = None
     """The cold tier, where there is one; `open_log` knows of it then."""
 
@@ -283,7 +283,7 @@ def open_events(
             QueueEngine(MemoryQueues(clock, lambda: _life(new_secret)), MemoryDeclared()),
         )
     elif kind is EventsKind.ROCKS:
-        engine = EventEngine(_rocks(folder_of(url), folders or Folders(), clock, drops), OnlyOne(), OnlyOne())
+        engine = _rocks(folder_of(url), folders or Folders(), clock, drops, new_secret)
     else:
         engine = _redis_events(
             url, f"{node_id or 'node'} {new_secret()}", name, lease, clock, counters, new_secret, drops, terms
@@ -350,7 +350,7 @@ def _cold_extra() -> Iterator[None]:
         ) from None
 
 
-def _rocks(path: Path, folders: Folders, clock: Clock, drops: BurstLog) -> Callable[[Sequence[Database]], EventStore]:
+def _rocks(path: Path, folders: Folders, clock: Clock, drops: BurstLog, new_secret: Callable[[], str]) -> EventEngine:
     def new() -> RocksFolder:
         from app.store.rocks.folder import RocksFolder  # noqa: PLC0415 - an extra
 
@@ -358,5 +358,12 @@ def _rocks(path: Path, folders: Folders, clock: Clock, drops: BurstLog) -> Calla
 
     folder = folders.of(path, "HOMING_EVENTS_URL", new)
     from app.store.rocks.events import RocksEventLog  # noqa: PLC0415 - an extra, and it is there
+    from app.store.rocks.queues import RocksQueues  # noqa: PLC0415 - likewise
 
-    return lambda databases: RocksEventLog(folder, databases, clock, drops)
+    queues = RocksQueues(folder, clock, lambda: _life(new_secret))
+    return EventEngine(
+        lambda databases: RocksEventLog(folder, databases, clock, drops),
+        OnlyOne(),
+        OnlyOne(),
+        QueueEngine(queues, queues),
+    )

@@ -1,4 +1,4 @@
-"""Queues over HTTP, on both engines: declared, taken from, settled; what is wrong gets a sentence."""
+"""Queues over HTTP, on all engines: declared, taken from, settled; what is wrong gets a sentence."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ROUTES = [{"database": "events", "topic": "site/+/alarm"}]
 QUEUE = "/v1/queues/alarms"
 
 
-@pytest.fixture(params=["memory", "redis"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
-    url = "memory://"
+@pytest.fixture(params=["memory", "redis", "rocks"])
+async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    url = "memory://" if request.param == "memory" else f"rocks://{tmp_path}/events"
     if request.param == "redis":
         server: RedisProcess = request.getfixturevalue("redis_server")
         async with Redis.from_url(server.url) as client:
@@ -444,11 +444,22 @@ async def test_a_user_of_redis_without_the_rights_has_everything_but_queues() ->
             assert told[-1].startswith("queues cannot be used now: ")
 
 
-async def test_a_node_with_events_in_a_folder_says_where_queues_are_kept(tmp_path: Path) -> None:
-    async with running(events={"url": f"rocks://{tmp_path}/events"}) as rig:
-        found = await rig.http.put(QUEUE, json={"routes": ROUTES})
-    assert (found.status_code, found.json()["type"]) == (404, "urn:homing:problem:no-queues")
-    assert "memory:// or redis://" in found.json()["detail"]
+async def test_a_queue_in_a_folder_outlives_its_process(tmp_path: Path) -> None:
+    url = f"rocks://{tmp_path}/events"
+    async with running(events={"url": url}) as rig:
+        await eventually(lambda: is_open(rig))
+        await declare(rig, loan="1h")
+        await publish(rig, 1, 2, 3)
+        taken = await take_all(rig, 3)
+        loans = {one["event"]["data"]: one["loan"] for one in taken}
+        await settle(rig, done=[loans[1]], release=[loans[2]])
+        before = await counts(rig)
+    async with running(events={"url": url}) as rig:
+        await eventually(lambda: is_open(rig))
+        assert await counts(rig) == before
+        assert [one["event"]["data"] for one in await take_all(rig, 1)] == [2]
+        assert await settle(rig, done=[loans[1], loans[3]]) == {"settled": 1, "over": [loans[1]]}
+        assert (await counts(rig))["done"] == 2
 
 
 async def test_a_node_without_events_has_no_queues() -> None:

@@ -19,6 +19,7 @@ from tests.waiting import PATIENCE, eventually
 
 COMMANDS = 60
 KILLS = 3
+WORK = 180
 
 
 @pytest.fixture
@@ -135,6 +136,49 @@ async def test_what_was_answered_before_a_kill_is_there_after_it(tmp_path: Path,
                 await asyncio.to_thread(node.start)
                 for command_id, outcome in told.items():
                     assert await client.get(f"/v1/commands/{command_id}") == outcome
+
+
+async def test_queues_outlive_a_kill(tmp_path: Path, broker: MosquittoProcess) -> None:
+    """What was fed, lent, settled, put off and declared is as it was answered; tokens of before settle after."""
+    with node_in(tmp_path, broker) as node:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2 * PATIENCE)) as session:
+
+            async def say(method: str, path: str, body: object) -> Json:
+                async with session.request(method, f"{node.url}{path}", json=body) as response:
+                    assert response.status < 300, await response.text()
+                    return dict(await response.json())
+
+            async def take(most: int, seconds: int = 60) -> list[Json]:
+                body = {"max": most, "wait": f"{seconds}s"}
+                return list((await say("POST", "/v1/queues/work/take", body))["events"])
+
+            async def counted() -> Json:
+                return dict((await say("GET", "/v1/queues/work", None))["counts"])
+
+            routes = [{"database": "events", "topic": "work/+"}]
+            await say("PUT", "/v1/queues/work", {"routes": routes, "loan": "1h", "retry": ["1h"], "max_deliveries": 9})
+            events = [{"topic": f"work/{number}", "data": number} for number in range(WORK)]
+            await say("POST", "/v1/events", events)
+            lent: dict[int, str] = {}
+            settled: set[int] = set()
+            for kill in range(KILLS):
+                while len(lent) < (kill + 1) * WORK // KILLS:
+                    lent |= {int(one["event"]["data"]): one["loan"] for one in await take(WORK // KILLS // 3)}
+                open_ones = [one for one in lent if one not in settled]
+                done, late = open_ones[::3], open_ones[1::3]
+                said = {"done": [lent[one] for one in done], "retry": [{"loan": lent[one]} for one in late]}
+                assert (await say("POST", "/v1/queues/work/settle", said))["over"] == []
+                settled |= {*done, *late}
+                before = await counted()
+                await asyncio.to_thread(node.kill)
+                await asyncio.to_thread(node.start)
+                assert await counted() == before
+            assert sorted(lent) == list(range(WORK)), "nothing is lost, nothing lent twice"
+            rest = [lent[one] for one in lent if one not in settled]
+            assert await say("POST", "/v1/queues/work/settle", {"done": rest}) == {"settled": len(rest), "over": []}
+            ended = [lent[one] for one in settled]
+            assert (await say("POST", "/v1/queues/work/settle", {"done": ended}))["settled"] == 0
+            assert await take(1, seconds=0) == []
 
 
 async def test_a_second_process_is_told_who_has_the_folder(tmp_path: Path, broker: MosquittoProcess) -> None:

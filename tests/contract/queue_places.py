@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -19,6 +20,8 @@ from app.store.redis import queues as redis_queues
 from app.store.redis.driver import scripts
 from app.store.redis.driver.combiner import Script
 from app.store.redis.queues import RedisQueues
+from app.store.rocks.folder import RocksFolder
+from app.store.rocks.queues import RocksQueues
 from tests.services import RedisProcess
 
 BEGIN: Final = 1_700_000_000_000_000
@@ -85,6 +88,9 @@ class QueuePlace:
 
     def __init__(self, name: str, request: pytest.FixtureRequest) -> None:
         self.name = name
+        self._lives = lives()
+        self._folder = 0
+        self._path: Path = request.getfixturevalue("tmp_path")
         self.clock = QueueClock()
         self.store: QueueStore
         self.declared: Declared
@@ -92,8 +98,10 @@ class QueuePlace:
             server: RedisProcess = request.getfixturevalue("redis_server")
             self._redis = SetRedisQueues(server.url, self.clock, server.url)
             self.store = self.declared = self._redis
+        elif name == "rocks":
+            self.store = self.declared = self._rocks()
         else:
-            self.store = MemoryQueues(self.clock, lives())
+            self.store = MemoryQueues(self.clock, self._lives)
             self.declared = MemoryDeclared()
 
     async def start(self) -> None:
@@ -104,8 +112,23 @@ class QueuePlace:
     async def empty(self) -> None:
         if self.name == "redis":
             await self._redis.empty()
+        elif self.name == "rocks":
+            await self.store.close()
+            self._folder += 1
+            self.store = self.declared = self._rocks()
+            await self.store.start()
         else:
-            self.store, self.declared = MemoryQueues(self.clock, lives()), MemoryDeclared()
+            self.store, self.declared = MemoryQueues(self.clock, self._lives), MemoryDeclared()
+
+    async def restart(self) -> None:
+        """End the process that has the folder, and begin another one."""
+        if self.name == "rocks":
+            await self.store.close()
+            self.store = self.declared = self._rocks()
+            await self.store.start()
+
+    def _rocks(self) -> RocksQueues:
+        return RocksQueues(RocksFolder(self._path / f"queues-{self._folder}"), self.clock, self._lives)
 
     async def pass_time(self, micros: int) -> None:
         self.clock.micros += micros

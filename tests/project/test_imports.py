@@ -100,7 +100,8 @@ ENGINES = {
         *("app/store/memory/*", "app/store/engine.py"),
         *("app/store/rocks/commands.py", "app/store/rocks/command_rows.py"),
         *("app/store/rocks/kept_state.py", "app/store/rocks/webhooks.py"),
-    ),  # the store in a folder is the one in memory with a journal
+        *("app/store/rocks/queues.py", "app/store/rocks/queue_rows.py"),
+    ),  # commands and queues in a folder are those in memory with a journal
     "app.store.redis": (
         *("app/store/redis/*", "app/store/engine.py", "app/cluster/redis.py"),
         *(

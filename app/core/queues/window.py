@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Final
 
 from app.core.events.event import Position
+from app.core.queues.lines import GroupLine
 from app.core.queues.loans import (
     CONSUMER_US,
     HELD,
@@ -33,6 +35,7 @@ from app.core.queues.loans import (
     Settlement,
     SourceState,
 )
+from app.core.queues.memoir import KeptGroup, KeptLoan, KeptOrder, WindowFacts, WindowMemoir
 
 Bury = Callable[[int, str, str, Reference], bool]
 """Takes a reference that is to be a dead letter: deliveries, reason, consumer, reference. False: there is no room."""
@@ -64,7 +67,7 @@ class QueueWindow:
         self.until = until
         self._serial = 0
         self._size = self._lent = self._parked = 0
-        self._ready: deque[ReferenceGroup] = deque()
+        self._ready: Final = GroupLine()
         self._loans: dict[int, _Lent] = {}
         self._later: dict[int, tuple[Position, ReferenceGroup]] = {}
         self._orders: dict[int, _Order] = {}
@@ -139,9 +142,61 @@ class QueueWindow:
             expired=self._expired,
             delivered=self._delivered,
             again=self._again,
-            oldest=self._ready[0].references[0].position if self._ready else 0,
+            oldest=self._ready.first.references[0].position if self._ready else 0,
             consumers=tuple(sorted((name, at) for name, at in self._consumers.items() if at > now - CONSUMER_US)),
         )
+
+    def memoir(self) -> WindowMemoir:
+        """All that another window has to be told to go on as this one does."""
+        facts = WindowFacts(
+            life=self.life,
+            fed=self.fed,
+            until=self.until,
+            serial=self._serial,
+            done=self._done,
+            retried=self._retried,
+            dead=self._dead,
+            expired=self._expired,
+            delivered=self._delivered,
+            again=self._again,
+            holder=self._holder,
+            held_at=self._held_at,
+            asked=self._asked,
+            consumers=tuple(self._consumers.items()),
+        )
+        return WindowMemoir(
+            facts,
+            self._ready.placed(),
+            {
+                number: KeptLoan(one.consumer, one.deliveries, one.deadline, one.references, frozenset(one.outstanding))
+                for number, one in self._loans.items()
+            },
+            {number: KeptGroup(*one) for number, one in self._later.items()},
+            {key: KeptOrder(one.holder, tuple(one.parked)) for key, one in self._orders.items()},
+        )
+
+    @classmethod
+    def of(cls, memoir: WindowMemoir) -> QueueWindow:
+        """The window that has told this of itself."""
+        facts = memoir.facts
+        made = cls(facts.life, facts.fed, facts.until)
+        made._serial, made._asked = facts.serial, facts.asked
+        made._holder, made._held_at = facts.holder, facts.held_at
+        made._done, made._retried, made._dead, made._expired = facts.done, facts.retried, facts.dead, facts.expired
+        made._delivered, made._again = facts.delivered, facts.again
+        made._consumers.update(facts.consumers)
+        made._ready.restore(memoir.ready)
+        for number, loan in memoir.loans.items():
+            made._loans[number] = _Lent(
+                loan.consumer, loan.deliveries, loan.deadline, loan.references, set(loan.outstanding)
+            )
+        made._later.update((number, (one.at, one.group)) for number, one in memoir.later.items())
+        made._orders.update((key, _Order(one.holder, deque(one.parked))) for key, one in memoir.orders.items())
+        made._lent = sum(len(one.outstanding) for one in memoir.loans.values())
+        made._parked = sum(len(one.parked) for one in memoir.orders.values())
+        waiting = (*memoir.ready.values(), *(one.group for one in memoir.later.values()))
+        made._size = made._lent + made._parked + sum(len(one.references) for one in waiting)
+        return made
 
     def _return_due(self, now: Position, rules: LendingRules, bury: Bury) -> None:
         due = [(one.deadline, f"l{number}", number) for number, one in self._loans.items() if one.deadline <= now]

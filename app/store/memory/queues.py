@@ -1,9 +1,9 @@
-"""Queues of one node alone, in this process's memory. It promises nothing across the end of the process."""
+"""Queues of one node alone, in this process's memory. Whatever is to outlive the process is told to a journal."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from app.core.clock import Clock
@@ -28,33 +28,41 @@ from app.runtime.telemetry import Fill
 from app.store.declared import Declarations, DocumentChange
 from app.store.queues import TakeCall
 
+QueueChanged = Callable[[QueueSource | Shard], None]
+"""Called when a window, or what is dying in a shard, may have changed in a way that is to outlive the process."""
 
-class _Cemetery:
-    """What is dying in one shard."""
 
-    def __init__(self) -> None:
-        self.entries: Final = deque[Dying]()
-        self.sealed = 0
-        self._last = 0
+def tell_nobody(_changed: QueueSource | Shard) -> None:
+    """Where nothing outlives the process."""
+
+
+class Cemetery:
+    """What is dying in one shard, up to the number `last`."""
+
+    def __init__(self, entries: Iterable[Dying] = (), sealed: int = 0, last: int = 0) -> None:
+        self.entries: Final = deque(entries)
+        self.sealed = sealed
+        self.last = last
 
     def bury(
         self, source: QueueSource, now: Position, deliveries: int, reason: str, consumer: str, one: Reference
     ) -> bool:
         if len(self.entries) >= MOST_DYING:
             return False
-        self._last = max(self._last + 1, now)
-        self.entries.append(Dying(self._last, source, deliveries, reason, consumer, one))
+        self.last = max(self.last + 1, now)
+        self.entries.append(Dying(self.last, source, deliveries, reason, consumer, one))
         return True
 
 
 class MemoryQueues:
-    """`clock` is the engine's; `new_life` makes 8 hexadecimal digits."""
+    """`clock` is the engine's; `new_life` makes 8 hexadecimal digits. Calls wait for nothing: each is one step."""
 
-    def __init__(self, clock: Clock, new_life: Callable[[], str]) -> None:
+    def __init__(self, clock: Clock, new_life: Callable[[], str], changed: QueueChanged = tell_nobody) -> None:
         self._clock = clock
         self._new_life = new_life
-        self._windows: dict[QueueSource, QueueWindow] = {}
-        self.cemeteries: Final[defaultdict[Shard, _Cemetery]] = defaultdict(_Cemetery)
+        self._changed = changed
+        self.windows: Final[dict[QueueSource, QueueWindow]] = {}
+        self.cemeteries: Final[defaultdict[Shard, Cemetery]] = defaultdict(Cemetery)
         self._calls: dict[tuple[QueueSource, str], tuple[str, list[Loan | None]]] = {}
         self._heard: list[Callable[[str], None]] = []
 
@@ -79,19 +87,21 @@ class MemoryQueues:
         groups: Sequence[ReferenceGroup],
         most: int,
     ) -> Fed:
-        window = self._windows.get(source)
+        window = self.windows.get(source)
         if window is None:
-            window = self._windows[source] = QueueWindow(self._new_life(), start)
+            window = self.windows[source] = QueueWindow(self._new_life(), start)
+        self._changed(source)
         return window.feed(expected, fed, groups, most)
 
     async def take(
         self, source: QueueSource, rules: LendingRules, wishes: Sequence[LoanWish], call: TakeCall
     ) -> list[Loan | None]:
-        window = self._windows.get(source)
+        window = self.windows.get(source)
         if window is None:
             return [HELD if rules.single else None] * len(wishes)
         number, loans = self._calls.get((source, call.node_id), ("", []))
         if number != call.number:
+            self._changed(source)
             loans = window.take(self._now(), rules, wishes, self._bury(source))
             if any(one is not None and one.references for one in loans):
                 self._calls[source, call.node_id] = call.number, loans
@@ -100,16 +110,19 @@ class MemoryQueues:
     async def settle(
         self, source: QueueSource, rules: LendingRules, life: str, said: Sequence[Settlement], jitter: int
     ) -> Settled:
-        window = self._windows.get(source) or QueueWindow("", 0)
+        window = self.windows.get(source) or QueueWindow("", 0)
+        self._changed(source)
         return window.settle(self._now(), life, rules, said, jitter, self._bury(source))
 
     async def dying(self, shard: Shard, most: int) -> Sequence[Dying]:
         cemetery = self.cemeteries[shard]
+        self._changed(shard)
         cemetery.sealed = cemetery.sealed or min(most, len(cemetery.entries))
         return [cemetery.entries[place] for place in range(cemetery.sealed)]
 
     async def buried(self, shard: Shard, number: int) -> None:
         cemetery = self.cemeteries[shard]
+        self._changed(shard)
         cemetery.sealed = 0
         while cemetery.entries and cemetery.entries[0].number <= number:
             cemetery.entries.popleft()
@@ -121,12 +134,13 @@ class MemoryQueues:
         self._begun(source).until = until
 
     async def states(self, sources: Sequence[QueueSource]) -> Sequence[SourceState | None]:
-        found = [self._windows.get(one) for one in sources]
+        found = [self.windows.get(one) for one in sources]
         return [None if one is None else one.state(self._now()) for one in found]
 
     async def forget(self, sources: Sequence[QueueSource]) -> None:
         for one in sources:
-            self._windows.pop(one, None)
+            self._changed(one)
+            self.windows.pop(one, None)
 
     async def hint(self, queue_ids: Sequence[str]) -> None:
         for heard in self._heard:
@@ -137,15 +151,17 @@ class MemoryQueues:
         self._heard.append(heard)
 
     def _begun(self, source: QueueSource) -> QueueWindow:
-        window = self._windows.get(source)
+        self._changed(source)
+        window = self.windows.get(source)
         if window is None:
-            window = self._windows[source] = QueueWindow(self._new_life(), 0)
+            window = self.windows[source] = QueueWindow(self._new_life(), 0)
         return window
 
     def _bury(self, source: QueueSource) -> Bury:
         cemetery, now = self.cemeteries[source.shard], self._now()
 
         def bury(deliveries: int, reason: str, consumer: str, reference: Reference) -> bool:
+            self._changed(source.shard)
             return cemetery.bury(source, now, deliveries, reason, consumer, reference)
 
         return bury
@@ -157,9 +173,9 @@ class MemoryQueues:
 class MemoryDeclared:
     """What is declared, as long as the process lives."""
 
-    def __init__(self) -> None:
-        self._version = 0
-        self._documents: dict[str, bytes] = {}
+    def __init__(self, version: int = 0, documents: Mapping[str, bytes] | None = None) -> None:
+        self._version = version
+        self._documents = dict(documents or {})
 
     async def version(self) -> int:
         return self._version

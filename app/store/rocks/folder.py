@@ -113,6 +113,11 @@ class RocksFolder:
         self._broken = False
 
     @property
+    def setting(self) -> str:
+        """The name of the setting that opens it."""
+        return self._use.setting
+
+    @property
     def broken(self) -> bool:
         """Whether RocksDB may take nothing more until it is opened again, or a drawer has to be."""
         return self._broken or any(one.stale for one in self._drawers)

@@ -50,7 +50,7 @@ class RowTable:
             self._load(dict(rows_from(self._table, b"")))
         except DamagedEventsError as error:
             raise ConfigurationError(
-                f"HOMING_STORE_URL: the rows of {self._family} in {self._folder.path} cannot be read ({error}); "
+                f"{self._folder.setting}: the rows of {self._family} in {self._folder.path} cannot be read ({error}); "
                 "put a backup in its place, or begin with an empty folder"
             ) from None
         self.stale = False
