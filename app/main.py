@@ -87,7 +87,7 @@ class Homing:
             return {**services.fills(), **own, **{name: fill() for name, fill in (outside or {}).items()}}
 
         ports = Ports(
-            node=_this_node(kernel, self.node, commands, observed.measures, fills),
+            node=_this_node(kernel, services, self.node, commands, observed.measures, fills),
             commands=_commands(kernel, commands),
             access=authority,
             logins=None if access is None else access.logins,
@@ -130,6 +130,7 @@ class Homing:
 
 def _this_node(
     kernel: Kernel,
+    services: Services,
     node: Node,
     commands: CommandPlane,
     measures: CommandMeasures,
@@ -141,6 +142,7 @@ def _this_node(
         open_commands=commands.open_commands,
         waiters=commands.waiters,
         fills=fills,
+        gauges=services.gauges,
         counters=kernel.counters,
     )
     return ThisNode(

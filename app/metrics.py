@@ -1,7 +1,7 @@
 """What `/metrics` says: a node's counters, queues and states, read when somebody asks and not before.
 
 `FAMILIES` is the whole list, and docs/operations/metrics.md repeats it. Nothing is labelled with what a caller or a
-device gives: labels are profiles, outcomes, and names that stand in our code.
+device gives: labels are profiles, outcomes, names that stand in our code, and the first names of queues.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from app.mqtt import counters as mqtt
 from app.node import Health, NodeState, is_well
 from app.observers.measures import CommandMeasures
 from app.queues import counters as queues
+from app.queues import gauges as queue_gauges
 from app.runtime.families import Family, Labels
 from app.runtime.histograms import Histogram
 from app.runtime.telemetry import Counters, Fill
@@ -106,6 +107,7 @@ FAMILIES: Final = (
     *(_COMMANDS, _TOTAL, _IN_FLIGHT, _WAITERS, _REGISTER, _PUBLISH, _RESPONSE, _RECORD, _DELIVER),
     *(_READY, _STATE, _HEALTHY, _BUILD, _QUEUE, _BOUND),
     *(_BATCH, _WAIT, _ROUND_TRIP, _LAST_ROUND_TRIP),
+    *queue_gauges.FAMILIES,
     *dict.fromkeys(family for table in TABLES for family in table.families()),
     _EVENTS,
 )
@@ -155,6 +157,7 @@ class NodeMetrics(Collector):
         open_commands: Sized,
         waiters: Sized,
         fills: Callable[[], Mapping[str, Fill]],
+        gauges: Callable[[], Iterable[tuple[Family, Mapping[Labels, float]]]],
         counters: Counters,
     ) -> None:
         self.health: Health | None = None
@@ -163,6 +166,7 @@ class NodeMetrics(Collector):
         self._open_commands = open_commands
         self._waiters = waiters
         self._fills = fills
+        self._gauges = gauges
         self._counts = counters
 
     def collect(self) -> Iterator[Metric]:
@@ -197,6 +201,8 @@ class NodeMetrics(Collector):
         fills = self._fills()
         yield _gauge(_QUEUE, {(name,): fill.size for name, fill in fills.items()})
         yield _gauge(_BOUND, {(name,): fill.bound for name, fill in fills.items()})
+        for family, values in self._gauges():
+            yield _gauge(family, values)
 
     def _store(self) -> Iterator[Metric]:
         measures = self._measures.store

@@ -31,11 +31,12 @@ from app.plane import Plane
 from app.queues.book import QueueBook
 from app.queues.burials import Burials
 from app.queues.feeder import QueueFeeder
+from app.queues.gauges import QueueGauges
 from app.queues.originals import Originals
 from app.queues.settler import Settler
 from app.queues.shares import QueueShares
 from app.queues.sources import QueueSources, TenantOf
-from app.queues.stats import QueueStats, stats_of
+from app.queues.stats import QueueStats, stats_in
 from app.queues.taker import QueueMessage, QueueTaker
 from app.runtime.services import Service
 from app.runtime.tasks import end
@@ -46,6 +47,8 @@ LOOK_SECONDS: Final = 0.5
 """How often a node looks at what is declared, and at who lives."""
 MOST_PAUSE_SECONDS: Final = 30.0
 """How long it waits at most before it tries again to open the store."""
+GAUGE_LOOKS: Final = 10
+"""Each so many looks it asks how queues stand, for `/metrics`."""
 UNUSED_LOOKS: Final = 20
 """Each so many looks it looks for queues that nobody uses any more."""
 MOST_CONSUMERS: Final = 10_000
@@ -79,6 +82,7 @@ class QueuePlane:
         settler: Settler,
         shares: QueueShares,
         publisher: EventPublisher,
+        gauges: QueueGauges,
     ) -> None:
         self.book: Final = book
         self._publisher = publisher
@@ -89,6 +93,7 @@ class QueuePlane:
         self._taker = taker
         self._settler = settler
         self._shares = shares
+        self._gauges = gauges
         self._open = False
         self._trouble = "their store is not open yet"
         book.changed.add(self._changed)
@@ -97,7 +102,8 @@ class QueuePlane:
     @property
     def plane(self) -> Plane:
         """All of it, as one life."""
-        return Plane(name="queues", services=[Service("queues", self._run, close=self._close, fills=self._fills)])
+        service = Service("queues", self._run, close=self._close, fills=self._fills, gauges=lambda: tuple(self._gauges))
+        return Plane(name="queues", services=[service])
 
     async def find(self, tenant: str, name: str) -> DeclaredQueue:
         """The queue of a tenant, though it was declared at another node this moment; QueueNotFoundError."""
@@ -216,7 +222,7 @@ class QueuePlane:
     async def stats(self, queue: DeclaredQueue) -> QueueStats:
         """How it stands."""
         self._check()
-        return stats_of([one for one in await self._store.states(self._sources.of(queue)) if one is not None])
+        return await stats_in(self._store, self._sources.of(queue))
 
     async def _waits(self, queue: DeclaredQueue) -> int:
         stats = await self.stats(queue)
@@ -256,6 +262,8 @@ class QueuePlane:
     async def _look(self, looks: int) -> None:
         await self.book.refresh()
         await self._shares.refresh()
+        if looks % GAUGE_LOOKS == 1:
+            await self._gauges.look(self.book.all, await self._store.now())
         if not self.book.all:
             return
         for shard in self._shares.shards():
@@ -348,6 +356,9 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         clock=kernel.clock,
         counters=counters,
     )
+    gauges = QueueGauges(
+        lambda queue: stats_in(store, sources.of(queue)), lambda queue: shares.mine_by_name(queue.id), counters
+    )
     burials = Burials(log=log, store=store, sources=sources, originals=originals, book=book, counters=counters)
     return QueuePlane(
         store=store,
@@ -359,4 +370,5 @@ def open_queues(kernel: Kernel, events: EventPlane | None, tenant_of: TenantOf) 
         settler=settler,
         shares=shares,
         publisher=events.publisher,
+        gauges=gauges,
     )

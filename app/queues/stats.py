@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.core.events.event import BEGINNING, END, Position
-from app.core.queues.loans import SourceState
+from app.core.queues.loans import QueueSource, SourceState
+from app.store.queues import QueueStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class QueueStats:
     oldest: Position
     asked: Position
     consumers: tuple[tuple[str, Position], ...]
+
+
+async def stats_in(store: QueueStore, sources: Sequence[QueueSource]) -> QueueStats:
+    """How a queue with these sources stands. StoreUnavailableError."""
+    return stats_of([one for one in await store.states(sources) if one is not None])
 
 
 def stats_of(states: Sequence[SourceState]) -> QueueStats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -12,6 +12,7 @@ from typing import Any, Final
 import structlog
 
 from app.core.errors import HomingError
+from app.runtime.families import Family, Labels
 from app.runtime.tasks import end
 from app.runtime.telemetry import Fill
 
@@ -40,6 +41,8 @@ class Service:
     """What it says of its health: `ok` or a sentence."""
     fills: Callable[[], Mapping[str, Fill]] | None = None
     """How full its bounded buffers are, by name; `/metrics` calls them queues."""
+    gauges: Callable[[], Iterable[tuple[Family, Mapping[Labels, float]]]] | None = None
+    """What else it shows in `/metrics`."""
 
 
 class Steps:
@@ -78,6 +81,10 @@ class Services:
         self._tasks: list[asyncio.Task[Any]] = []
         self._ending = False
         self._log = structlog.get_logger()
+
+    def gauges(self) -> list[tuple[Family, Mapping[Labels, float]]]:
+        """What all of them show in `/metrics`."""
+        return [shown for one in self._services if one.gauges is not None for shown in one.gauges()]
 
     def fills(self) -> dict[str, Fill]:
         """The fill of every bounded queue of every part."""

@@ -92,6 +92,18 @@ async def test_events_are_lent_and_settled(site: Rig) -> None:
     assert (told["ready"], told["lent"], told["done"]) == (0, 0, 3)
 
 
+async def test_metrics_show_how_a_queue_stands(site: Rig) -> None:
+    await declare(site)
+    await publish(site, 1, 2, 3)
+    await take_all(site, 3)
+    wanted = 'homing_log_queue_events{name="alarms",state="lent",tenant=""} 3.0'
+
+    async def shown() -> bool:
+        return wanted in (await site.http.get("/metrics")).text
+
+    await eventually(shown)
+
+
 async def test_consumers_are_known_by_name(site: Rig) -> None:
     await declare(site)
 

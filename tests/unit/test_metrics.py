@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +15,8 @@ from app.core.errors import BrokerUnavailableError
 from app.metrics import FAMILIES, MetricsExposition, NodeMetrics
 from app.node import Health, NodeState
 from app.observers.measures import OTHER_PROFILE, CommandMeasures
+from app.queues import gauges
+from app.runtime.families import Family, Labels
 from app.runtime.histograms import SECONDS, Histogram
 from app.runtime.services import Services
 from app.runtime.telemetry import Counters
@@ -26,6 +28,12 @@ WELL = Health(NodeState.READY, {"store": "ok", "mqtt": "ok", "cluster": "ok"})
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
+def of_a_queue() -> Iterator[tuple[Family, Mapping[Labels, float]]]:
+    """As the plane of queues shows one, which an assembly has not."""
+    for family in gauges.FAMILIES:
+        yield family, {tuple(f"a-{label}" for label in family.labels): 1.0}
+
+
 def scrape(assembly: Assembly, member: int = 0, health: Health = WELL) -> Samples:
     node = assembly.members[member].node
     metrics = NodeMetrics(
@@ -34,6 +42,7 @@ def scrape(assembly: Assembly, member: int = 0, health: Health = WELL) -> Sample
         open_commands=node.commands.open_commands,
         waiters=node.commands.waiters,
         fills=Services(node.services, _raise).fills,
+        gauges=lambda: [*Services(node.services, _raise).gauges(), *of_a_queue()],
         counters=node.kernel.counters,
     )
     text, _ = MetricsExposition(metrics).render("", health)

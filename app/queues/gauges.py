@@ -1,0 +1,59 @@
+"""How queues stand, for `/metrics`: each is shown by the one node to which it falls, up to a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from app.core.events.event import Position
+from app.core.queues.model import DeclaredQueue
+from app.queues.stats import QueueStats
+from app.runtime.families import Family, Labels
+from app.runtime.telemetry import Counters
+
+MOST_SHOWN: Final = 200
+"""Queues that are shown: the first ones by tenant and name, so that all nodes show the same ones."""
+
+_LABELS: Final = ("tenant", "name")
+EVENTS: Final = Family(
+    "homing_log_queue_events", "gauge", "Events of a queue over the log that are not settled", (*_LABELS, "state")
+)
+OLDEST: Final = Family(
+    "homing_log_queue_oldest_seconds", "gauge", "The age of the first event of a queue that is ready", _LABELS
+)
+DEAD: Final = Family("homing_log_queue_dead", "gauge", "Events of a queue that have become dead letters", _LABELS)
+FAMILIES: Final = (EVENTS, OLDEST, DEAD)
+
+
+class QueueGauges:
+    """`stats` tells how a queue stands; `mine` whether a queue falls to this node."""
+
+    def __init__(
+        self,
+        stats: Callable[[DeclaredQueue], Awaitable[QueueStats]],
+        mine: Callable[[DeclaredQueue], bool],
+        counters: Counters,
+    ) -> None:
+        self._stats = stats
+        self._mine = mine
+        self._counters = counters
+        self._shown: Mapping[Family, Mapping[Labels, float]] = {}
+
+    def __iter__(self) -> Iterator[tuple[Family, Mapping[Labels, float]]]:
+        """What was seen last."""
+        return iter(self._shown.items())
+
+    async def look(self, queues: Sequence[DeclaredQueue], now: Position) -> None:
+        """Ask how those stand that fall to this node. StoreUnavailableError: nothing is shown then."""
+        self._shown = {}
+        shown: dict[Family, dict[Labels, float]] = {family: {} for family in FAMILIES}
+        for queue in queues[:MOST_SHOWN]:
+            if not self._mine(queue):
+                continue
+            stats, name = await self._stats(queue), (queue.tenant, queue.name)
+            for state in ("ready", "lent", "later", "held_back"):
+                shown[EVENTS][*name, state] = getattr(stats, state)
+            shown[OLDEST][name] = max(0, now - stats.oldest) / 1_000_000 if stats.oldest else 0
+            shown[DEAD][name] = stats.dead
+        self._counters["queues.not_shown"] += sum(map(self._mine, queues[MOST_SHOWN:]))
+        self._shown = shown

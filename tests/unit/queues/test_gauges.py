@@ -1,0 +1,83 @@
+"""What `/metrics` says of queues: how each stands that falls to the node, and never of more than so many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from app.core.errors import StoreUnavailableError
+from app.core.queues.loans import SettleHow, Settlement
+from app.core.queues.model import DeclaredQueue
+from app.queues.gauges import DEAD, EVENTS, MOST_SHOWN, OLDEST, QueueGauges
+from app.queues.stats import QueueStats, stats_in
+from app.runtime.families import Labels
+from tests.unit.queues.stage import QueueStage
+
+
+def events_in(gauges: QueueGauges) -> Mapping[Labels, float]:
+    return dict(gauges)[EVENTS]
+
+
+def gauges_of(stage: QueueStage, mine: str = "") -> QueueGauges:
+    """Of a node to which all queues fall whose ids begin so."""
+    return QueueGauges(
+        lambda queue: stats_in(stage.store, stage.sources.of(queue)),
+        lambda queue: queue.id.startswith(mine),
+        stage.counters,
+    )
+
+
+async def test_a_queue_is_shown_as_it_stands() -> None:
+    stage = QueueStage(max_deliveries=1)
+    gauges = gauges_of(stage)
+    await stage.say(5)
+    await stage.feeder.round()
+    loan = await stage.take(most=2)
+    assert loan is not None
+    said = [Settlement(loan.number, SettleHow.DEAD, (0,), reason="poison")]
+    await stage.store.settle(stage.source, stage.queue.options.rules, loan.life, said, 1000)
+    await gauges.look(stage.queues, await stage.store.now() + 7_000_000)
+    states = {"ready": 3, "lent": 1, "later": 0, "held_back": 0}
+    assert events_in(gauges) == {("", "alarms", state): size for state, size in states.items()}
+    shown = dict(gauges)
+    assert shown[DEAD] == {("", "alarms"): 1}
+    assert shown[OLDEST]["", "alarms"] == pytest.approx(7, abs=0.1)
+
+
+async def test_what_has_nothing_ready_is_not_old() -> None:
+    stage = QueueStage()
+    gauges = gauges_of(stage)
+    await gauges.look(stage.queues, await stage.store.now())
+    assert dict(gauges)[OLDEST] == {("", "alarms"): 0}
+
+
+async def test_each_queue_is_shown_by_one_node_and_only_the_first_ones() -> None:
+    stage = QueueStage()
+    queues = [replace(stage.queue, id=f"{place % 2}Q{place}", name=f"q{place:03}") for place in range(MOST_SHOWN + 7)]
+    shown: list[str] = []
+    for node in "01":
+        gauges = gauges_of(stage, mine=node)
+        await gauges.look(queues, await stage.store.now())
+        shown += [name for _, name in dict(gauges)[DEAD]]
+    assert sorted(shown) == [one.name for one in queues[:MOST_SHOWN]]
+    assert stage.counters["queues.not_shown"] == 7
+
+
+async def test_nothing_old_is_shown_while_the_store_is_away() -> None:
+    stage = QueueStage()
+    away: list[bool] = []
+
+    async def stats(queue: DeclaredQueue) -> QueueStats:
+        if away:
+            raise StoreUnavailableError("away")
+        return await stats_in(stage.store, stage.sources.of(queue))
+
+    gauges = QueueGauges(stats, lambda _: True, stage.counters)
+    await gauges.look(stage.queues, 1)
+    assert events_in(gauges)
+    away.append(True)
+    with pytest.raises(StoreUnavailableError):
+        await gauges.look(stage.queues, 1)
+    assert not dict(gauges)
