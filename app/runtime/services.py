@@ -83,7 +83,7 @@ class Services:
         self._log = structlog.get_logger()
 
     def gauges(self) -> list[tuple[Family, Mapping[Labels, float]]]:
-        """What all of them show in `/metrics`."""
+        """All that they show in `/metrics`."""
         return [shown for one in self._services if one.gauges is not None for shown in one.gauges()]
 
     def fills(self) -> dict[str, Fill]:
