@@ -19,6 +19,7 @@ from app.commands.follow.stream import CommandStream
 from app.commands.follow.watches import Watches
 from app.commands.peer_query import PeerQuery
 from app.commands.send.absence import Absence, OfflineSince
+from app.commands.send.admission import CommandAdmission, LastEvent, no_events
 from app.commands.send.invoker import Invoker
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import Registrar, ToldOf
@@ -82,14 +83,15 @@ def open_commands(
     replies_to: Callable[[Arrival], bool] | None,
     told_of: ToldOf,
     offline_since: OfflineSince,
+    last_event: LastEvent = no_events,
 ) -> CommandPlane:
     """Nothing is connected yet.
 
-    `replies_to` replies to messages of devices that ask, `told_of` says which webhooks are told of a command, and
-    `offline_since` what is known of a device that is away.
+    `replies_to` replies to messages of devices that ask, `told_of` says which webhooks are told of a command,
+    `offline_since` what is known of a device that is away, and `last_event` the last value of a topic.
     """
     home = _home(kernel, observed)
-    sending = _sending(kernel, observed, home, canary, told_of, offline_since)
+    sending = _sending(kernel, observed, home, canary, told_of, offline_since, last_event)
     peers = _peers(kernel)
     return CommandPlane(
         inbox=_inbox(kernel, observed, home, replies_to),
@@ -146,6 +148,7 @@ def _sending(
     canary: Canary,
     told_of: ToldOf,
     offline_since: OfflineSince,
+    last_event: LastEvent,
 ) -> _Sending:
     settings, store, profiles, node_id = kernel.settings, kernel.store, kernel.languages.profiles, kernel.info.node_id
     absence = Absence(
@@ -164,7 +167,7 @@ def _sending(
     return _Sending(
         absence=absence,
         expirer=expirer,
-        invoker=_invoker(kernel, observed, home, publisher, expirer, told_of),
+        invoker=_invoker(kernel, observed, home, publisher, expirer, told_of, last_event),
         sweeper=Sweeper(
             store=store,
             cluster=kernel.cluster,
@@ -193,6 +196,7 @@ def _invoker(
     publisher: Publisher,
     expirer: Expirer,
     told_of: ToldOf,
+    last_event: LastEvent,
 ) -> Invoker:
     registrar = Registrar(
         publisher=publisher,
@@ -207,7 +211,13 @@ def _invoker(
         publisher=publisher,
         open_commands=home.open_commands,
         waiters=home.waiters,
-        profiles=kernel.languages.profiles,
+        admission=CommandAdmission(
+            profiles=kernel.languages.profiles,
+            last_event=last_event,
+            store=kernel.store,
+            now_us=kernel.now_us,
+            counters=kernel.counters,
+        ),
         registrar=registrar,
         node_id=kernel.info.node_id,
         expirer=expirer,

@@ -72,6 +72,7 @@ class Homing:
             replies_to=replies.replies_to,
             told_of=nobody if webhooks is None else webhooks.book.told_of,
             offline_since=known.offline_since,
+            last_event=known.last_event,
         )
         membership = open_membership(kernel, canary, commands, OnNodeDeath(known.gone, known.adopt))
         # As they start; they stop in the opposite order.

@@ -35,7 +35,7 @@ from app.core.access.places import ConcurrencyPermit
 from app.core.access.rules import Action
 from app.core.commands.command import Command, CommandState
 from app.core.commands.deadlines import LearnedTimeouts
-from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError, IdempotencyMismatchError
+from app.core.errors import AccessError, DeviceNotFoundError, ForbiddenError, IdempotencyMismatchError, InterlockError
 from app.core.identifiers import validate_device_id
 from app.core.payload import decode_json
 from app.settings import Settings
@@ -159,6 +159,12 @@ class HotRoute:
     ) -> Invocation:
         try:
             return await self._invoker.invoke(asked, park=park, place=place)
+        except InterlockError as error:
+            if self._audit is not None:
+                self._audit.denied(str(error), asked.device_id)
+            if self._access.may_read(caller, asked.device_id, asked.profile, asked.method):
+                raise
+            raise error.without_values() from None
         except IdempotencyMismatchError as error:
             raise await naming_the_difference(error, asked, self._store, partial(self._may_read, caller)) from None
 

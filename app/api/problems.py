@@ -134,6 +134,7 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         errors.UnroutedError: ProblemType("unrouted", "No queue has a route for this key", 422),
         errors.QueueChangedError: ProblemType("queue-changed", "Queues were changed meanwhile", 409),
         errors.HandlerFailedError: INTERNAL,
+        errors.InterlockError: ProblemType("interlock", "An interlock does not let the command through", 409),
         errors.WebhooksOffError: ProblemType("webhooks-off", "This node serves no webhooks", 404),
         errors.WebhookNotFoundError: NOT_FOUND,
         errors.WebhookChangedError: ProblemType("webhook-changed", "The webhook was changed meanwhile", 409),
@@ -159,6 +160,9 @@ BY_ERROR: Final[Mapping[type[errors.HomingError], ProblemType]] = MappingProxyTy
         ),
         errors.PublishUnconfirmedError: ProblemType(
             "publish-unconfirmed", "The command may or may not have been sent", 503, retry_after=1
+        ),
+        errors.InterlockBlindError: ProblemType(
+            "interlock-blind", "The values that interlocks judge by cannot be read", 503, retry_after=1
         ),
         errors.NodeDrainingError: ProblemType("node-draining", "This node is about to stop", 503, retry_after=1),
         errors.NodeIdTakenError: UNAVAILABLE,
@@ -252,7 +256,8 @@ def of_error(error: errors.HomingError, root: str = "") -> Response:
     identity = getattr(error, "command_id", None)
     if identity is not None and isinstance(error, errors.StoreUnavailableError):  # it may be on record all the same
         headers = [location_of(identity, root)]
-    return problem(kind, detail, headers, command_id=identity, state=state, errors=faults)
+    interlocks = error.interlocks if isinstance(error, errors.InterlockError) else None
+    return problem(kind, detail, headers, command_id=identity, state=state, errors=faults, interlocks=interlocks)
 
 
 def _rate_limit(error: errors.RateLimitError) -> Iterable[tuple[bytes, bytes]]:

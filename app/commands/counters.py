@@ -37,6 +37,15 @@ COUNTERS: Final = CounterTable(
             counted("homing_explanations_incomplete", "Explanations that a node did not answer for in time"),
             {"explain.unanswered": ""},
         ),
+        (
+            counted("homing_interlock", "Commands that interlocks judged", "result"),
+            {
+                "interlock.holds": "holds",
+                "interlock.violated": "violated",
+                "interlock.unknown": "unknown",
+                "interlock.blind": "blind",
+            },
+        ),
     ),
     prefixed={"explained.": counted("homing_explanations", "Commands that were explained", "verdict")},
     at_zero=("explained.no_idea",),

@@ -45,6 +45,7 @@ HomingError
 │   ├── QueueDiffersError       it is declared otherwise already
 │   ├── QueueNotEmptyError      it was to be deleted only if it is empty
 │   └── QueueChangedError       others have changed what is declared, again and again
+├── InterlockError              an interlock does not let the command through
 ├── HandlerFailedError          a handler of replies said nothing that can be used
 ├── CapacityError               a bound was reached; try again later
 │   ├── RateLimitError          the access rules limit how often
@@ -57,13 +58,16 @@ HomingError
     ├── BrokerUnavailableError
     │   └── PublishRefusedError the broker said no to a message
     ├── PublishUnconfirmedError the connection was lost before PUBACK: it may have arrived
+    ├── InterlockBlindError     the values that interlocks judge by cannot be read
     ├── NodeDrainingError
     └── NodeIdTakenError        another live node has this node id
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from app.core.commands.command import Command
@@ -117,6 +121,46 @@ class HandlerFailedError(HomingError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class InterlockError(HomingError):
+    """Interlocks do not let the command through; nothing was sent.
+
+    `interlocks` are those that refuse, as callers are shown them. They have members `interlock`, `say`, `conditions`.
+    """
+
+    def __init__(self, method: str, device_id: str, interlocks: Sequence[Mapping[str, Any]]) -> None:
+        said = "; ".join(_refusal(one) for one in interlocks)
+        super().__init__(f"{method} was not sent to {device_id}: {said}")
+        self.method = method
+        self.device_id = device_id
+        self.interlocks = interlocks
+
+    def without_values(self) -> InterlockError:
+        """The same for a caller who may not read the device: without its values."""
+        hidden = [
+            {**one, "conditions": [{k: v for k, v in row.items() if k not in _VALUES} for row in one["conditions"]]}
+            for one in self.interlocks
+        ]
+        return InterlockError(self.method, self.device_id, hidden)
+
+
+_VALUES: Final = ("value", "age", "because")
+"""The members of a condition that tell of the device."""
+
+
+def _refusal(one: Mapping[str, Any]) -> str:
+    rows = [row for row in one["conditions"] if row["result"] != "holds"]
+    return f"interlock {one['interlock']} refuses, {one['say']}: " + ", ".join(_condition(row) for row in rows)
+
+
+def _condition(row: Mapping[str, Any]) -> str:
+    wanted = " and ".join(f"{name} {json.dumps(value)}" for name, value in row["wanted"].items())
+    value = f" {json.dumps(row['value'])}" if "value" in row else ""
+    age = f", said {row['age']} ago" if "age" in row else ""
+    because = f" as {row['because']}" if "because" in row else ""
+    is_what = f" is{value}{age}" if value else f" is {row['result']}{because}{age}"
+    return f"{row['path']}{is_what}{because if value else ''} (needed: {wanted})"
 
 
 class WebhooksOffError(HomingError):
@@ -397,6 +441,10 @@ class PublishRefusedError(BrokerUnavailableError):
 
 class PublishUnconfirmedError(UnavailableError):
     """The connection was lost between PUBLISH and PUBACK: the message may have arrived."""
+
+
+class InterlockBlindError(UnavailableError):
+    """The values that interlocks judge by cannot be read; nothing was sent."""
 
 
 class NodeDrainingError(UnavailableError):

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Final
 
 from app.core.errors import HomingError
-from app.core.events.event import Entry
-from app.events.plane import EventPlane
+from app.core.events.event import Entry, Event
+from app.events.plane import EventPlane, needed
 from app.events.shared_intake import NodeSession
 
 PRESENCE_SECONDS: Final = 0.25
@@ -38,6 +38,11 @@ class KnownFromEvents:
             return None
         found = await self._plane.values.value(self._plane.plan.name(database), topic)
         return None if found is None else found.entry
+
+    async def last_event(self, database: str | None, topic: str) -> Event | None:
+        """As `last_entry`, with its position; EventsOffError where no events are kept."""
+        plane = needed(self._plane)
+        return await plane.values.value(plane.plan.name(database), topic)
 
     def gone(self, node_id: str) -> None:
         """A node is known to be dead: this one brings events in for it, without waiting for the end of its lease."""

@@ -72,6 +72,8 @@ router = APIRouter(prefix="/v1", tags=["commands"])
             BY_ERROR[errors.IdempotencyMismatchError],
             BY_ERROR[errors.CapacityError],
             BY_ERROR[errors.DeviceBusyError],
+            BY_ERROR[errors.InterlockError],
+            BY_ERROR[errors.InterlockBlindError],
             BY_ERROR[errors.RateLimitError],
             BY_ERROR[errors.TooManyOpenError],
             _AWAY,

@@ -16,6 +16,7 @@ from app.callbacks.open_commands import OpenCommands
 from app.callbacks.pending import Pending
 from app.callbacks.waiters import Waiter, Waiters
 from app.commands.deadlines.expirer import Expirer
+from app.commands.send.admission import CommandAdmission
 from app.commands.send.publisher import Publisher
 from app.commands.send.registrar import CommandRequest, Registrar
 from app.core.access.places import ConcurrencyPermit
@@ -33,7 +34,6 @@ from app.core.errors import (
 )
 from app.core.messages import Receipt
 from app.core.payload import JsonValue
-from app.core.profiles.profile import DeviceProfile
 from app.store.commands import CommandWriter, Finished, Joined
 
 Again = Callable[[], Awaitable["Invocation | None"]]
@@ -117,7 +117,7 @@ class Invoker:
         publisher: Publisher,
         open_commands: OpenCommands,
         waiters: Waiters,
-        profiles: Mapping[str, DeviceProfile],
+        admission: CommandAdmission,
         registrar: Registrar,
         node_id: str,
         expirer: Expirer,
@@ -128,7 +128,7 @@ class Invoker:
         self._publisher = publisher
         self._open_commands = open_commands
         self._waiters = waiters
-        self._profiles = profiles
+        self._admission = admission
         self._registrar = registrar
         self._node_id = node_id
         self._expirer = expirer
@@ -143,7 +143,8 @@ class Invoker:
         `place` is what the command takes of its caller's limits while it is open.
 
         Raises CapacityError, StoreUnavailableError, BrokerUnavailableError and UnpublishableError (then the command, if
-        it was registered, is on record as unsent), IdempotencyMismatchError, DeviceBusyError.
+        it was registered, is on record as unsent), IdempotencyMismatchError, DeviceBusyError, InterlockError and
+        InterlockBlindError.
         """
         return await self._invoke(request, request.timeout, park=park, place=place)
 
@@ -151,10 +152,9 @@ class Invoker:
         self, request: CommandRequest, timeout: timedelta, *, park: bool, place: ConcurrencyPermit | None
     ) -> Invocation:
         """`timeout` is what is left of the request's."""
-        profile = self._profile(request.profile)
-        profile.check(request.method, request.params)
+        admitted = await self._admission.admit(request)
         self._publisher.check_connected()
-        registration = self._registrar.registration(request, profile, timeout)
+        registration = self._registrar.registration(request, admitted.profile, timeout)
         identity = registration.command_id
         pending, waiter = self._open(identity, park=park, place=place)
         try:
@@ -181,6 +181,7 @@ class Invoker:
         self._open_commands.registered(pending, command)
         self._expirer.keep(identity, timeout)
         try:
+            admitted.check()  # its key may have become free meanwhile
             asks_first = self._publisher.absence.asks_first(request.if_offline)
             if not asks_first or await self._is_there(command):
                 self._publish(command, request.params, pending, registration.trace)
@@ -225,14 +226,6 @@ class Invoker:
         except CapacityError:
             self._open_commands.discard(identity)
             raise
-
-    def _profile(self, name: str) -> DeviceProfile:
-        profile = self._profiles.get(name)
-        if profile is None:
-            raise InvalidInputError(
-                "profile", f"{name[:64]!a} is unknown; allowed: {', '.join(sorted(self._profiles))}"
-            )
-        return profile
 
     def _join(
         self,

@@ -24,6 +24,7 @@ from app.core.profiles.conditions import PathCondition, StateRule
 from app.core.profiles.correlation import Correlation
 from app.core.profiles.device_events import EventSpec, PresenceSpec
 from app.core.profiles.echoes import Echo
+from app.core.profiles.interlocks import Interlock, InterlockInput
 from app.core.profiles.sources import BETWEEN, CorrelationSource, Decode, DeviceSource
 from app.core.profiles.templates import (
     CommandFacts,
@@ -160,6 +161,7 @@ class DeviceProfile:
     presence: tuple[PresenceSpec, ...] = ()
     catalogue: Catalogue = field(default_factory=Catalogue)
     replies: tuple[ReplySpec, ...] = ()
+    interlocks: tuple[Interlock, ...] = ()
     _answering: Mapping[str, tuple[ResponseSpec, ...]] = field(init=False, repr=False, compare=False)
     """The kinds of response that answer a method, of all methods that any kind names."""
     _answering_others: tuple[ResponseSpec, ...] = field(init=False, repr=False, compare=False)
@@ -210,6 +212,15 @@ class DeviceProfile:
     def check(self, method: str, params: JsonValue) -> None:
         """InvalidInputError when the catalogue knows that devices have no such method, or take no such params."""
         self.catalogue.check(self.name, method, params)
+
+    def interlocks_of(self, method: str) -> tuple[Interlock, ...]:
+        """Return the interlocks that judge commands of this method."""
+        return tuple(one for one in self.interlocks if one.binds(method)) if self.interlocks else ()
+
+    def topic_of_input(self, spec: InterlockInput, device_id: str) -> str:
+        """The topic whose last value an interlock reads for this device; InvalidInputError as from `compose`."""
+        facts = self._with_parts(CommandFacts("", device_id, "", None, 0, 0))
+        return spec.topic.filled({**(facts.parts or {}), "device_id": name_of(device_id)})
 
     def compose(self, facts: CommandFacts, trace: str | None = None) -> Publication:
         """The publication that carries this command, and the context of its trace, to its device.

@@ -61,6 +61,7 @@ _ALLOWED: Final = {
     "bool_type": "true or false",
     "int_type": "a whole number",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "list_type": "a list",
     "model_type": "a table",
     "dict_type": "a table",
@@ -113,8 +114,9 @@ def _unknown(name: str, table: type[BaseModel]) -> str:
 
 def _table(location: Location, tables: Mapping[str, type[BaseModel]]) -> str:
     """The key of the table; under some keys authors name tables as they like."""
-    named = location[:-1] if location[-2:-1] == ("state",) else location
-    return next((part for part in reversed(named) if isinstance(part, str) and part in tables), "")
+    named = location[:-1] if location[-2:-1] in (("state",), ("inputs",)) else location
+    keys = ((f"{named[0]}.{part}", part) for part in reversed(named) if isinstance(part, str))
+    return next((key for pair in keys for key in pair if key in tables), "")
 
 
 def _key(location: Location) -> str:

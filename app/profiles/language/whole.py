@@ -15,6 +15,7 @@ from app.core.profiles.profile import DeviceProfile
 from app.profiles.language.faults import ProfileFault, refuse
 from app.profiles.language.fields import ReadFile, StrictTable, Topic, no_files, template
 from app.profiles.language.heard import ConditionTable, DeviceTable, HeardTable, PartTable, SourceTable
+from app.profiles.language.interlocks import ComparisonTable, InterlockInputTable, InterlockTable, interlock_faults
 from app.profiles.language.loops import endless, own_command_faults
 from app.profiles.language.methods import MethodTable, catalogue_faults, catalogue_of
 from app.profiles.language.replies import LastTable, ReplyTable, StateTable, reply_faults
@@ -49,6 +50,7 @@ class ProfileTable(StrictTable):
     values: dict[str, JsonValue] = Field(default_factory=dict)
     methods: Literal["closed", "guarded", "open"] = "open"
     method: list[MethodTable] = Field(default_factory=list)
+    interlock: list[InterlockTable] = Field(default_factory=list)
     codes: dict[str, Annotated[str, Field(min_length=1, max_length=300)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -79,7 +81,16 @@ class ProfileTable(StrictTable):
             if key != "reply":  # one that lacks something leaves its message to the next
                 yield from _hidden(key, tables)
         read = (self.response, self.event, self.presence)
+        yield from interlock_faults(self.interlock, self.event, self.parts, self._closed(), self._repeatable())
         yield from reply_faults(self.reply, self.values, [one.topic for tables in read for one in tables], self.parts)
+
+    def _closed(self) -> set[str] | None:
+        """All methods that are sent; None where others are sent as well."""
+        return {one.name for one in self.method} if self.methods == "closed" else None
+
+    def _repeatable(self) -> set[str]:
+        """All methods that may be executed twice."""
+        return set().union(*(one.repeatable for one in self.requests().values()))
 
     def _order_faults(self) -> Iterator[ProfileFault]:
         ordered = any(response.correlation == "order" for response in self.response)
@@ -207,6 +218,7 @@ class ProfileTable(StrictTable):
             replies=tuple(one.build(self.device_id, self.values, events) for one in self.reply),
             catalogue=catalogue_of(self.methods, self.method),
             presence=tuple(one.build(self.device_id) for one in self.presence),
+            interlocks=tuple(one.build(self.event) for one in self.interlock),
         )
 
 
@@ -262,6 +274,9 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "event": EventTable,
         "method": MethodTable,
         "reply": ReplyTable,
+        "interlock": InterlockTable,
+        "interlock.inputs": InterlockInputTable,
+        "interlock.when": ComparisonTable,
         "last": LastTable,
         "state": StateTable,
         "presence": PresenceTable,

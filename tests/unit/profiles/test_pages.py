@@ -21,10 +21,13 @@ SHIPPED: Final = sorted(
 SCHEMA: Final[dict[str, Any]] = schema_of_files()
 TABLES: Final = {
     "": "The file",
+    "ComparisonTable": "Interlocks",
     "ConditionTable": "Conditions",
     "DeviceTable": "Device",
     "EventTable": "Events and presence",
     "ExpressionTable": "Expressions",
+    "InterlockInputTable": "Interlocks",
+    "InterlockTable": "Interlocks",
     "LastTable": "The last command",
     "MethodTable": "The catalogue",
     "PartTable": "Sources",

@@ -1,0 +1,151 @@
+"""Admits a command before it is registered: by its profile, and by interlocks over the last values of the event log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Final, NamedTuple, TypeAlias
+
+from app.commands.send.registrar import CommandRequest
+from app.core.commands.command import CommandState
+from app.core.errors import (
+    EventLogError,
+    EventsOffError,
+    HomingError,
+    InterlockBlindError,
+    InterlockError,
+    InvalidInputError,
+    UnavailableError,
+)
+from app.core.events.event import Event
+from app.core.profiles.interlocks import Interlock, InterlockVerdict, JudgedAs, LastWord, judge
+from app.core.profiles.profile import DeviceProfile
+from app.runtime.telemetry import Counters
+from app.store.commands import CommandReader, Query
+
+LastEvent: TypeAlias = Callable[[str | None, str], Awaitable[Event | None]]
+"""The last value of a topic, in the database that a profile proposes."""
+READ_BUDGET: Final = timedelta(seconds=1)
+"""How long the event log may take to tell the last values; after that the interlocks are blind."""
+
+_Place: TypeAlias = tuple[str | None, str]
+
+
+async def no_events(_database: str | None, _topic: str) -> Event | None:
+    """For nodes that keep no events."""
+    raise EventsOffError("this node has no event log: HOMING_EVENTS_URL is empty")
+
+
+class Admitted(NamedTuple):
+    """A command that may be registered.
+
+    Where there is a `refusal`, an earlier call with its idempotency key has sent it: then it is only to be joined.
+    """
+
+    profile: DeviceProfile
+    refusal: HomingError | None
+
+    def check(self) -> None:
+        """Return when it may be sent; raises the refusal otherwise."""
+        if self.refusal is not None:
+            raise self.refusal
+
+
+class CommandAdmission:
+    """Judges commands; `now_us` is this node's time, in microseconds since 1970, as positions of events are."""
+
+    def __init__(
+        self,
+        *,
+        profiles: Mapping[str, DeviceProfile],
+        last_event: LastEvent,
+        store: CommandReader,
+        now_us: Callable[[], int],
+        counters: Counters,
+    ) -> None:
+        self._profiles = profiles
+        self._last_event = last_event
+        self._store = store
+        self._now_us = now_us
+        self._counters = counters
+
+    async def admit(self, request: CommandRequest) -> Admitted:
+        """Return when the profile has such a command, and its interlocks let it through.
+
+        Raises InvalidInputError, InterlockError and InterlockBlindError; StoreUnavailableError where a refused command
+        has an idempotency key, and nothing can be read of that.
+        """
+        profile = self._profile(request.profile)
+        profile.check(request.method, request.params)
+        interlocks = profile.interlocks_of(request.method)
+        refusal = await self._refusal(interlocks, request, profile) if interlocks else None
+        if refusal is not None and not await self._is_on_record(request):
+            raise refusal
+        return Admitted(profile, refusal)
+
+    def _profile(self, name: str) -> DeviceProfile:
+        profile = self._profiles.get(name)
+        if profile is None:
+            raise InvalidInputError(
+                "profile", f"{name[:64]!a} is unknown; allowed: {', '.join(sorted(self._profiles))}"
+            )
+        return profile
+
+    async def _refusal(
+        self, interlocks: tuple[Interlock, ...], request: CommandRequest, profile: DeviceProfile
+    ) -> HomingError | None:
+        """Why the command must not be sent: an InterlockError or InterlockBlindError; None when it may be."""
+        try:
+            async with asyncio.timeout(READ_BUDGET.total_seconds()):
+                verdicts = await self._verdicts(interlocks, request, profile)
+        except (TimeoutError, EventLogError, UnavailableError) as error:
+            self._counters["interlock.blind"] += 1
+            why = str(error) or f"the event log did not answer within {READ_BUDGET.total_seconds():g} s"
+            named = ", ".join(one.name for one in interlocks)
+            return InterlockBlindError(
+                f"{request.method} was not sent: nothing can be read for interlocks {named}: {why}"
+            )
+        refusing = [one for one in verdicts if one.result is not JudgedAs.HOLDS]
+        if not refusing:
+            self._counters[f"interlock.{JudgedAs.HOLDS}"] += 1
+            return None
+        violated = any(one.result is JudgedAs.VIOLATED for one in refusing)
+        self._counters[f"interlock.{JudgedAs.VIOLATED if violated else JudgedAs.UNKNOWN}"] += 1
+        shown = [
+            {"interlock": one.interlock.name, "say": one.interlock.say, "conditions": one.evidence} for one in refusing
+        ]
+        return InterlockError(request.method, request.device_id, shown)
+
+    async def _is_on_record(self, request: CommandRequest) -> bool:
+        """Whether an earlier call with the same idempotency key has sent the command: that is told, and not judged."""
+        if request.idempotency_key is None:
+            return False
+        query = Query(device_id=request.device_id, idempotency_key=request.idempotency_key, limit=1)
+        known = (await self._store.list_commands(query)).commands
+        return any(one.state is not CommandState.UNSENT for one in known)
+
+    async def _verdicts(
+        self, interlocks: tuple[Interlock, ...], request: CommandRequest, profile: DeviceProfile
+    ) -> list[InterlockVerdict]:
+        places: dict[tuple[str, str], _Place] = {
+            (interlock.name, spec.name): (spec.database, profile.topic_of_input(spec, request.device_id))
+            for interlock in interlocks
+            for spec in interlock.inputs
+        }
+        words = await self._words(list(dict.fromkeys(places.values())))
+        return [
+            judge(one, {spec.name: words[places[one.name, spec.name]] for spec in one.inputs}, request.params)
+            for one in interlocks
+        ]
+
+    async def _words(self, places: list[_Place]) -> Mapping[_Place, LastWord | None]:
+        events = await asyncio.gather(*(self._last_event(database, topic) for database, topic in places))
+        now = self._now_us()
+        return {
+            place: None if event is None else _word(event, now) for place, event in zip(places, events, strict=True)
+        }
+
+
+def _word(event: Event, now: int) -> LastWord:
+    return LastWord(event.entry.value, timedelta(microseconds=now - event.position))

@@ -1,0 +1,230 @@
+"""Interlocks: what must be true of the last words of a device before a command of certain methods is sent to it.
+
+A condition holds, is violated, or is unknown: the value is absent, too old, cannot be read, or is of another kind than
+what it is compared with. Only a command whose conditions all hold is sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from app.core.access.patterns import fits
+from app.core.durations import format_duration
+from app.core.errors import UndecodableMessageError
+from app.core.payload import MISSING, JsonValue, Missing, lookup
+from app.core.profiles.sources import Decode
+from app.core.topics import TopicTemplate
+
+INPUTS: Final = "inputs"
+PARAMS: Final = "params"
+AHEAD: Final = timedelta(seconds=1)
+"""How far the clock of the event log may be ahead of the clock of a node; a value from further ahead is unknown."""
+MOST_SHOWN: Final = 256
+"""Characters of a text that a refusal shows."""
+_LARGEST: Final = 2**63
+
+
+_NUMBER: Final = "a number"
+
+
+class JudgedAs(StrEnum):
+    """The result of a condition, or of a whole interlock."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class InterlockInput:
+    """A part of the last value of a topic, by which an interlock judges."""
+
+    name: str
+    topic: TopicTemplate
+    path: tuple[str, ...]
+    max_age: timedelta
+    decode: Decode
+    database: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InterlockCondition:
+    """A comparison of what stands at `path`, below `inputs` or `params`. All parts that are set must hold."""
+
+    path: tuple[str, ...]
+    is_in: tuple[JsonValue, ...] | None = None
+    is_not: tuple[JsonValue, ...] | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def wanted(self) -> dict[str, JsonValue]:
+        """The parts that are set, as they stand in the profile."""
+        said: dict[str, JsonValue] = {
+            "is_in": None if self.is_in is None else list(self.is_in),
+            "is_not": None if self.is_not is None else list(self.is_not),
+            "at_least": self.at_least,
+            "at_most": self.at_most,
+            "above": self.above,
+            "below": self.below,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+    def judge(self, value: JsonValue) -> tuple[JudgedAs, str | None]:
+        """The result for a value, and why it is unknown."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return JudgedAs.UNKNOWN, "it is no finite number"
+        kind = _kind(value)
+        listed = [*(self.is_in or ()), *(self.is_not or ())]
+        if listed and kind not in {_kind(one) for one in listed}:
+            return JudgedAs.UNKNOWN, f"it is {kind}, which is not what it is compared with"
+        if self._compares and kind != _NUMBER:
+            return JudgedAs.UNKNOWN, f"it is {kind}, and a number is needed"
+        holds = (
+            (self.is_in is None or _among(value, self.is_in))
+            and (self.is_not is None or not _among(value, self.is_not))
+            and self._within(value)
+        )
+        return (JudgedAs.HOLDS if holds else JudgedAs.VIOLATED), None
+
+    @property
+    def _compares(self) -> bool:
+        return any(one is not None for one in (self.at_least, self.at_most, self.above, self.below))
+
+    def _within(self, value: JsonValue) -> bool:
+        if not isinstance(value, int | float):
+            return True
+        return (
+            (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Interlock:
+    """A rule of a profile: commands of these methods are sent only while all conditions hold."""
+
+    name: str
+    methods: tuple[str, ...]
+    """Patterns, in which `*` is any text."""
+    inputs: tuple[InterlockInput, ...]
+    when: tuple[InterlockCondition, ...]
+    say: str
+
+    def binds(self, method: str) -> bool:
+        """Whether commands of this method are judged by it."""
+        return any(fits(pattern, method) for pattern in self.methods)
+
+
+class LastWord(NamedTuple):
+    """The last value of a topic as bytes, and how old it is."""
+
+    data: bytes
+    age: timedelta
+
+
+class InputValue(NamedTuple):
+    """An input as it was found. Where it is unknown, `because` says why."""
+
+    value: JsonValue | Missing
+    age: timedelta | None
+    because: str | None
+
+
+class InterlockVerdict(NamedTuple):
+    """An interlock with its result, and with a row of evidence for each condition, as callers are shown it."""
+
+    interlock: Interlock
+    result: JudgedAs
+    evidence: Sequence[Mapping[str, Any]]
+
+
+def judge(interlock: Interlock, words: Mapping[str, LastWord | None], params: JsonValue) -> InterlockVerdict:
+    """The verdict about a command with these params. `words` are the last words by the names of the inputs."""
+    inputs = {one.name: read_input(one, words.get(one.name)) for one in interlock.inputs}
+    rows = [_row(condition, inputs, params) for condition in interlock.when]
+    results = [row["result"] for row in rows]
+    worst = next((one for one in (JudgedAs.VIOLATED, JudgedAs.UNKNOWN) if one in results), JudgedAs.HOLDS)
+    return InterlockVerdict(interlock, worst, rows)
+
+
+def read_input(spec: InterlockInput, word: LastWord | None) -> InputValue:
+    """The value of an input, if its last word is there, young enough and readable."""
+    if word is None:
+        return InputValue(MISSING, None, "nothing was ever said on its topic")
+    if word.age > spec.max_age:
+        return InputValue(MISSING, word.age, f"it is older than {format_duration(spec.max_age)}")
+    if word.age < -AHEAD:
+        return InputValue(MISSING, word.age, "it comes from the future: clocks differ")
+    try:
+        document = spec.decode(word.data)
+    except UndecodableMessageError as error:
+        return InputValue(MISSING, word.age, f"it cannot be read: {error.reason}")
+    value = lookup(document, spec.path)
+    return InputValue(value, word.age, "its last value has no such member" if value is MISSING else None)
+
+
+def _row(condition: InterlockCondition, inputs: Mapping[str, InputValue], params: JsonValue) -> dict[str, Any]:
+    head, *rest = condition.path
+    found = InputValue(params, None, None)
+    if head == INPUTS:
+        found, rest = inputs[rest[0]], rest[1:]
+    value = MISSING if found.value is MISSING else lookup(found.value, tuple(rest))
+    because = found.because
+    if value is MISSING:
+        result, because = JudgedAs.UNKNOWN, because or "it is absent"
+    else:
+        result, because = condition.judge(value)
+    row: dict[str, Any] = {"path": ".".join(condition.path), "wanted": condition.wanted(), "result": result}
+    if value is not MISSING:
+        row["value"] = _shown(value)
+    if found.age is not None:
+        row["age"] = f"{max(0.0, found.age.total_seconds()):.1f}s"
+    if because is not None:
+        row["because"] = because
+    return row
+
+
+def _among(value: JsonValue, wanted: Sequence[JsonValue]) -> bool:
+    """Equality with one of them as in JSON, where `true` is not `1`."""
+    return any(value == one and _kind(value) == _kind(one) for one in wanted)
+
+
+def _kind(value: object) -> str:
+    """The kind of a JSON value, in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return _NUMBER
+        case str():
+            return "text"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _shown(value: JsonValue) -> JsonValue:
+    """The value, or in its place a word about one that a refusal does not show."""
+    match value:
+        case None | bool():
+            return value
+        case str() if len(value) <= MOST_SHOWN:
+            return value
+        case int() | float() if -_LARGEST < value < _LARGEST:
+            return value
+        case int() | float():
+            return "(a number out of range)"
+        case _:
+            return f"({_kind(value)})"

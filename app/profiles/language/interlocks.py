@@ -1,0 +1,198 @@
+"""The tables of a profile file for interlocks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from app.core.access.patterns import fits, validate_pattern
+from app.core.errors import InvalidInputError
+from app.core.paths import is_plain
+from app.core.profiles.interlocks import INPUTS, PARAMS, Interlock, InterlockCondition, InterlockInput
+from app.profiles.language.faults import ProfileFault, refuse
+from app.profiles.language.fields import (
+    DURATION_SCHEMA,
+    DatabaseName,
+    Scalar,
+    StrictTable,
+    Topic,
+    duration_between,
+    pair_of,
+    template,
+)
+from app.profiles.language.paths import parse_path
+from app.profiles.language.rules import hears
+from app.profiles.language.unasked import EventTable
+from app.profiles.quick_json import read_json
+
+SHORTEST_AGE: Final = timedelta(seconds=2)
+"""A shorter one would refuse at times only because clocks differ."""
+LONGEST_AGE: Final = timedelta(days=1)
+_Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _keys(text: str) -> str:
+    place = parse_path(text)
+    if place.is_text or not is_plain(place.path):
+        raise ValueError(f"{text!a} is no path of keys; allowed: keys of nested objects with dots between")
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        return validate_pattern("methods", text)
+    except InvalidInputError as error:
+        raise ValueError(error.reason) from None
+
+
+_Keys = Annotated[str, AfterValidator(_keys)]
+
+
+class InterlockInputTable(StrictTable):
+    """`inputs.NAME = { topic = …, path = …, max_age = … }`."""
+
+    topic: Topic
+    path: _Keys
+    max_age: Annotated[timedelta, BeforeValidator(duration_between(SHORTEST_AGE, LONGEST_AGE)), DURATION_SCHEMA]
+    database: DatabaseName | None = None
+
+    def build(self, name: str, events: Sequence[EventTable]) -> InterlockInput:
+        """The input that the table describes, read as the event is whose topic it has."""
+        event = _heard(self.topic, events)[0]
+        decode = read_json if event.codec == "json" else pair_of(event.codec)[1]
+        return InterlockInput(
+            name,
+            template(self.topic),
+            tuple(str(step) for step in parse_path(self.path).path),
+            self.max_age,
+            decode,
+            self.database or event.database,
+        )
+
+
+class ComparisonTable(StrictTable):
+    """`{ path = "inputs.NAME", at_most = … }`."""
+
+    path: _Keys
+    is_in: Annotated[list[Scalar], Field(min_length=1)] | None = None
+    is_not: Annotated[list[Scalar], Field(min_length=1)] | None = None
+    at_least: _Number | None = None
+    at_most: _Number | None = None
+    above: _Number | None = None
+    below: _Number | None = None
+
+    @model_validator(mode="after")
+    def _can_hold(self) -> ComparisonTable:
+        if not self.build().wanted():
+            raise ValueError("needs is_in, is_not, at_least, at_most, above or below")
+        low = max((one for one in (self.at_least, self.above) if one is not None), default=None)
+        high = min((one for one in (self.at_most, self.below) if one is not None), default=None)
+        if low is None or high is None:
+            return self
+        if low > high or (low == high and (low == self.above or high == self.below)):
+            raise ValueError(f"never holds: no number is between {low} and {high}")
+        return self
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The path, by its keys."""
+        return tuple(str(step) for step in parse_path(self.path).path)
+
+    def build(self) -> InterlockCondition:
+        """The condition that the table describes."""
+        return InterlockCondition(
+            self.keys,
+            None if self.is_in is None else tuple(self.is_in),
+            None if self.is_not is None else tuple(self.is_not),
+            self.at_least,
+            self.at_most,
+            self.above,
+            self.below,
+        )
+
+
+class InterlockTable(StrictTable):
+    """`[[interlock]]`."""
+
+    name: _Name
+    methods: Annotated[list[Annotated[str, AfterValidator(_pattern)]], Field(min_length=1)]
+    inputs: dict[_Name, InterlockInputTable] = Field(default_factory=dict)
+    when: Annotated[list[ComparisonTable], Field(min_length=1)]
+    say: Annotated[str, Field(min_length=1, max_length=200)]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> InterlockTable:
+        refuse(self._faults())
+        return self
+
+    def _faults(self) -> Iterator[ProfileFault]:
+        used = set()
+        for index, one in enumerate(self.when):
+            head, *rest = one.keys
+            if head == INPUTS and rest and rest[0] in self.inputs:
+                used.add(rest[0])
+            elif head != PARAMS:
+                known = ", ".join(f"{INPUTS}.{name}" for name in self.inputs)
+                sentence = f"{one.path!a} leads nowhere; allowed: {known or 'inputs, once there are some'}, {PARAMS}.…"
+                yield ProfileFault(("when", index, "path"), sentence)
+        for name in self.inputs:
+            if name not in used:
+                yield ProfileFault((INPUTS, name), "is in no condition; allowed: inputs that `when` compares")
+
+    def build(self, events: Sequence[EventTable]) -> Interlock:
+        """The interlock that the table describes."""
+        return Interlock(
+            self.name,
+            tuple(self.methods),
+            tuple(one.build(name, events) for name, one in self.inputs.items()),
+            tuple(one.build() for one in self.when),
+            self.say,
+        )
+
+
+def interlock_faults(
+    tables: Sequence[InterlockTable],
+    events: Sequence[EventTable],
+    parts: Collection[str],
+    known: Collection[str] | None,
+    repeatable: Collection[str],
+) -> Iterator[ProfileFault]:
+    """What is wrong with the interlocks of a file. `known` are its methods; None where it takes any."""
+    seen: set[str] = set()
+    for index, table in enumerate(tables):
+        if table.name in seen:
+            yield ProfileFault(("interlock", index, "name"), f"{table.name} is there already; allowed: each name once")
+        seen.add(table.name)
+        for at, pattern in enumerate(table.methods):
+            place = ("interlock", index, "methods", at)
+            if known is not None and not any(fits(pattern, one) for one in known):
+                yield ProfileFault(place, f"{pattern!a} fits no method of the profile: {', '.join(sorted(known))}")
+            if again := sorted(one for one in repeatable if fits(pattern, one)):
+                sentence = f"{pattern!a} fits {', '.join(again)}, which is repeatable: a repetition is not judged again"
+                yield ProfileFault(place, sentence)
+        for name, one in table.inputs.items():
+            for sentence in _topic_faults(one.topic, events, parts):
+                yield ProfileFault(("interlock", index, INPUTS, name, "topic"), sentence)
+
+
+def _topic_faults(topic: str, events: Sequence[EventTable], parts: Collection[str]) -> Iterator[str]:
+    strangers = sorted(set(template(topic).names) - {"device_id", *parts})
+    if strangers:
+        allowed = ", ".join(f"{{{one}}}" for one in ("device_id", *parts))
+        yield f"has {{{strangers[0]}}}, which is not known of a device; allowed: {allowed}"
+        return
+    heard = _heard(topic, events)
+    if not heard:
+        told = ", ".join(one.topic for one in events)
+        yield f"is the topic of no [[event]], so it never has a value; allowed: {told or 'topics of events'}"
+    elif any(one.codec != heard[0].codec for one in heard):
+        yield "is the topic of events with several codecs; allowed: topics whose events have one codec"
+
+
+def _heard(topic: str, events: Sequence[EventTable]) -> list[EventTable]:
+    """The events that are kept of this topic."""
+    return [one for one in events if hears(template(one.topic), template(topic))]
