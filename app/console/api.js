@@ -16,6 +16,8 @@ export class Problem extends Error {
     this.asked = asked;
     this.status = status;
     this.title = String(body?.title ?? "");
+    /** What is wrong with which field. @type {any[]} */
+    this.errors = Array.isArray(body?.errors) ? body.errors : [];
     this.after = after;
   }
 }
@@ -44,22 +46,23 @@ export function unreachable(asked, error) {
 /**
  * @param {string} method
  * @param {string} path below the API's root, without a slash in front
- * @param {{ body?: unknown, signal?: AbortSignal }} [more]
+ * @param {{ body?: unknown, text?: string, headers?: Record<string, string>, signal?: AbortSignal }} [more] `text`: the body as it is sent
  * @returns {Promise<any>}
  */
-export async function call(method, path, { body, signal } = {}) {
+export async function call(method, path, { body, text: given, headers: more, signal } = {}) {
   const asked = `${method} /${path}`;
   const patience = AbortSignal.timeout(PATIENCE_MS);
   /** @type {Record<string, string>} */
-  const headers = { ...OURS, Accept: "application/json" };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const headers = { ...OURS, Accept: "application/json", ...more };
+  const sent = body === undefined ? given : JSON.stringify(body);
+  if (sent !== undefined) headers["Content-Type"] = "application/json";
   let response;
   let text;
   try {
     response = await fetch(BASE + path, {
       method,
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: sent,
       signal: signal ? AbortSignal.any([signal, patience]) : patience,
       cache: "no-store",
       redirect: "error",

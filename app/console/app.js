@@ -5,11 +5,7 @@ import { render } from "./vendor/preact.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { call } from "./api.js";
 import { html, moveRow, Trouble } from "./parts.js";
-import { Command } from "./pages/command.js";
-import { Commands } from "./pages/commands.js";
-import { Login } from "./pages/login.js";
-import { Home } from "./pages/home.js";
-import { Nodes } from "./pages/nodes.js";
+import { lazy, loadAll } from "./lazy.js";
 import { onPrefs, pref, prefer } from "./prefs.js";
 import { difference, duration, zone } from "./time.js";
 
@@ -18,15 +14,18 @@ const CLOCKS_MS = 5000;
 const MENU = [
   { name: "home", word: "Home", key: "h", href: "#/" },
   { name: "commands", word: "Commands", key: "c", href: "#/commands" },
+  { name: "devices", word: "Devices", key: "d", href: "#/devices" },
   { name: "nodes", word: "Nodes", key: "n", href: "#/nodes" },
 ];
 const KEYS = [
   ["/", "search"],
   ["g h", "Home"],
   ["g c", "Commands"],
+  ["g d", "Devices"],
   ["g n", "Nodes"],
   ["j, k", "next row, row before"],
   ["Enter", "open the row"],
+  ["s", "send to the device that is shown"],
   ["p", "pause a stream"],
   ["?", "these keys"],
 ];
@@ -44,19 +43,33 @@ function route() {
   return { parts, params: new URLSearchParams(search) };
 }
 
+const Home = lazy("home.js", "Home");
+const Nodes = lazy("nodes.js", "Nodes");
+const Command = lazy("command.js", "Command");
+const Commands = lazy("commands.js", "Commands");
+const Device = lazy("device.js", "Device");
+const Devices = lazy("device.js", "Devices");
+const Send = lazy("send.js", "Send");
+const Login = lazy("login.js", "Login");
+
+/** Goes to a page with these filters. @param {string} name */
+function filtered(name) {
+  return (/** @type {Record<string, string>} */ some) => {
+    const found = new URLSearchParams(Object.entries(some).filter(([, value]) => value));
+    location.hash = `#/${name}${found.size ? `?${found}` : ""}`;
+  };
+}
+
 /** @param {{ parts: string[], params: URLSearchParams }} at */
 function pageOf({ parts, params }) {
-  const [name = "home", id] = parts;
+  const [name = "home", id, more] = parts;
   if (name === "home") return { name, title: "Home", page: html`<${Home} />` };
   if (name === "nodes") return { name, title: "Nodes", page: html`<${Nodes} />` };
   if (name === "commands" && id) return { name, title: id, page: html`<${Command} key=${id} id=${id} />` };
-  if (name === "commands") {
-    const go = (/** @type {Record<string, string>} */ some) => {
-      const found = new URLSearchParams(Object.entries(some).filter(([, value]) => value));
-      location.hash = `#/commands${found.size ? `?${found}` : ""}`;
-    };
-    return { name, title: "Commands", page: html`<${Commands} params=${params} go=${go} />` };
-  }
+  if (name === "commands") return { name, title: "Commands", page: html`<${Commands} params=${params} go=${filtered(name)} />` };
+  if (name === "devices" && more === "send") return { name, title: `Send to ${id}`, page: html`<${Send} key=${id} device=${id} params=${params} />` };
+  if (name === "devices" && id) return { name, title: id, page: html`<${Device} key=${id} id=${id} />` };
+  if (name === "devices") return { name, title: "Devices", page: html`<${Devices} />` };
   return { name: "", title: "Not found", page: html`<h1 tabindex="-1">There is no such page</h1><p>The menu has all of them.</p>` };
 }
 
@@ -132,6 +145,7 @@ function useKeys(help) {
       else if (chord === "j") moveRow(1);
       else if (chord === "k") moveRow(-1);
       else if (chord === "p") document.getElementById("pause")?.click();
+      else if (chord === "s") document.getElementById("send")?.click();
       else if (chord === "?") help();
       else return;
       before = "";
@@ -198,10 +212,17 @@ function App() {
   const where = at.parts.join("/");
   useEffect(() => {
     document.title = index.out ? "Log in · Homing" : title === "Home" ? "Homing" : `${title} · Homing`;
-    if (!first.current) /** @type {HTMLElement | null} */ (main.current?.querySelector("h1"))?.focus();
-    first.current = false;
+    if (first.current) {
+      first.current = false;
+      return undefined;
+    }
+    const focus = () => /** @type {HTMLElement | null} */ (main.current?.querySelector("h1"))?.focus();
+    focus();
+    addEventListener("homing-shown", focus, { once: true }); // where its script has to be loaded first
+    return () => removeEventListener("homing-shown", focus);
   }, [where, index.out]);
   document.documentElement.dataset.theme = pref("theme");
+  useEffect(loadAll, []);
 
   return html`<header>
       <a class="skip" href=${location.hash || "#/"} onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.querySelector("h1")?.focus(); }}>Skip to the contents</a>

@@ -27,7 +27,7 @@ BANNED = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\("
     r"|new Function|DOMParser|srcdoc"
 )
-MOST_PACKED = 60_000
+MOST_PACKED = 80_000
 """Bytes of all files of the console together, compressed."""
 
 

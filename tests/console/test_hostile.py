@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -124,6 +125,27 @@ async def test_no_text_becomes_anything_else(attacked: tuple[Site, str, str], op
         await page.goto(there.page(f"commands/{running}"))
         await expect(page.get_by_role("progressbar")).to_have_attribute("value", "50")
         await harmless(page)
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+async def test_no_text_of_a_device_becomes_anything_else(
+    attacked: tuple[Site, str, str], open_page: OpenPage, width: int
+) -> None:
+    there, good, _ = attacked
+    async with open_page(there.page("devices"), viewport={"width": width, "height": 740}) as page:
+        for device in DEVICES:
+            await page.goto(there.page(f"devices/{quote(device, safe='')}"))
+            await expect(page.get_by_role("link", name="bad").first).to_be_visible()
+            await harmless(page)
+        await page.goto(there.page(f"devices/{DEVICE}/send?again={good}"))
+        await expect(page.get_by_label("Params as JSON")).to_have_value(re.compile("hasOwnProperty"))
+        await harmless(page)
+        for text in TEXTS:
+            await page.goto(
+                there.page(f"devices/{quote(text[:200], safe='')}/send?profile={quote(text[:40], safe='')}")
+            )
+            await expect(page.get_by_role("heading", level=1)).to_contain_text("Send to")
+            await harmless(page)
 
 
 async def test_numbers_stay_as_they_were_written(there_open: Site, open_page: OpenPage) -> None:

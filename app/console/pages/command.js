@@ -61,6 +61,7 @@ function Cancel({ command, done }) {
 function Actions({ command, explanation, open, again }) {
   return html`<p class="row actions">
     ${open && html`<${Cancel} command=${command} done=${again} />`}
+    <a class="button" href=${`#/devices/${part(command.device_id)}/send?${new URLSearchParams({ again: command.id })}`}>Send again as new …</a>
     <${Copy} text=${() => sendByCurl(command)} label="Copy as curl" />
     <${Copy} text=${() => sendByPython(command)} label="Python" />
     <${Copy} text=${() => sendByCommandLine(command)} label="CLI" />
@@ -145,7 +146,7 @@ export function Command({ id }) {
   const open = !isFinal(command.state);
   const took = command.finished_at ? ` after ${duration(Date.parse(command.finished_at) - Date.parse(command.created_at))}` : "";
   return html`${back}
-    <h1 tabindex="-1"><code>${command.method}</code> on ${command.device_id}</h1>
+    <h1 tabindex="-1"><code>${command.method}</code> on <a href=${`#/devices/${part(command.device_id)}`}>${command.device_id}</a></h1>
     <p class="row facts"><${State} state=${command.state} />${took && html`<span>${took}</span>`}<span class="muted">profile ${command.profile}</span><span class="muted">home ${command.home_node}</span>${stream && html`<span class=${`state ${STREAM[stream.state].tone}`} role="status"><span class="dot" aria-hidden="true"></span>${STREAM[stream.state].word}</span>`}</p>
     <p class="id muted">${command.id} <${Copy} text=${command.id} label="Copy id" kind="small" /></p>
     ${error && html`<${Trouble} error=${error} again=${retry} />`}

@@ -1,0 +1,106 @@
+/** Devices: those on record, and one of them with its record, presence, last values and commands. */
+
+import { Age, Confirm, Copy, Loading, Pages, State, Trouble, Value, When, html } from "../parts.js";
+import { call, part, query } from "../api.js";
+import { usePages, useRead } from "../read.js";
+import { duration } from "../time.js";
+
+const SHOWN = 20;
+
+/** @param {{ title: string, error: any, again: () => void }} props */
+function Missing({ title, error, again }) {
+  const off = error.status === 404 || error.status === 409;
+  return off ? html`<p class="muted">${title}: ${error.message}.</p>` : html`<${Trouble} error=${error} again=${again} what=${title} />`;
+}
+
+/** @param {{ record: any, tell: () => void }} props */
+function Record({ record, tell }) {
+  const { found, error, again } = record;
+  if (error) return html`<${Missing} title="Not on record" error=${error} again=${again} />`;
+  if (!found) return html`<${Loading} rows=${2} />`;
+  const labels = Object.entries(found.labels);
+  return html`<dl class="checks">
+      <div><dt>Tenant</dt><dd>${found.tenant || "none"}</dd></div>
+      <div><dt>Profile</dt><dd>${found.profile ?? "the node's default"}</dd></div>
+      <div><dt>Labels</dt><dd>${labels.length ? labels.map(([name, value]) => html`<span class="chip" key=${name}>${name}=${value}</span> `) : "none"}</dd></div>
+      <div><dt>Note</dt><dd>${found.note || "none"}</dd></div>
+    </dl>
+    <p class="row"><${Confirm} label="Take off the record …" title=${`Take ${found.id} off the record?`} text="Its commands and events stay. Commands go to it by the node's default profile." does="Take it off the record" run=${() => call("DELETE", `v1/devices/${part(found.id)}`)} done=${tell} /></p>`;
+}
+
+/** @param {{ state: any }} props */
+function Values({ state }) {
+  const { found, error, again } = state;
+  if (error) return html`<${Missing} title="Last values" error=${error} again=${again} />`;
+  if (!found) return html`<${Loading} rows=${3} />`;
+  if (!found.values.length) return html`<p class="empty">The log has no value of this device that you may read.</p>`;
+  return html`<div class="values">${found.values.map((/** @type {any} */ one) => html`<details key=${one.topic}>
+      <summary><code>${one.topic}</code> <span class="muted"><${Age} at=${one.at} /> ago</span></summary>
+      <${Value} value=${one.data_base64 ?? one.data} name=${one.topic} />
+    </details>`)}</div>
+    <p class="row"><button type="button" onClick=${again}>Read again</button></p>`;
+}
+
+/** @param {{ listed: any }} props */
+function Latest({ listed }) {
+  const { found, error, again } = listed;
+  if (error) return html`<${Trouble} error=${error} again=${again} />`;
+  if (!found) return html`<${Loading} rows=${4} />`;
+  if (!found.commands.length) return html`<p class="empty">No command to it is on record, of what you may read.</p>`;
+  return html`<table class="rows commands"><caption class="offstage">The latest commands, newest first</caption>
+    <thead><tr><th scope="col">Time</th><th scope="col">Method</th><th scope="col">State</th><th scope="col">Took</th></tr></thead>
+    <tbody>${found.commands.map((/** @type {any} */ one) => html`<tr key=${one.id}>
+      <td class="when"><${When} at=${one.created_at} /></td>
+      <td class="main"><a data-row href=${`#/commands/${one.id}`}><code>${one.method}</code></a></td>
+      <td class="who"><${State} state=${one.state} /></td>
+      <td class="took">${one.finished_at ? duration(Date.parse(one.finished_at) - Date.parse(one.created_at)) : ""}</td>
+    </tr>`)}</tbody></table>`;
+}
+
+/** @param {{ presence: any }} props */
+function Presence({ presence }) {
+  if (!presence) return null;
+  if (presence.online === null) return html`<span class="state quiet"><span class="icon" aria-hidden="true">?</span>presence unknown</span>`;
+  const [tone, icon, word] = presence.online ? ["good", "✔", "online"] : ["bad", "✖", "offline"];
+  return html`<span class=${`state ${tone}`}><span class="icon" aria-hidden="true">${icon}</span>${word}</span>${presence.since && html`<span class="muted">since <${When} at=${presence.since} /></span>`}${presence.last_seen && html`<span class="muted">last seen <${Age} at=${presence.last_seen} /> ago</span>`}`;
+}
+
+/** @param {{ id: string }} props */
+export function Device({ id }) {
+  const record = useRead(`v1/devices/${part(id)}`);
+  const state = useRead(`v1/devices/${part(id)}/state`);
+  const listed = useRead(`v1/devices/${part(id)}/commands?limit=${SHOWN}`);
+  return html`<p class="back"><a href="#/devices">‹ Devices</a></p>
+    <h1 tabindex="-1">${id}</h1>
+    <p class="row facts"><${Presence} presence=${state.found?.presence} /></p>
+    <p class="row"><a class="button chief" id="send" href=${`#/devices/${part(id)}/send`}>Send …</a>
+      <a class="button" href=${`#/commands${query({ device: id })}`}>All its commands</a>
+      <${Copy} text=${id} label="Copy id" /></p>
+    <section><h2>Commands</h2><${Latest} listed=${listed} /></section>
+    <section><h2>Last values</h2><${Values} state=${state} /></section>
+    <section><h2>Record</h2><${Record} record=${record} tell=${record.again} /></section>`;
+}
+
+export function Devices() {
+  const listed = usePages("v1/devices?limit=100", "devices");
+  const { rows, error, loaded, again } = listed;
+  /** @param {any} event */
+  function open(event) {
+    event.preventDefault();
+    const id = String(new FormData(event.currentTarget).get("id")).trim();
+    if (id) location.hash = `#/devices/${part(id)}`;
+  }
+  return html`<h1 tabindex="-1">Devices</h1>
+    <form class="row" onSubmit=${open}><label>Device id <input class="short" name="id" required maxlength="128" autocomplete="off" spellcheck=${false} /></label><button type="submit">Open</button></form>
+    ${error && html`<${Missing} title="Devices on record" error=${error} again=${again} />`}
+    ${!loaded && !error && html`<${Loading} rows=${6} />`}
+    ${loaded && rows.length === 0 && html`<p class="empty">No device is on record, of what you may read. Commands may go to others, too: open one by its id.</p>`}
+    ${rows.length > 0 && html`<table class="rows"><caption class="offstage">Devices on record, by id</caption>
+      <thead><tr><th scope="col">Device</th><th scope="col">Profile</th><th scope="col">Tenant</th><th scope="col">Labels</th><th scope="col">Note</th></tr></thead>
+      <tbody>${rows.map((/** @type {any} */ one) => html`<tr key=${one.id}>
+        <td class="main"><a data-row href=${`#/devices/${part(one.id)}`}>${one.id}</a></td>
+        <td class="what">${one.profile ?? ""}</td><td class="where">${one.tenant}</td>
+        <td class="where">${Object.entries(one.labels).map(([name, value]) => `${name}=${value}`).join(", ")}</td>
+        <td class="note-cell">${one.note}</td></tr>`)}</tbody></table>`}
+    <${Pages} listed=${listed} word="device" />`;
+}

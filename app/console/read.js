@@ -1,0 +1,45 @@
+/** What a page reads from the node once, and anew when it is told to. */
+
+import { useEffect, useState } from "./vendor/hooks.js";
+import { call } from "./api.js";
+
+/** @param {string | null} path none: there is nothing to read yet. @returns {{ found: any, error: any, again: () => void }} */
+export function useRead(path) {
+  const [got, set] = useState({ path: /** @type {string | null} */ (null), found: /** @type {any} */ (null), error: /** @type {any} */ (null) });
+  const [turn, again] = useState(0);
+  useEffect(() => {
+    if (path === null) return undefined;
+    const gone = new AbortController();
+    call("GET", path, { signal: gone.signal }).then(
+      (found) => set({ path, found, error: null }),
+      (error) => {
+        if (!gone.signal.aborted) set((before) => ({ path, found: before.path === path ? before.found : null, error }));
+      },
+    );
+    return () => gone.abort();
+  }, [path, turn]);
+  const now = got.path === path ? got : { found: null, error: null };
+  return { found: now.found, error: now.error, again: () => again((count) => count + 1) };
+}
+
+/** A list that comes in pages. @param {string} path with a query @param {string} member of an answer */
+export function usePages(path, member) {
+  const [listed, set] = useState({ path: "", rows: /** @type {any[]} */ ([]), cursor: /** @type {string | null} */ (null), loaded: false, error: /** @type {any} */ (null) });
+  const [turn, again] = useState(0);
+  /** @param {string | null} cursor @param {AbortSignal} [signal] */
+  async function read(cursor, signal) {
+    try {
+      const page = await call("GET", cursor === null ? path : `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`, { signal });
+      set((before) => ({ path, rows: [...(cursor === null ? [] : before.rows), ...page[member]], cursor: page.cursor, loaded: true, error: null }));
+    } catch (error) {
+      if (!signal?.aborted) set((before) => ({ ...before, path, error }));
+    }
+  }
+  useEffect(() => {
+    const gone = new AbortController();
+    read(null, gone.signal);
+    return () => gone.abort();
+  }, [path, turn]);
+  const now = listed.path === path ? listed : { rows: [], cursor: null, loaded: false, error: null };
+  return { ...now, more: () => read(now.cursor), again: () => again((count) => count + 1) };
+}
