@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -33,7 +34,7 @@ MOST_BYTES: Final = 64 * 2**20
 MOST_HEADS: Final = 100
 """The latest ones, of which one line tells."""
 
-SLOW_SECONDS: Final = 0.25
+SLOW: Final = timedelta(milliseconds=250)
 """How long the database may take for lines before they are put on the disk as well, where there is one."""
 
 Bind = Callable[[], None]
@@ -43,10 +44,11 @@ Bind = Callable[[], None]
 class AuditWriter:
     """The chain of one writer. With a `folder` lines that cannot be written wait there, and outlive this process."""
 
-    def __init__(self, store: AuditStore, counters: Counters, folder: Path | None) -> None:
+    def __init__(self, store: AuditStore, counters: Counters, folder: Path | None, *, slow: timedelta = SLOW) -> None:
         self._store = store
         self._counters = counters
         self._folder = folder
+        self._slow = slow.total_seconds()
         self._spool: Spool | None = None
         self._spools = True
         self._chain = Chain("")
@@ -133,7 +135,7 @@ class AuditWriter:
         """Give lines to the database; while it takes long, all that waits is put on the disk."""
         keeping = asyncio.ensure_future(self._keep(lines))
         try:
-            while self._spool is not None and not (await asyncio.wait({keeping}, timeout=SLOW_SECONDS))[0]:
+            while self._spool is not None and not (await asyncio.wait({keeping}, timeout=self._slow))[0]:
                 bind()
                 await self._to_disk()
             await keeping

@@ -74,10 +74,18 @@ class Merge:
     """Reads the shards for one page of at most `limit` events that fit, and that the reader `may` know of.
 
     With `may`, the page is filled up with those behind what is passed over, and `more` speaks of them alone, as long
-    as that is no more than MOST_HIDDEN: nobody learns how much others have from what is left out.
+    as that is no more than `most_hidden`: nobody learns how much others have from what is left out.
     """
 
-    def __init__(self, shards: Sequence[Shard], cursor: Cursor, limit: int, may: May | None = None) -> None:
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        cursor: Cursor,
+        limit: int,
+        may: May | None = None,
+        *,
+        most_hidden: int = MOST_HIDDEN,
+    ) -> None:
         # A page needs more of some shards than of others: events of a shard come in batches of dozens.
         step = min(limit, limit * 3 // (2 * len(shards)) + SPARE)
         step = step if may is None else max(step, LEAST_STEP)
@@ -89,6 +97,7 @@ class Merge:
         self._may = may
         self._given: list[Event] = []
         self._hidden = 0
+        self._most_hidden = most_hidden
 
     async def page(self, store: EventStore, topic_filter: str, until: Position) -> MergedPage:
         """The page."""
@@ -97,7 +106,7 @@ class Merge:
             bare = [one for one in self._sources if one.more and not one.ahead]
             await asyncio.gather(*(one.read(store, topic_filter, until) for one in bare))
             full = self._take()
-            if full or self._hidden >= MOST_HIDDEN or not any(one.more for one in self._sources):
+            if full or self._hidden >= self._most_hidden or not any(one.more for one in self._sources):
                 break
         more = full if self._may else any(one.ahead for one in self._sources)
         return MergedPage(

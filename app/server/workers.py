@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -17,7 +18,7 @@ from app.server.sockets import url_of
 from app.settings import Settings, load_settings
 from app.store.engine import kind_of
 
-STABLE_SECONDS: Final = 10.0
+STABLE: Final = timedelta(seconds=10)
 """A worker that lived that long started well: the next one may follow it at once."""
 LONGEST_PAUSE: Final = 5.0
 STOP_SECONDS: Final = 45.0
@@ -39,23 +40,32 @@ def run_workers(
     listener: socket.socket,
     own: Sequence[socket.socket] = (),
     probed: Sequence[socket.socket] = (),
+    *,
+    stable: timedelta = STABLE,
 ) -> int:
     """Run `count` workers on the listening socket until SIGTERM or SIGINT; return the exit code.
 
     `own` has one socket more for each of them, or none: whoever wants a certain worker, as for its metrics, asks there.
-    So has `probed`, for health and metrics alone.
+    So has `probed`, for health and metrics alone. A worker that lived for `stable` has started well.
     """
     names = [f"{settings.node.id}-{number}" if settings.node.id else "" for number in range(1, count + 1)]
     for name in names:
         load_settings(node={"id": name})
-    return asyncio.run(_Supervisor(listener, own, probed).run(names))
+    return asyncio.run(_Supervisor(listener, own, probed, stable).run(names))
 
 
 class _Supervisor:
-    def __init__(self, listener: socket.socket, own: Sequence[socket.socket], probed: Sequence[socket.socket]) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        own: Sequence[socket.socket],
+        probed: Sequence[socket.socket],
+        stable: timedelta,
+    ) -> None:
         self._listener = listener
         self._own = own
         self._probed = probed
+        self._stable = stable.total_seconds()
         self._stopping = asyncio.Event()
         self._code: int = Exit.OK
         self._log = structlog.get_logger()
@@ -81,7 +91,7 @@ class _Supervisor:
             if self._stopping.is_set():
                 return
             # However slow the machine: what ends with USAGE has found out that it cannot start, and has not lived.
-            lived = code != Exit.USAGE and loop.time() - began >= STABLE_SECONDS
+            lived = code != Exit.USAGE and loop.time() - began >= self._stable
             ever_lived = ever_lived or lived or code < 0
             if not ever_lived:
                 self._code = Exit.USAGE if code == Exit.USAGE else Exit.FAILED

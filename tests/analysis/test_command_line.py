@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[2]
 PLANT = ROOT / "docs" / "examples" / "anomalies.toml"
 
 
-def homing(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def homing(*arguments: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "app.cli", *map(str, arguments)],
-        cwd=ROOT,
+        cwd=cwd,
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
@@ -51,8 +51,9 @@ def test_what_was_planted_is_flagged_and_nothing_else(tmp_path: Path) -> None:
         (("generate-log", "--out", ".", "--callbacks", "1"), "there is something in it"),
     ],
 )
-def test_wrong_options_are_said_in_a_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    done = homing(*arguments)
+def test_wrong_options_are_said_in_a_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = homing(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr

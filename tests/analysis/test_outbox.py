@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from app.analysis.stream import outbox
 from app.analysis.stream.outbox import Outbox, webhook
 from app.core.webhooks.schedule import Reply
 
@@ -62,10 +61,9 @@ def test_they_wait_in_order_for_a_receiver_that_is_away(tmp_path: Path, status: 
     assert receiver.got == ["0", "1", "2"]
 
 
-def test_the_number_that_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "MOST_PENDING", 2)
+def test_the_number_that_waits_is_bounded(tmp_path: Path) -> None:
     receiver = Receiver()
-    box = Outbox(tmp_path, receiver)
+    box = Outbox(tmp_path, receiver, most_pending=2)
     for number in range(5):
         box.put(f"{number}.json", {"id": str(number)})
     box.send_pending()

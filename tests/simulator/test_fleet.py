@@ -14,8 +14,7 @@ import pytest
 from app.core.messages import ReceivedMessage
 from app.mqtt.base import InboundDelivery, Subscription
 from app.mqtt.loopback import LoopbackBroker, LoopbackMqttClient
-from homing_simulator import fleet
-from homing_simulator.fleet import Fleet
+from homing_simulator.fleet import SEND_PAUSE, SEND_TRIES, Fleet
 from homing_simulator.options import FleetOptions, Range
 from tests.waiting import PATIENCE, eventually
 
@@ -61,12 +60,16 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(**options: Any) -> AsyncIterator[Bench]:
+async def running(
+    send_tries: int = SEND_TRIES, send_pause: timedelta = SEND_PAUSE, **options: Any
+) -> AsyncIterator[Bench]:
     broker = LoopbackBroker()
     fleet = Fleet(
         FleetOptions(**options),
         lambda client_id: LoopbackMqttClient(broker, client_id, broker.counters),
         clock=StoppedClock(),
+        send_tries=send_tries,
+        send_pause=send_pause,
     )
     bench = Bench(fleet, broker)
     listener = LoopbackMqttClient(broker, "listener", broker.counters)
@@ -128,9 +131,8 @@ async def test_a_stopped_fleet_sends_nothing_more() -> None:
     assert bench.fleet.stats.published == 0
 
 
-async def test_an_answer_waits_until_the_broker_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "SEND_PAUSE", 0.005)
-    async with running(devices=1, delay=SOON) as bench:
+async def test_an_answer_waits_until_the_broker_is_back() -> None:
+    async with running(devices=1, delay=SOON, send_pause=timedelta(milliseconds=5)) as bench:
         bench.command("SN0001", "a")
         await bench.received(1)
         bench.broker.disconnect("simulated-SN0001")
@@ -140,10 +142,8 @@ async def test_an_answer_waits_until_the_broker_is_back(monkeypatch: pytest.Monk
         assert (await bench.answer())["id"] == "a"
 
 
-async def test_an_answer_is_given_up_when_the_broker_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "SEND_PAUSE", 0.001)
-    monkeypatch.setattr(fleet, "SEND_TRIES", 5)
-    async with running(devices=1, delay=SOON) as bench:
+async def test_an_answer_is_given_up_when_the_broker_stays_away() -> None:
+    async with running(devices=1, delay=SOON, send_tries=5, send_pause=timedelta(milliseconds=1)) as bench:
         bench.command("SN0001", "a")
         await bench.received(1)
         bench.broker.disconnect("simulated-SN0001")

@@ -29,9 +29,10 @@ _log = structlog.get_logger()
 class Outbox:
     """Three folders. One process at a time uses it, and within it one thread sends."""
 
-    def __init__(self, folder: Path, send: Send) -> None:
+    def __init__(self, folder: Path, send: Send, *, most_pending: int = MOST_PENDING) -> None:
         self._folder = folder
         self._send = send
+        self._most_pending = most_pending
         self._away = ""
         for name in STATES:
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -50,10 +51,10 @@ class Outbox:
     def send_pending(self) -> None:
         """Send what waits, in order, as long as the receiver is there."""
         names = sorted(path.name for path in (self._folder / PENDING).glob("*.json"))
-        for name in names[:-MOST_PENDING]:
+        for name in names[: -self._most_pending]:
             self._move(name, REFUSED)
-            _log.error("alert_given_up", file=name, reason=f"more than {MOST_PENDING} wait")
-        for name in names[-MOST_PENDING:]:
+            _log.error("alert_given_up", file=name, reason=f"more than {self._most_pending} wait")
+        for name in names[-self._most_pending :]:
             alert = json.loads((self._folder / PENDING / name).read_bytes())
             reply = self._send(alert)
             if reply.status is None or reply.status == HTTPStatus.TOO_MANY_REQUESTS or reply.status >= SERVER_ERROR:

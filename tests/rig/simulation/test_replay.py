@@ -9,7 +9,6 @@ from pathlib import Path
 import orjson
 import pytest
 
-from homing_rig.simulation import replay
 from homing_rig.simulation.plan import Trouble, TroubleKind, plan_of
 from homing_rig.simulation.replay import read_replay, write_replay
 from homing_rig.simulation.suite import Outcome, SimulationError, ran
@@ -133,15 +132,12 @@ def test_a_wrong_file_is_refused_with_its_line(
     assert sentence in str(refused.value)
 
 
-def test_what_cannot_be_read_or_written_is_told(
-    tmp_path: Path, homing: Homing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_read_or_written_is_told(tmp_path: Path, homing: Homing) -> None:
     code, out, err = homing("replay", str(tmp_path / "missing"))
     assert (code, out) == (2, "")
     assert err == f"homing: {tmp_path}/missing cannot be read: No such file or directory\n"
     with pytest.raises(SimulationError, match="cannot be written: Is a directory"):
         write_replay(tmp_path, plan_of(1, 1), Outcome(1, "", (), 1, 0, 0))
-    monkeypatch.setattr(replay, "MOST_BYTES", 100)
     (tmp_path / "large").write_bytes(b"x" * 101)
     with pytest.raises(SimulationError, match="has more than 100 bytes"):
-        read_replay(tmp_path / "large")
+        read_replay(tmp_path / "large", most_bytes=100)

@@ -10,16 +10,15 @@ import pytest
 from homing_rig import ports
 from homing_rig.ports import NoFreePortError, lasting_port
 
-ASK = "from homing_rig import ports; ports.PORTS = range({0}, {1}); print(ports.lasting_port()); input()"
+ASK = "from homing_rig.ports import lasting_port; print(lasting_port(range({0}, {1}))); input()"
 
 
 @pytest.fixture
-def one_port(monkeypatch: pytest.MonkeyPatch) -> range:
+def one_port() -> range:
     """All that there is."""
     port = lasting_port()
     ports._reserved.pop().close()
-    monkeypatch.setattr(ports, "PORTS", range(port, port + 1))
-    return ports.PORTS
+    return range(port, port + 1)
 
 
 def test_a_port_that_another_process_was_given_is_not_given_again(one_port: range) -> None:
@@ -31,7 +30,7 @@ def test_a_port_that_another_process_was_given_is_not_given_again(one_port: rang
         assert other.stdin is not None
         assert int(other.stdout.readline()) == one_port.start
         with pytest.raises(NoFreePortError):
-            lasting_port()
+            lasting_port(one_port)
         other.stdin.close()
         other.wait()
-    assert lasting_port() == one_port.start
+    assert lasting_port(one_port) == one_port.start

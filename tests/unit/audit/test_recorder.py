@@ -260,7 +260,7 @@ async def test_a_disk_that_takes_nothing_leaves_lines_in_memory(
 
 
 class SlowStore(Store):
-    """Whose replies come when they are let."""
+    """A store whose replies come when they are let."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -273,13 +273,11 @@ class SlowStore(Store):
         await super().append(lines, facts)
 
 
-async def test_while_the_database_is_slow_what_is_told_goes_to_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_while_the_database_is_slow_what_is_told_goes_to_the_disk(tmp_path: Path) -> None:
     """A node that is killed then loses no more than one that is killed while the database is quick."""
-    monkeypatch.setattr("app.audit.writer.SLOW_SECONDS", 0.001)
     store, counters = SlowStore(), Counter[str]()
-    audit = Audit(AuditWriter(store, counters, tmp_path), ManualClock(), counters, commands=True, required=False)
+    writer = AuditWriter(store, counters, tmp_path, slow=timedelta(milliseconds=1))
+    audit = Audit(writer, ManualClock(), counters, commands=True, required=False)
     audit.begin("node-1/a", lambda _: ("ci", "2F7QW9ZD"), lambda _: "air")
 
     def on_disk() -> list[str]:
@@ -328,7 +326,7 @@ async def test_heads_that_take_long_keep_no_line_waiting(monkeypatch: pytest.Mon
 
 
 class TimedStore(Store):
-    """Whose calls take as long as is said, by the clock of the test."""
+    """A store whose calls take as long as is said, by the clock of the test."""
 
     def __init__(self, clock: ManualClock, taken: float, pass_time: Callable[[float], Awaitable[None]]) -> None:
         super().__init__()

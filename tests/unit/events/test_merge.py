@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.events.event import END, Entry, Event, Shard
 from app.core.events.reading import Cursor, Reading, Slice
-from app.events import merge
-from app.events.merge import Merge, MergedPage
+from app.events.merge import MOST_HIDDEN, Merge, MergedPage
 from app.store.events import EventStore
 
 POSITIONS = st.sets(st.integers(1, 60), max_size=20)
@@ -36,9 +34,12 @@ class Log:
         position = found[-1] if more else max(reading.after, 10_000)
         return Slice([Event(one, shard.number, entry(one)) for one in found], position, more)
 
-    async def page(self, cursor: Cursor, limit: int, *, may_third: bool | None = None) -> MergedPage:
+    async def page(
+        self, cursor: Cursor, limit: int, *, may_third: bool | None = None, most_hidden: int = MOST_HIDDEN
+    ) -> MergedPage:
         may = None if may_third is None else (lambda one: may_third and one.device == "mine")
-        return await Merge(self.shards, cursor, limit, may).page(cast("EventStore", self), "#", END)
+        merge = Merge(self.shards, cursor, limit, may, most_hidden=most_hidden)
+        return await merge.page(cast("EventStore", self), "#", END)
 
     @property
     def start(self) -> Cursor:
@@ -81,10 +82,9 @@ async def test_what_others_have_shows_in_no_page(mine: list[set[int]], limit: in
     assert pages[0] == pages[1]
 
 
-async def test_a_reader_of_nothing_costs_a_page_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "MOST_HIDDEN", 50)
+async def test_a_reader_of_nothing_costs_a_page_so_much_at_most() -> None:
     log = Log([set(range(1, 1000)), set(range(1, 1000))], scanned=20)
-    page = await log.page(log.start, 10, may_third=False)
+    page = await log.page(log.start, 10, may_third=False, most_hidden=50)
     assert (page.events, page.more) == ([], True)
     assert log.read_events <= 50 + 2 * 20
     assert min(page.cursor.positions) > 0  # the next page goes on there

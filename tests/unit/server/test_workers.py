@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from datetime import timedelta
 
 import pytest
 
@@ -12,7 +13,6 @@ from app.settings import load_settings
 
 
 def test_a_worker_that_cannot_start_stops_all_however_long_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "STABLE_SECONDS", 0.0)
     monkeypatch.setenv("HOMING_PROFILE", "nobody-knows-it")
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert workers.run_workers(1, load_settings(), listener) == Exit.USAGE
+        assert workers.run_workers(1, load_settings(), listener, stable=timedelta()) == Exit.USAGE

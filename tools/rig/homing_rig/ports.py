@@ -22,13 +22,13 @@ class NoFreePortError(HomingError):
     """A hundred ports at random were taken."""
 
 
-def lasting_port() -> int:
+def lasting_port(ports: range = PORTS) -> int:
     """A TCP port of 127.0.0.1 that is free, and stays free until its server begins, or while it is down.
 
     The UDP port of the same number is held meanwhile, until this process has asked for 256 more: so no other process
     that asks here gets the port. Without that, two rigs side by side happened to talk to each other's servers.
     """
-    for port in random.SystemRandom().sample(PORTS, min(100, len(PORTS))):
+    for port in random.SystemRandom().sample(ports, min(100, len(ports))):
         sign = socket.socket(type=socket.SOCK_DGRAM)
         with suppress(OSError), socket.socket() as probe:
             sign.bind(("127.0.0.1", port))
@@ -39,7 +39,7 @@ def lasting_port() -> int:
                 _reserved.popleft().close()
             return port
         sign.close()
-    raise NoFreePortError(f"no free port between {PORTS.start} and {PORTS.stop}")
+    raise NoFreePortError(f"no free port between {ports.start} and {ports.stop}")
 
 
 @atexit.register

@@ -7,6 +7,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
 from app.core.clock import Clock
@@ -22,13 +23,16 @@ REMEMBERED: Final = 100_000
 BATCH: Final = 100
 """How many sessions connect, or disconnect, at the same time."""
 SEND_TRIES: Final = 100
-SEND_PAUSE: Final = 0.1
-"""Seconds between two tries to send an answer while the broker is away: a device keeps it for ten seconds."""
+SEND_PAUSE: Final = timedelta(milliseconds=100)
+"""The time between two tries to send an answer while the broker is away: a device keeps it for ten seconds."""
 
 
 @dataclass(slots=True)
 class FleetStats:
-    """What happened so far. Commands are counted once under how they were treated, publications by their fate."""
+    """The counts of what happened so far.
+
+    Commands are counted once under how they were treated, publications by their fate.
+    """
 
     devices: int = 0
     sessions: int = 0
@@ -63,11 +67,15 @@ class Fleet:
         connect: Callable[[str], MqttClient],
         *,
         clock: Clock,
+        send_tries: int = SEND_TRIES,
+        send_pause: timedelta = SEND_PAUSE,
         stats: FleetStats | None = None,
     ) -> None:
         self.stats = stats if stats is not None else FleetStats()
         self._options = options
         self._clock = clock
+        self._send_tries = send_tries
+        self._send_pause = send_pause.total_seconds()
         profile = options.speaks or load_profiles(shipped=[options.profile])[options.profile]
         self._behaviour = Behaviour(options, random.Random(options.seed), profile.catalogue)
         self._devices = device_ids(options.first_device, options.devices)
@@ -83,7 +91,7 @@ class Fleet:
 
     @property
     def connected(self) -> int:
-        """How many sessions are connected at this moment."""
+        """The number of sessions that are connected at this moment."""
         return sum(client.connected for client in self._clients)
 
     async def start(self) -> None:
@@ -128,9 +136,9 @@ class Fleet:
             stats.executed.append(reaction.command_id)
         for delay, publication in reaction.planned:
             if delay:
-                self._later(delay, client, publication, SEND_TRIES)
+                self._later(delay, client, publication, self._send_tries)
             else:
-                self._send(client, publication, SEND_TRIES)
+                self._send(client, publication, self._send_tries)
 
     def _later(self, delay: float, client: MqttClient, publication: Publication, tries: int) -> None:
         if len(self._timers) >= self._options.max_waiting:
@@ -167,4 +175,4 @@ class Fleet:
         if tries <= 1:
             self.stats.unsent += 1
             return
-        self._later(SEND_PAUSE, client, publication, tries - 1)
+        self._later(self._send_pause, client, publication, tries - 1)

@@ -42,7 +42,7 @@ class ReplayHead:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a file says."""
+    """The content of a file."""
 
     head: ReplayHead
     plan: Plan
@@ -78,15 +78,15 @@ def write_replay(path: Path, plan: Plan, found: Outcome) -> None:
         raise SimulationError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def read_replay(path: Path) -> Replay:
-    """What `write_replay` wrote; SimulationError names the line and says what is allowed there."""
+def read_replay(path: Path, *, most_bytes: int = MOST_BYTES) -> Replay:
+    """Read what `write_replay` wrote; SimulationError names the line and says what is allowed there."""
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(most_bytes + 1)
     except OSError as error:
         raise SimulationError(f"{path} cannot be read: {error.strerror}") from None
-    if len(content) > MOST_BYTES:
-        raise SimulationError(f"{path} has more than {MOST_BYTES} bytes, which is the most for a simulated run")
+    if len(content) > most_bytes:
+        raise SimulationError(f"{path} has more than {most_bytes} bytes, which is the most for a simulated run")
     lines = content.splitlines()
     head = _head(lines[0] if lines else b"", path)
     wishes, troubles = list[Wish](), list[Trouble]()
@@ -143,7 +143,7 @@ def _read_trouble(given: object, where: str) -> Trouble:
 
 
 def _check(plan: Plan, path: Path) -> None:
-    """What no type says."""
+    """Check what no type says."""
     if plan.laws.keys() != {*PLACES} or not {*plan.laws.values()} <= {*LAWS}:
         raise SimulationError(
             f"{path} line 1: plan.laws: needed is, for each of {', '.join(PLACES)}, one of {', '.join(LAWS)}"
