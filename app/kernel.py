@@ -46,7 +46,7 @@ OpenSession = Callable[[str, Callable[[str], Awaitable[None]]], MqttClient]
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """What a node stands on. Tests put other ones in place and leave the rest as it is."""
+    """The adapters that a node stands on. Tests put other ones in place and leave the rest as it is."""
 
     clock: Clock
     new_ulid: IdFactory
@@ -144,7 +144,7 @@ class Kernel:
 
     @property
     def interval(self) -> float:
-        """How many seconds lie between two rounds of what goes on by itself."""
+        """The number of seconds between two rounds of what goes on by itself."""
         return self.settings.cluster.sweep_interval.total_seconds()
 
 

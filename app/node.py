@@ -39,7 +39,7 @@ LONGEST_PAUSE: Final = 5.0
 
 
 class NodeState(StrEnum):
-    """Where a node is in its life."""
+    """The state of a node in its life."""
 
     STARTING = "starting"
     READY = "ready"
@@ -49,7 +49,7 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberParts:
-    """What makes a process a member: the lease, the session at the broker, and who takes what it brings.
+    """The parts that make a process a member: the lease, the session at the broker, and who takes what it brings.
 
     `info` is the first incarnation.
     """
@@ -69,19 +69,19 @@ class MemberParts:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a node can serve, and what each part it depends on says: `ok`, `ok, but …` or a sentence."""
+    """The health of a node, and what each part that it depends on says: `ok`, `ok, but …` or a sentence."""
 
     state: NodeState
     checks: dict[str, str]
 
     @property
     def ready(self) -> bool:
-        """Whether callers should be sent here."""
+        """True if callers should be sent here."""
         return self.state is NodeState.READY and all(map(is_well, self.checks.values()))
 
 
 def is_well(said: str) -> bool:
-    """Whether a part that says this can do its work; after `ok, but` it tells what people should look at."""
+    """True if a part that says this can do its work; after `ok, but` it tells what people should look at."""
     return said == "ok" or said.startswith("ok, but ")
 
 
@@ -103,12 +103,12 @@ class Node:
 
     @property
     def info(self) -> NodeInfo:
-        """Who this is at present."""
+        """The node's present identity."""
         return self._info
 
     @property
     def state(self) -> NodeState:
-        """Where it is in its life."""
+        """The node's present state."""
         return self._state
 
     def admit(self) -> None:
@@ -264,7 +264,7 @@ class Node:
         await self._parts.left.repeat()
 
     async def _begin_again(self, *, taken_over: bool) -> None:
-        """With a session of its own: somebody else has ours by now, or soon, and empties and ends it."""
+        """Begin with a session of its own: somebody else has ours by now, or soon, and empties and ends it."""
         parts = self._parts
         if self._state is NodeState.READY:
             self._state = NodeState.STARTING

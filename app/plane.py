@@ -15,7 +15,7 @@ from app.runtime.services import Service
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plane:
-    """What a subject runs on a node, and whom it wants to be told about commands."""
+    """The services that a subject runs on a node, and the observers that it wants to be told about commands."""
 
     name: str
     services: Sequence[Service] = ()

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 
 def component(note: str) -> dict[str, Any]:
-    """What dpkg says about a package, in CycloneDX."""
+    """The component that dpkg's words about a package make, in CycloneDX."""
     fields = HeaderParser().parsestr(note)
     name, version = fields["Package"], fields["Version"]
     purl = f"pkg:deb/debian/{name}@{quote(version, safe='')}?arch={fields['Architecture']}"

@@ -153,7 +153,7 @@ class Application(FastAPI):
         await (super().__call__ if refusal is None else refusal)(scope, receive, send)
 
     def _refusal_of_strangers(self, scope: Scope) -> Response | None:
-        """What somebody is told whom nobody knows: the framework reads no body of theirs, and costs nothing for them.
+        """Return the refusal of an unknown caller: the framework reads no body of theirs, and costs nothing for them.
 
         Who is let through here is asked again by the route (`asker`), which is what guards it.
         """

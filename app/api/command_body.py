@@ -39,7 +39,10 @@ class CommandBodyReader:
         self._max_timeout = settings.command.max_timeout
 
     def read(self, device_id: str, body: JsonValue, key: bytes | None) -> CommandRequest:
-        """What a caller asks for; InvalidInputError says what is wrong with it. `key` is the idempotency key."""
+        """Read the command that a caller asks for; InvalidInputError says what is wrong with it.
+
+        `key` is the idempotency key.
+        """
         if not isinstance(body, dict):
             raise InvalidInputError("body", f"is {_kind(body)}; a JSON object is needed")
         for name in body:
@@ -88,7 +91,7 @@ class CommandBodyReader:
 
 
 def _kind(value: object) -> str:
-    """What a JSON value is, in words."""
+    """The kind of a JSON value, in words."""
     match value:
         case None:
             return "null"

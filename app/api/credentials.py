@@ -1,4 +1,4 @@
-"""With which credential a request comes: `Authorization`, or the session of a console in a browser.
+"""The credential of a request: `Authorization`, or the session of a console in a browser.
 
 A session is a cookie that holds the key of a login. Browsers add cookies also to what pages of strangers send, so it
 counts only together with a header that no such page can send: a browser asks first whether it may, and nobody says yes
@@ -25,7 +25,7 @@ _HTTPS: Final = b"https://"
 
 
 def credential_of(headers: Headers, access: Access) -> bytes | None:
-    """What `Authorization` says, or would say if the session were sent so; UnavailableError."""
+    """Return the text of `Authorization`, or the one that the session would send there; UnavailableError."""
     shown = headers.get(b"authorization")
     if shown is not None or not is_of_console(headers):
         return shown
@@ -49,7 +49,7 @@ def session_of(headers: Headers, access: Access) -> bytes | None:
 
 
 def is_of_console(headers: Headers) -> bool:
-    """Whether the console has sent the request, or somebody to whom browsers' rules mean nothing."""
+    """True if the console has sent the request, or somebody to whom browsers' rules mean nothing."""
     return headers.get(_HEADER) == _CONSOLE
 
 
@@ -79,5 +79,5 @@ def _attributes(headers: Headers) -> bytes:
 
 
 def _is_secure(headers: Headers) -> bool:
-    """Whether the browser speaks TLS, perhaps to a proxy."""
+    """True if the browser speaks TLS, perhaps to a proxy."""
     return headers.get(b"origin", b"").lower().startswith(_HTTPS)

@@ -60,7 +60,7 @@ class Cursors:
 
 @lru_cache(maxsize=4)
 def cursors(secret: str | None) -> Cursors:
-    """Those of a cluster with this secret."""
+    """The cursors of a cluster with this secret."""
     return Cursors(secret)
 
 

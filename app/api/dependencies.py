@@ -1,4 +1,4 @@
-"""What routes may ask for by FastAPI's dependencies."""
+"""Values that routes may ask for by FastAPI's dependencies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Port = TypeVar("_Port")
 
 
 class Asker:
-    """Who sends the request."""
+    """The caller who sends the request."""
 
     def __init__(self, access: Access, caller: Caller | None) -> None:
         self._access = access
@@ -40,7 +40,7 @@ class Asker:
         self._access.check(self.caller, action)
 
     def may(self, action: Action) -> bool:
-        """Whether they may do what is about no device."""
+        """True if they may do what is about no device."""
         try:
             self.check(action)
         except ForbiddenError:
@@ -73,42 +73,42 @@ class Asker:
         self._access.check(self.caller, action, device, *_named(kind))
 
     def may_read_event(self, entry: Entry) -> bool:
-        """Whether they may know of the event."""
+        """True if they may know of the event."""
         return self._access.may_read(self.caller, entry.device, *_named(entry.kind))
 
     def may_read_some(self, device: str) -> bool:
-        """Whether there is anything of the device that they may know of. False is certain."""
+        """True if there is anything of the device that they may know of. False is certain."""
         return self._access.may_read_some(self.caller, device)
 
     @property
     def sees_all(self) -> bool:
-        """Whether nobody is asked who they are, so that nothing is kept from anybody."""
+        """True if nobody is asked who they are, so that nothing is kept from anybody."""
         return self._access.secret is None
 
     @property
     def cursors(self) -> Cursors:
-        """What gives them places in lists."""
+        """The cursors that give them places in lists."""
         return cursors(self._access.secret)
 
     def principal(self) -> str | None:
-        """Who they are, in a word; None where nobody is asked."""
+        """The name of the principal; None where nobody is asked."""
         identity = self.identity()
         return None if identity is None else identity.principal
 
     def identity(self) -> Identity | None:
-        """Who they are; None where nobody is asked."""
+        """The identity of the caller; None where nobody is asked."""
         return self._access.identity(self.caller)
 
     def limits(self) -> Sequence[LimitState]:
-        """Which limits hold for them, and what is left of each on this node."""
+        """The limits that hold for them, and what is left of each on this node."""
         return self._access.limits(self.caller)
 
     def may_read(self, command: Command) -> bool:
-        """Whether they may know of the command."""
+        """True if they may know of the command."""
         return self.may_know(command.device_id, command.profile, command.method)
 
     def may_know(self, device: str, profile: str, method: str) -> bool:
-        """Whether they may know of a command that was such a one."""
+        """True if they may know of a command that was such a one."""
         return self._access.may_read(self.caller, device, profile, method)
 
 
@@ -157,7 +157,10 @@ async def _streams(request: Request) -> SseStreams:
 
 
 async def asker(request: Request) -> Asker:
-    """Who sends the request; UnauthenticatedError. Routers depend on it, so that no route of theirs can forget to."""
+    """Return the caller who sends the request; UnauthenticatedError.
+
+    Routers depend on it, so that no route of theirs can forget to.
+    """
     front: Front = request.app
     access = front.ports.access
     headers = headers_of(request.scope)

@@ -53,7 +53,10 @@ def _data(value: bytes) -> dict[str, Any]:
 
 
 def value_of(said: EventValue, field: str, *, readable: bool) -> bytes:
-    """What is said, as bytes; InvalidInputError about this field. `readable`: every reader of JSON takes it."""
+    """Return the value that is said, as bytes; InvalidInputError about this field.
+
+    `readable`: every reader of JSON takes it.
+    """
     if said.data_base64 is None:
         if "data" not in said.model_fields_set:
             raise InvalidInputError(f"{field}.data", "is missing; allowed: data as JSON, or data_base64")
@@ -77,7 +80,7 @@ def _check(data: Any, field: str) -> None:  # noqa: ANN401 - any JSON
 
 
 def entry_of(said: Said, field: str, device: str, *, readable: bool) -> Entry:
-    """What is said, as an entry; PayloadTooLargeError names the field."""
+    """Return what is said as an entry; PayloadTooLargeError names the field."""
     value = value_of(said, field, readable=readable)
     if len(value) > MAX_VALUE_BYTES:
         raise PayloadTooLargeError(f"{field}.data", f"has {len(value)} bytes; allowed are {MAX_VALUE_BYTES}")

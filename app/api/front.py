@@ -1,4 +1,4 @@
-"""What a person or a program finds who knows only the address: an index, and pages about the API.
+"""The pages for a person or a program who knows only the address: an index, and pages about the API.
 
 Scripts and styles of the pages are part of the package: nodes are often where no browser reaches the internet, and
 nobody else has to know who looks.

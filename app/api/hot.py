@@ -182,7 +182,7 @@ class HotRoute:
                 raise
 
     def _spend(self, caller: Caller | None, asked: CommandRequest) -> ConcurrencyPermit | None:
-        """What it takes of the caller's limits, who may send it now; what is not allowed is put on record."""
+        """Spend the caller's limits on the command; what is not allowed is put on record."""
         audit = self._audit
         if audit is None:
             return self._access.spend(caller, Action.SEND, asked.device_id, asked.profile, asked.method)

@@ -59,7 +59,7 @@ def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
 
 
 def asking(caller: Caller | None, scope: Scope, headers: Mapping[bytes, bytes]) -> RequestOrigin:
-    """Who sends the request, and from where."""
+    """The origin of a request: its caller, and the address that it comes from."""
     client = scope.get("client")
     return RequestOrigin(caller, client[0] if client else None, headers.get(b"user-agent"))
 

@@ -1,4 +1,4 @@
-"""What an idempotency key stands for, where a call shows that its caller believes otherwise."""
+"""Idempotency keys, and the commands that they stand for, where a call shows that its caller believes otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bodies are read at all."""
+"""The media types of bodies that are read at all."""
 
 from __future__ import annotations
 

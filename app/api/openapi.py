@@ -1,4 +1,4 @@
-"""What `/openapi.json` says beyond what FastAPI reads from the routes."""
+"""The additions to `/openapi.json` beyond what FastAPI reads from the routes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def operation_id(route: APIRoute) -> str:
 
 
 def acts(action: Action) -> Described:
-    """What the callers of an operation must be allowed to do. It says so, or is in `FOR_ALL` or `PUBLIC`."""
+    """Describe the action that callers must be allowed to do. Operations without one are in `FOR_ALL` or `PUBLIC`."""
     return {"x-action": str(action), "security": [{"key": []}]}
 
 

@@ -29,7 +29,7 @@ async def filled(
     *,
     sees_all: bool,
 ) -> CommandSlice:
-    """So many commands as are asked for of those that the caller may read, and a cursor only if there may be more."""
+    """Return so many commands that the caller may read as are asked for; a cursor only if there may be more."""
     if sees_all:
         return await read(asked)
     shown: list[Command] = []
@@ -48,7 +48,7 @@ async def filled(
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Which part of a list that is whole in memory is asked for."""
+    """The part that is asked for of a list that is whole in memory."""
 
     kind: str
     limit: int

@@ -26,7 +26,7 @@ class DismissedError(Exception):
 
 
 class Ending(Enum):
-    """Why a wait is over before what was waited for."""
+    """The reason why a wait is over before what was waited for."""
 
     HUNG_UP = auto()
     DISMISSED = auto()
@@ -36,7 +36,7 @@ class Ending(Enum):
 
 
 class ParkedCaller:
-    """Where one caller waits. A wait is interrupted by cancelling its task; `why` tells that from others."""
+    """A caller who waits. A wait is interrupted by cancelling its task; `why` tells that from others."""
 
     __slots__ = ("_closed", "_receive", "_task", "_watcher", "may", "why")
 

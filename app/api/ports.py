@@ -1,4 +1,4 @@
-"""What the API needs of a node. It is given these, and never the node with all its parts."""
+"""The ports of a node that the API needs. It is given these, and never the node with all its parts."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Member(Protocol):
 
     @property
     def info(self) -> NodeInfo:
-        """Who it is at present."""
+        """The node's present identity."""
 
     @property
     def state(self) -> NodeState:
-        """Where it is in its life."""
+        """The node's present state."""
 
     async def health(self) -> Health:
-        """Whether it can serve, and what each part it depends on says."""
+        """Return whether the node can serve, and what each part it depends on says."""
 
     def admit(self) -> None:
         """UnavailableError while it takes no commands."""

@@ -15,14 +15,14 @@ _SECONDS: Final = re.compile("[0-9]{1,9}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What a caller prefers; the first of several values counts, and what cannot be read is ignored (RFC 7240, 2)."""
+    """A caller's preference; the first of several values counts, and what cannot be read is ignored (RFC 7240, 2)."""
 
     respond_async: bool = False
     wait: timedelta | None = None
 
     @property
     def limit(self) -> timedelta | None:
-        """How long to wait at most; None for as long as it takes."""
+        """The longest time to wait; None for as long as it takes."""
         return timedelta() if self.respond_async and self.wait is None else self.wait
 
     @property

@@ -1,4 +1,4 @@
-"""What the event log knows of a device's presence, for whoever may know it."""
+"""The presence of a device and its last values in the event log, for whoever may know them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.events.plane import EventPlane
 
 
 async def present(events: EventPlane, device_id: str, asker: Asker) -> tuple[dict[str, object] | None, Sequence[Event]]:
-    """Whether it is there, since when, and when it last said something that is kept; and the last values of its topics.
+    """Return the device's presence, with the instant of its last kept message, and the last values of its topics.
 
     Of what the caller may read. None when nobody has heard of the device, or its presence is nothing for the caller.
     """

@@ -41,7 +41,7 @@ class ProblemType:
 
     @property
     def uri(self) -> str:
-        """What identifies it for ever."""
+        """The URI that identifies the problem for ever."""
         return f"urn:homing:problem:{self.slug}"
 
 
@@ -270,7 +270,7 @@ def _rate_limit(error: errors.RateLimitError) -> Iterable[tuple[bytes, bytes]]:
 
 
 def answer_to(error: Exception, counters: Counters, root: str = "") -> Response:
-    """What a caller is told whose request ended with this error; `root` is the path below which the API is served."""
+    """The answer to a caller whose request ended with this error; `root` is the path below which the API is served."""
     match error:
         case errors.HomingError():
             counters[f"refused.{BY_ERROR.get(type(error), INTERNAL).slug}"] += 1
@@ -284,7 +284,7 @@ def answer_to(error: Exception, counters: Counters, root: str = "") -> Response:
 
 
 def is_mistake(error: Exception) -> bool:
-    """Whether the error is of a kind that nobody has thought of: it belongs in the log."""
+    """True if the error is of a kind that nobody has thought of: it belongs in the log."""
     return not isinstance(error, errors.HomingError | SlowBodyError | ClientDisconnect)
 
 

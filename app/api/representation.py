@@ -1,4 +1,4 @@
-"""How a command looks in JSON. A text that is JSON already is copied; only the code of an error is read."""
+"""The JSON of a command. A text that is JSON already is copied; only the code of an error is read."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def _members(command: Command) -> dict[str, Any]:
 
 
 def heard_json(one: DeviceSighting | None) -> dict[str, str] | None:
-    """Where a device was heard last."""
+    """The JSON of the place where a device was heard last."""
     return (
         None if one is None else {"at": instant(one.at), "node": one.node, "profile": one.profile, "topic": one.topic}
     )
 
 
 def explanation_json(explanation: CommandExplanation, presence: Mapping[str, object] | None = None) -> bytes:
-    """What became of a command; `presence` is what the event log knows of its device."""
+    """The JSON of what became of a command; `presence` is what the event log knows of its device."""
     judgement = explanation.judgement
     return orjson.dumps(
         {

@@ -50,12 +50,12 @@ def event(name: str, data: bytes, identity: str | None = None) -> bytes:
 
 
 def retry(milliseconds: int) -> bytes:
-    """What tells a client when to connect again."""
+    """The field that tells a client when to connect again."""
     return format_sse_event(retry=milliseconds)
 
 
 def wants_events(accept: bytes | None) -> bool:
-    """Whether an `Accept` header names this media type."""
+    """True if an `Accept` header names this media type."""
     return accept is not None and any(
         part.partition(b";")[0].strip().lower() == MEDIA_TYPE for part in accept.split(b",")
     )
@@ -114,7 +114,7 @@ class SseStreams:
         return self._count
 
     def fill(self) -> Fill:
-        """How many there are, of how many."""
+        """The number of streams, and its bound."""
         return Fill(self._count, self._most)
 
     def dismiss(self) -> None:

@@ -1,4 +1,4 @@
-"""What happens to one command, written as server-sent events."""
+"""The events of one command, written as server-sent events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def feed_of(
 
 
 def _news(following: CommandFollower) -> list[bytes]:
-    """What was not seen, as one piece."""
+    """The events that were not seen."""
     identity = following.account.command.id
     events = [_event("progress", identity, one.number, _report_json(one)) for one in following.reports()]
     if (ended := following.outcome()) is not None:
@@ -37,7 +37,7 @@ def _news(following: CommandFollower) -> list[bytes]:
 
 
 def has_ended(account: Account, seen: int, *, to_the_end: bool) -> bool:
-    """Whether nothing comes after the event `seen`."""
+    """True if nothing comes after the event `seen`."""
     if to_the_end:
         return account.complete and seen >= account.last
     return account.command.state.final and seen > account.count

@@ -46,7 +46,7 @@ class StrictBodyRoute(APIRoute):
     """A route whose body, where it has one, comes as a `StrictRequest`."""
 
     def get_route_handler(self) -> Handler:
-        """What serves a request."""
+        """Return the handler that serves a request."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
@@ -59,7 +59,7 @@ class StrictBodyRoute(APIRoute):
 
 
 def unreadable_of(request: Request) -> UndecodableMessageError | None:
-    """What is wrong with the JSON of the body, though its shape is right."""
+    """The fault in the JSON of the body, though its shape is right."""
     return request.unreadable if isinstance(request, StrictRequest) else None
 
 

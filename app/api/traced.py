@@ -10,7 +10,7 @@ from app.runtime.tracing import SERVER, Attributes, Tracing
 
 
 def traced(serve: Serve, tracing: Tracing, method: str, route: str) -> Serve:
-    """What serves the call, inside a span of its own."""
+    """Return a handler that serves the call inside a span of its own."""
 
     async def served(device_id: str, scope: Scope, receive: Receive) -> Response:
         given = headers_of(scope).get(b"traceparent", b"").decode("latin-1")

@@ -1,4 +1,4 @@
-"""How characters are named in error messages, so that a hostile value cannot break a log line or a terminal."""
+"""Names of characters in error messages, so that a hostile value cannot break a log line or a terminal."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def validate_command_id(command_id: str) -> str:
 
 
 def is_command_id(value: str) -> bool:
-    """Whether it is a command id."""
+    """True if it is a command id."""
     return _COMMAND_ID_PATTERN.fullmatch(value) is not None
 
 

@@ -62,12 +62,12 @@ def callback(partition: int, command_id: str) -> str:
 
 @lru_cache(maxsize=8192)
 def topic(partition: int, topic_name: str) -> str:
-    """Who waits on a topic."""
+    """The key of the commands that wait on a topic."""
     return f"mqtt:topic:{_TAGS[partition]}:{_digest(topic_name)}"
 
 
 def correlation(partition: int, topic_name: str, value: str) -> str:
-    """Which command a foreign correlation value on a topic means."""
+    """The key of the command that a foreign correlation value on a topic means."""
     return f"mqtt:correlation:{_TAGS[partition]}:{_digest(topic_name, value)}"
 
 
@@ -100,13 +100,13 @@ def idempotency(partition: int, device_id: str, key: str) -> str:
 
 @lru_cache(maxsize=PARTITIONS)
 def outbox(partition: int) -> str:
-    """What happened to commands that somebody is to be told of."""
+    """The key of what happened to commands that somebody is to be told of."""
     return f"mqtt:outbox:{_TAGS[partition]}"
 
 
 @lru_cache(maxsize=PARTITIONS)
 def happened(partition: int) -> str:
-    """What happened to commands, while somebody follows them all."""
+    """The key of what happened to commands, while somebody follows them all."""
     return f"mqtt:happened:{_TAGS[partition]}"
 
 
@@ -116,7 +116,7 @@ def webhook(endpoint_id: str) -> list[str]:
 
 
 def lease(node_id: str) -> str:
-    """Who lives under a node id; all keys of a node id share a slot."""
+    """The key of the lease that says who lives under a node id; all keys of a node id share a slot."""
     return f"mqtt:lease:{{{node_id}}}"
 
 
@@ -126,17 +126,17 @@ def sessions(node_id: str) -> str:
 
 
 def limits(node_id: str) -> str:
-    """What a node was asked for of what is limited."""
+    """The key of how often a node was asked for what is limited."""
     return f"mqtt:limits:{{{node_id}}}"
 
 
 def draining(node_id: str) -> str:
-    """Whether a node is about to stop."""
+    """The key that says that a node is about to stop."""
     return f"mqtt:draining:{{{node_id}}}"
 
 
 def adoption(node_id: str, client_id: str) -> str:
-    """Who adopts a session."""
+    """The key that says who adopts a session."""
     return f"mqtt:adoption:{{{node_id}}}:{client_id}"
 
 

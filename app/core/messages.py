@@ -29,7 +29,7 @@ class ReceivedMessage:
 
 
 class Receipt(Enum):
-    """What the broker said of a publication that it took (PUBACK, MQTT 5, section 3.4.2.1)."""
+    """The broker's receipt for a publication that it took (PUBACK, MQTT 5, section 3.4.2.1)."""
 
     UNACKNOWLEDGED = auto()
     """It was written, and with QoS 0 the broker says nothing."""

@@ -24,7 +24,7 @@ Path: TypeAlias = tuple[Step, ...]
 
 
 def first(value: JsonValue, path: Path) -> JsonValue | Missing:
-    """What stands at the path, the first of it where there is more; MISSING when there is nothing."""
+    """Return the value at the path, the first where there are more; MISSING when there is nothing."""
     at = lookup(value, path)  # plain paths are the common case, and any other step is no key of an object
     if at is MISSING and not is_plain(path):
         return next(found(value, path), MISSING)
@@ -32,7 +32,7 @@ def first(value: JsonValue, path: Path) -> JsonValue | Missing:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether it has keys of objects only."""
+    """True if the path has keys of objects only."""
     for step in path:  # noqa: SIM110 - it runs several times for each response, and a generator takes twice as long
         if not isinstance(step, str):
             return False

@@ -87,7 +87,7 @@ def decode_json(data: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
 
 
 def lookup(value: JsonValue, path: tuple[object, ...]) -> JsonValue | Missing:
-    """What stands at the path of object keys: `("data", "output", "status")`; MISSING when a step is not there."""
+    """Return the value at the path of object keys: `("data", "output", "status")`; MISSING when a step is not there."""
     for key in path:
         if not isinstance(value, dict) or key not in value:
             return MISSING
@@ -96,7 +96,7 @@ def lookup(value: JsonValue, path: tuple[object, ...]) -> JsonValue | Missing:
 
 
 def _depth(data: bytes) -> int:
-    """How deep brackets stand in one another, strings left out; exact for JSON, meant as a bound for anything else."""
+    """The depth of brackets in one another, strings left out; exact for JSON, meant as a bound for anything else."""
     brackets = _STRING.sub(b"", data).translate(_STEPS, delete=_NOT_BRACKETS)
     return max(accumulate(memoryview(brackets).cast("b")), default=0)
 

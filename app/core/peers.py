@@ -1,4 +1,4 @@
-"""Who counts as one peer of the network: addresses that somebody has at will are one."""
+"""Peers of the network: the addresses that somebody has at will count as one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def network_of(address: str) -> str:
 
 
 def peer_of(address: str) -> str:
-    """Who counts as one peer: an IPv4 address, or the network that an IPv6 address is of."""
+    """Return the peer that an address counts for: an IPv4 address, or the network that an IPv6 address is of."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

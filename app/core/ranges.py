@@ -1,4 +1,4 @@
-"""What an option may be."""
+"""Ranges of values that an option may have."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def validate_filter(topic_filter: str) -> str:
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """Whether a subscription to the filter gets messages of the topic; of a shared filter, the part after the group.
+    """True if a subscription to the filter gets messages of the topic; of a shared filter, the part after the group.
 
     Both are taken as valid. `#` matches the parent level too (section 4.7.1.2), and a wildcard in the first level
     does not match a topic that begins with `$` [MQTT-4.7.2-1].
@@ -217,7 +217,7 @@ class TopicTemplate:
 
     @property
     def before_several(self) -> int | None:
-        """How many levels stand before a placeholder that is one or more of them; None where there is none."""
+        """The number of levels before a placeholder that is one or more of them; None where there is none."""
         return self._rest
 
     def parse(self, topic: str) -> dict[str, str] | None:

@@ -49,7 +49,7 @@ class TopicTree(Generic[T]):
         self._size += 1
 
     def find(self, levels: Sequence[str]) -> list[T]:
-        """Those that may have the topic, in the order in which they were entered."""
+        """Return the entries that may have the topic, in the order in which they were entered."""
         found: list[tuple[int, T]] = []
         nodes = [self._root]
         for level in levels:

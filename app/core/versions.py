@@ -1,4 +1,4 @@
-"""How what nodes share in Redis changes from version to version.
+"""Versions of what nodes share in Redis, and how it changes from one to the next.
 
 Two versions that follow one another, N - 1 and N, share a Redis during a rolling update. The rule for whoever adds to
 what is there (docs/adr, "Two versions share a Redis"):

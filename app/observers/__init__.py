@@ -1,1 +1,1 @@
-"""Who is told what happens to commands: metrics, the latency log, traces, and the log of what was dropped."""
+"""Observers of commands: metrics, the latency log, traces, and the log of what was dropped."""

@@ -1,4 +1,4 @@
-"""What this node puts into the latency log: its own commands, what else it was told by devices, and for the dead."""
+"""The records of this node for the latency log: of its own commands, of what else devices told it, and for the dead."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Journal(Observer):
         self._logger = structlog.get_logger()
 
     def fills(self) -> dict[str, Fill]:
-        """How full everything is on its way into the log."""
+        """The fills of everything on its way into the log."""
         return self._log.fills() | {"latency_foreign": Fill(len(self._foreign), MOST_WAITING)}
 
     def closed(self, pending: Pending) -> None:
@@ -109,7 +109,7 @@ class Journal(Observer):
         await self._log.close()
 
     def _same(self, outcome: Outcome, answer: Answer) -> bool:
-        """Whether the answer is the outcome itself: the store's first reply to it was lost."""
+        """True if the answer is the outcome itself: the store's first reply to it was lost."""
         reception = outcome.reception
         return (
             outcome.received_by == self._node_id

@@ -1,4 +1,4 @@
-"""What is measured and counted of commands. `app/metrics.py` reads it when somebody asks for `/metrics`."""
+"""Measures and counts of commands. `app/metrics.py` reads them when somebody asks for `/metrics`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CommandMeasures(Observer):
         self._counters["response.qos0"] += 1
 
     def recorded(self, recorded: Recorded, answer: Answer, arrived_at: float, now: float) -> None:
-        """What is good for nothing is told as dropped, too, and counted there."""
+        """Measure and count what was recorded. What is good for nothing is told as dropped, too, and counted there."""
         self.record.observe(now - arrived_at)
         if recorded.verdict is MatchResult.WON:
             self._counters["response.local" if self._node_id in recorded.waiting else "response.forwarded"] += 1
@@ -80,7 +80,10 @@ class CommandMeasures(Observer):
         self._counters[_BY_WAY[way]] += 1
 
     def closed(self, pending: Pending) -> None:
-        """What was begun by an earlier start of this node is counted, and not measured."""
+        """Measure and count a command that has ended.
+
+        One that an earlier start of this node began is counted, and not measured.
+        """
         key: tuple[str, ...] = (pending.profile, pending.state)
         if key not in self.total:
             key = (OTHER_PROFILE, pending.state)

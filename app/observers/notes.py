@@ -1,4 +1,4 @@
-"""What this node remembers of its recent past, for those who ask what became of a command.
+"""A node's memory of its recent past, for those who ask what became of a command.
 
 It costs a plain command nothing but a look: only what ended badly or took long is kept, and of each device where it was
 heard last. All of it is in memory and bounded, and gone with the process.
@@ -88,17 +88,17 @@ class Notes(Observer):
         return max(profiles, key=lambda name: profiles[name][0])
 
     def last_heard(self, device_id: str) -> DeviceSighting | None:
-        """Where this node heard a device last."""
+        """Return where this node heard a device last."""
         return max(self._where(device_id), key=lambda one: one.at, default=None)
 
     def about(self, command_id: str, target: Target) -> NodeReport:
-        """What is known here of a command and of its device."""
+        """Return what is known here of a command and of its device."""
         pending = self.open_command(command_id)
         hops = self._hops.get(command_id, ()) if pending is None or not pending.registered else hops_of(pending)
         return NodeReport(self._node_id, hops, self._near(command_id, target), self._where(target.device))
 
     def _near(self, command_id: str, target: Target) -> Sequence[MissedMessage]:
-        """Those of the misses that have to do with the command, the nearest first."""
+        """The misses that have to do with the command, the nearest first."""
         compared = [compare(one, target) for one in self._misses]
         fitting = [
             one for one in compared if one.concerns(command_id) and (one.same_topic or one.same_id or one.like_id)

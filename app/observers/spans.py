@@ -59,7 +59,10 @@ class Spans(Observer):
         puback.add_done_callback(settled)
 
     def unsent(self, command_id: str, error: BaseException) -> None:
-        """Of what the broker's connection had taken the span ends with its PUBACK's future."""
+        """End the span with the error.
+
+        Once the broker's connection has taken the command, the span ends with its PUBACK's future.
+        """
         span, self._leaving = self._leaving, None
         if span is not None:
             _end(span, error)

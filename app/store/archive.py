@@ -21,7 +21,7 @@ class Archive(Lifetime, Protocol):
     """Keeps files and reads them. One object serves all databases. Nothing is asked of the place when it starts."""
 
     def fills(self) -> dict[str, Fill]:
-        """How full its own queues are."""
+        """The fills of its own queues."""
 
     async def put(self, shard: Shard, generation: int, events: AsyncIterator[Sequence[Event]]) -> Sequence[ColdFile]:
         """Write all of them, in the order of their positions, read it again and compare; DamagedEventsError.
@@ -38,7 +38,7 @@ class Archive(Lifetime, Protocol):
     async def pick(
         self, database: str, generation: int, file: ColdFile, positions: Sequence[Position]
     ) -> Sequence[Event]:
-        """Those events of a file that are at these positions, in the order of them. DamagedEventsError."""
+        """Return the events of a file at these positions, in the order of them. DamagedEventsError."""
 
     async def sweep(self, database: str, before: Position, named: Collection[tuple[int, ColdFile]]) -> int:
         """Delete files of hours that ended before this position, and that nobody names; and what was left half written.
@@ -49,7 +49,7 @@ class Archive(Lifetime, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFacts:
-    """What was seen of the place where the files lie."""
+    """The facts about the place where the files lie."""
 
     trouble: str = ""
     """What keeps it from being used; empty where nothing does."""

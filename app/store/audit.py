@@ -22,7 +22,7 @@ class AuditPosition(NamedTuple):
 
 
 class AuditQuery(NamedTuple):
-    """What a reader wants; None is all."""
+    """The query of a reader; None is all."""
 
     since_us: int = 0
     who: str | None = None

@@ -24,4 +24,4 @@ class EchoStates(Protocol):
         """Remember the state, a JSON text, that a device told on the topic; for so long, or until it tells another."""
 
     async def last_state(self, device_id: str, topic: str) -> bytes | None:
-        """What it told last, where that is remembered."""
+        """Return the device's last state on the topic, where that is remembered."""

@@ -21,7 +21,7 @@ from app.store.named_cursors import CursorStore
 
 
 class ArchivedError(EventLogError):
-    """What is to be read is in the cold tier, at least up to this position of the shard, or was dropped."""
+    """The events to be read are in the cold tier, at least up to this position of the shard, or were dropped."""
 
     def __init__(self, until: Position) -> None:
         super().__init__(f"the events up to position {until} are in the cold tier")
@@ -32,7 +32,7 @@ class EventLog(Lifetime, Protocol):
     """Appends events and gives them back. One object serves all databases."""
 
     def fills(self) -> dict[str, Fill]:
-        """How full the log's own queues are."""
+        """The fills of the log's own queues."""
 
     async def append(
         self, shard: Shard, entries: Sequence[Entry], epoch: int | None = None, batch: BatchId | CallId | None = None
@@ -78,7 +78,7 @@ class Generations(Protocol):
     """The catalogue: it says what exists."""
 
     async def generations(self, database: str) -> Sequence[Generation]:
-        """Those of a database, the oldest first; the last one is the current one."""
+        """Return the generations of a database, the oldest first; the last one is the current one."""
 
     async def rotate(self, database: str, expected: int) -> None:
         """Begin a new generation; nothing happens when `expected` is not the current one any more."""
@@ -116,8 +116,8 @@ class EventStore(EventLog, Pickable, Generations, Protocol):
 
     @property
     def cursors(self) -> CursorStore:
-        """How far readers have come."""
+        """The store of how far readers have come."""
 
     @property
     def databases(self) -> Sequence[Database]:
-        """Those that it was opened with."""
+        """The databases that the log was opened with."""

@@ -19,7 +19,7 @@ class RoleLease(Protocol):
         """Return once it is known to be held at this moment; never when it is lost."""
 
     async def held(self) -> bool:
-        """Whether any node holds it at this moment; False when nobody can say."""
+        """True if any node holds the role at this moment; False when nobody can say."""
 
     def gone(self, node_id: str) -> None:
         """This node is known to be dead: what it held is taken now, if `hold` waits for it."""

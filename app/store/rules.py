@@ -1,4 +1,4 @@
-"""What all stores decide alike, so that no two of them differ."""
+"""Rules by which all stores decide alike, so that no two of them differ."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def micros(duration: timedelta) -> int:
 
 
 def retention_of(registration: Registration) -> timedelta:
-    """How long the record outlives its outcome: not less than it has to keep a topic occupied, or others are told."""
+    """The time that a record outlives its outcome: not less than it has to keep a topic occupied, or to be told."""
     least = TOLD_WITHIN if registration.notify else timedelta()
     return max(registration.retention, registration.quarantine, least)
 
 
 def busy(device_id: str, quarantine_left_us: int | None) -> str:
-    """Why a device can take no command now: one is open, or a late answer to one that has ended is still possible."""
+    """The reason why a device can take no command now: one is open, or a late answer to an ended one is possible."""
     if quarantine_left_us is None:
         return f"device {device_id} has a command in flight that an answer may mean"
     return (
@@ -95,7 +95,7 @@ MOST_PLACE: Final = 16 + 1 + 64
 
 
 def page_cursor(created_at: int, command_id: str) -> str:
-    """Where the next page begins: after this command."""
+    """The cursor at which the next page begins: after this command."""
     return f"{created_at}_{command_id}"
 
 

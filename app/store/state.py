@@ -20,16 +20,16 @@ class StateStore(CommandStore, CommandHistory, Lifetime, Protocol):
         """Return when the store answers."""
 
     def fills(self) -> dict[str, Fill]:
-        """How full the store's own queues are."""
+        """The fills of the store's own queues."""
 
     @property
     def states(self) -> EchoStates:
-        """What devices tell of their states, on the same connections."""
+        """The states that devices tell, on the same connections."""
 
     @property
     def webhooks(self) -> WebhookStore:
-        """Who is told of outcomes, on the same connections."""
+        """The store of who is told of outcomes, on the same connections."""
 
     @property
     def changes(self) -> CommandChanges:
-        """What happens to all commands, on the same connections."""
+        """The changes of all commands, on the same connections."""

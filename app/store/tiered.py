@@ -133,7 +133,7 @@ class TieredEventLog:
         await self._hot.drop(database, number)
 
     async def _part(self, shard: Shard, reading: Reading, limit: int) -> Slice:
-        """What one piece of the log has."""
+        """Read one piece of the log."""
         try:
             return await self._hot.read(shard, reading, limit)
         except ArchivedError as error:
@@ -158,7 +158,7 @@ class TieredEventLog:
         return Slice([], border, border < reading.until, lost)
 
     async def _left_hot(self, shard: Shard, one: Generation, reading: Reading, limit: int) -> Slice:
-        """What a generation has that could not become cold, while later ones are."""
+        """Read a generation that could not become cold, while later ones are."""
         try:
             return await self._hot.read(shard, replace(reading, generation=one.number), limit)
         except ArchivedError:  # meanwhile it is, or it was dropped

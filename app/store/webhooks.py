@@ -1,4 +1,4 @@
-"""Who wants to be told of outcomes, and what waits to be told: one port.
+"""One port for the endpoints that want to be told of outcomes, and for what waits to be told.
 
 An outcome that somebody is to be told of is in the outbox from the very step that made it. From there a node puts it
 into the queue of each endpoint, and whoever serves that queue claims, sends and settles.
@@ -28,7 +28,7 @@ class WebhookStore(Protocol):
         """Forget it and all that waits for it; whether there was one."""
 
     async def outbox(self, partitions: Sequence[int], most: int) -> Sequence[OutboxEntry]:
-        """What happened to commands of these partitions, at most `most` of each, the oldest first."""
+        """Return what happened to commands of these partitions, at most `most` of each, the oldest first."""
 
     async def forget(self, notices: Sequence[OutboxEntry]) -> None:
         """Take them out of the outbox: they are in the queues of their endpoints."""
@@ -40,13 +40,15 @@ class WebhookStore(Protocol):
         """
 
     async def claim(self, endpoint_id: str, most: int, hold: timedelta) -> Sequence[Delivery]:
-        """What is due, for this node alone: until it is settled, or `hold` is over.
+        """Take the deliveries that are due, for this node alone: until they are settled, or `hold` is over.
 
         The later event of a command is not due while an earlier one waits.
         """
 
     async def settle(self, endpoint_id: str, delivery: Delivery) -> int:
-        """How it stands after an attempt. For how long (µs) the endpoint has done nothing but fail; 0 after a success.
+        """Note how a delivery stands after an attempt.
+
+        Return for how long (µs) the endpoint has done nothing but fail; 0 after a success.
 
         When it is tried again goes by the time between `attempted_at` and `next_at`, so that clocks may differ.
         """
@@ -55,13 +57,13 @@ class WebhookStore(Protocol):
         """Let an ended delivery be tried once more, now, with all of its attempts before it; whether there is one."""
 
     async def deliveries(self, endpoint_id: str, limit: int, behind: DeliveryPosition = FIRST) -> DeliveryPage:
-        """Those behind a place: first those that wait, the next one first, then those that ended, the last one first.
+        """Return deliveries behind a place: those that wait, the next one first, then those that ended, the last first.
 
         One that is tried meanwhile takes another place, and may come twice.
         """
 
     async def waiting(self, endpoint_ids: Sequence[str]) -> Sequence[int]:
-        """How many wait for each."""
+        """Return the number of deliveries that wait for each endpoint."""
 
     async def keep(self, endpoint_id: str, duration: timedelta | None) -> None:
         """Forget what waits after `duration`, or (None) not at all."""

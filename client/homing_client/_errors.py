@@ -1,4 +1,4 @@
-"""What can go wrong.
+"""The errors of the client.
 
 HomingError
 ├── ConfigurationError        a URL, a key or a context that cannot be used; nothing was sent
@@ -70,7 +70,7 @@ class ProblemError(HomingError):
 
     @property
     def detail(self) -> str:
-        """What went wrong, for people."""
+        """The sentence that says what went wrong, for people."""
         return str(self.problem.get("detail") or self.problem.get("title") or "no explanation")
 
 

@@ -52,7 +52,7 @@ def _unreachable(url: str, error: Exception) -> UnreachableError:
 
 
 def _cause(error: BaseException) -> str:
-    """What the operating system said, as far as it can be found behind what the libraries made of it."""
+    """The words of the operating system, as far as they can be found behind what the libraries made of them."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, OSError) and not isinstance(at, ssl.SSLError) and at.errno is not None:

@@ -1,4 +1,4 @@
-"""What nodes tell, as values. Members that this version does not know are in `raw`, and do no harm."""
+"""The values that nodes tell. Members that this version does not know are in `raw`, and do no harm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _text(value: Any) -> str | None:  # noqa: ANN401 - any JSON value
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """How far a command is known to have come when it timed out. None is what is not known."""
+    """The known progress of a command that timed out. None is what is not known."""
 
     published: bool | None = None
     acknowledged: bool | None = None
@@ -50,7 +50,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a command did not succeed: a word of Homing, or the device's code; and a sentence.
+    """The reason why a command did not succeed: a word of Homing, or the device's code; and a sentence.
 
     `code` is what it is to the device, a number or anything else; `code_text` is always text.
     """
@@ -73,7 +73,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What a device said after the outcome. It changed nothing."""
+    """A response of a device that came after the outcome. It changed nothing."""
 
     state: State
     result: Any
@@ -116,12 +116,12 @@ class Command:
 
     @property
     def is_final(self) -> bool:
-        """Whether it has an outcome."""
+        """True if it has an outcome."""
         return self.state in OUTCOMES
 
     @property
     def succeeded(self) -> bool:
-        """Whether its outcome is success."""
+        """True if its outcome is success."""
         return self.state == "succeeded"
 
     @classmethod
@@ -180,7 +180,7 @@ class Event(dict[str, Any]):
 
     @property
     def topic(self) -> str:
-        """Where it was said."""
+        """The topic where it was said."""
         return str(self["topic"])
 
     @property
@@ -190,33 +190,33 @@ class Event(dict[str, Any]):
 
     @property
     def position(self) -> int:
-        """Where it stands in the log, in microseconds since 1970: an instant and an order."""
+        """The position in the log, in microseconds since 1970: an instant and an order."""
         return int(self["position"])
 
     @property
     def device_id(self) -> str | None:
-        """Whom it comes from, where that is known."""
+        """The device that it comes from, where that is known."""
         return _text(self.get("device_id"))
 
     @property
     def kind(self) -> str | None:
-        """What its profile calls it: `profile:name`."""
+        """The name that its profile gives it: `profile:name`."""
         return _text(self.get("kind"))
 
     @property
     def id(self) -> str | None:
-        """What a repetition has in common with it."""
+        """The id that a repetition has in common with it."""
         return _text(self.get("id"))
 
     @property
     def data(self) -> Any:  # noqa: ANN401 - any JSON value
-        """What was said, where it is JSON."""
+        """The value that was said, where it is JSON."""
         return self.get("data")
 
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """What a stream of the event log tells. `cursor` is for `after`.
+    """An event of a stream of the event log. `cursor` is for `after`.
 
     `kind`: `event`, which is in `event`; `gap`: events are missing, until `data["until"]`; `bookmark`: nothing has come
     for a while, and this cursor is a newer one. `data` is what the node told, whatever it is.
@@ -348,7 +348,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Who the node takes the caller for. `open`: it asks nobody who they are."""
+    """The caller as the node knows them. `open`: it asks nobody who they are."""
 
     open: bool
     principal: str | None = None
@@ -378,7 +378,7 @@ class Me:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRecord:
-    """What is on record about a device. `tag` names this state of it, for `if_match`."""
+    """The record of a device. `tag` names this state of it, for `if_match`."""
 
     id: str
     tenant: str | None = None
@@ -420,7 +420,7 @@ class Tagged(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether a node can serve, and what each part that it needs says."""
+    """The readiness of a node: whether it can serve, and what each part that it needs says."""
 
     ready: bool
     state: str

@@ -201,7 +201,7 @@ class Repeats:
         self._known: dict[tuple[object, object, object], None] = {}
 
     def has(self, event: Mapping[str, Any]) -> bool:
-        """Whether this one did; it is known from now on."""
+        """True if this event came before; it is known from now on."""
         if event.get("id") is None:
             return False
         key = (event.get("topic"), event.get("kind"), event["id"])
@@ -242,7 +242,7 @@ def login(name: str, password: str, tenant: str | None) -> Request:
 
 
 def events_of(command_id: str, *, to_the_end: bool) -> Request:
-    """What happens to a command."""
+    """The request for the events of a command."""
     query = {"until": "retention" if to_the_end else None}
     return Request("GET", "/v1/commands/{command_id}/events", path={"command_id": command_id}, query=query)
 
@@ -250,7 +250,7 @@ def events_of(command_id: str, *, to_the_end: bool) -> Request:
 def events_of_all(
     device: str | None, profile: str | None, method: str | None, states: Sequence[str], kinds: Sequence[str]
 ) -> Request:
-    """What happens to all commands."""
+    """The request for the events of all commands."""
     query = {
         "device": device,
         "profile": profile,
@@ -283,12 +283,12 @@ def cluster_of(reply: Reply) -> Cluster:
 
 
 def me_of(reply: Reply) -> Me:
-    """Who the caller is."""
+    """Read who the caller is."""
     return Me.of(body_of(reply))
 
 
 def readiness_of(reply: Reply) -> Readiness:
-    """Whether a node can serve: an answer of 503 says that it cannot, and why."""
+    """Read whether a node can serve: an answer of 503 says that it cannot, and why."""
     if reply.status >= 400 and not (reply.status == _NOT_READY and reply.is_json):  # noqa: PLR2004 - RFC 9110
         raise problem_of(reply)
     body = reply.json()
@@ -310,19 +310,19 @@ def text_of(reply: Reply) -> str:
 
 
 def event_of(one: ServerEvent) -> CommandEvent | None:
-    """What a server-sent event tells of a command; None for one that is for the connection alone."""
+    """Read a server-sent event about a command; None for one that is for the connection alone."""
     body = _told(one)
     return None if body is None else CommandEvent.of(one.event, one.id, body)
 
 
 def log_event_of(one: ServerEvent) -> LogEvent | None:
-    """What a server-sent event tells of the event log; None for one that is for the connection alone."""
+    """Read a server-sent event of the event log; None for one that is for the connection alone."""
     body = _told(one)
     return None if body is None else LogEvent(one.event, one.id, body)
 
 
 def happening_of(one: ServerEvent) -> Happening | None:
-    """What a server-sent event tells of any command; None for one that is for the connection alone."""
+    """Read a server-sent event about any command; None for one that is for the connection alone."""
     body = _told(one)
     return None if body is None else Happening.of(one.event, one.id, body)
 

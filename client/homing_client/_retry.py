@@ -1,4 +1,4 @@
-"""Whether to try again, and when: decisions without I/O."""
+"""Decisions whether to try again, and when, without I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _BUSY: Final = frozenset({429, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How a client tries again. What it sends again is safe to send twice: a command carries an idempotency key.
+    """The rules by which a client tries again.
+
+    What it sends again is safe to send twice: a command carries an idempotency key.
 
     `attempts`: with the first. Between two of them it waits a random time of at most `first` × 2ⁿ, never more than
     `most`, and never less than the node asked for by `Retry-After`; where that is more than `most`, it gives up.
@@ -93,7 +95,7 @@ class Attempts:
 
 
 def worth_trying_again(request: Request, reply: Reply) -> bool:
-    """Whether this answer may be another one in a moment. A deadline that a device has missed stays missed."""
+    """True if this answer may be another one in a moment. A deadline that a device has missed stays missed."""
     if reply.status not in _BUSY:
         return False
     if reply.status == 504 and reply.is_json and reply.json().get("type") == _OWN_TIMEOUT:  # noqa: PLR2004 - RFC 9110

@@ -1,4 +1,4 @@
-"""What goes to a node and comes back, as data; and the port that carries it. No HTTP library is seen here."""
+"""Requests to a node and its replies, as data; and the port that carries them. No HTTP library is seen here."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Reply:
 
     @property
     def is_json(self) -> bool:
-        """Whether it says that it is JSON, or a problem in JSON."""
+        """True if it says that it is JSON, or a problem in JSON."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return kind == JSON or kind.endswith("+json")
 

@@ -1,4 +1,4 @@
-"""Which node to ask and by which key: named contexts in a file of the user, as `homing login` leaves them.
+"""Contexts, which name the node to ask and the key for it, in a file of the user, as `homing login` leaves them.
 
 The file is `homing/config.toml` in `$XDG_CONFIG_HOME` (else `~/.config`), for its owner alone:
 
@@ -27,7 +27,7 @@ DEFAULT_NAME: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where nodes are, and the key to show them. Several URLs, by commas, are nodes of one cluster."""
+    """The URL of nodes, and the key to show them. Several URLs, by commas, are nodes of one cluster."""
 
     url: str
     key: str | None = field(default=None, repr=False)
@@ -113,7 +113,7 @@ def _context(table: Mapping[str, Any]) -> Context:
 
 
 def default_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the contexts of this user are."""
+    """The path of this user's contexts."""
     folder = environment.get("XDG_CONFIG_HOME")
     base = Path(folder) if folder and Path(folder).is_absolute() else Path.home() / ".config"
     return base / "homing" / "config.toml"
@@ -125,7 +125,9 @@ def resolve(
     context: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Context:
-    """Where to ask, and by which key. What is given counts, then `HOMING_URL` and `HOMING_KEY`, then the context.
+    """Return the URL to ask, and the key for it.
+
+    What is given counts, then `HOMING_URL` and `HOMING_KEY`, then the context.
 
     A context is the one that is given, or `HOMING_CONTEXT`, or the current one. Its key is for its own URL alone: it is
     not shown to whoever is at another one.

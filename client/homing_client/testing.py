@@ -33,7 +33,7 @@ _OWN_ERRORS: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a device does with a method: it ends a command in this state, or leaves it open (`pending`)."""
+    """The answer of a device to a method: it ends a command in this state, or leaves it open (`pending`)."""
 
     state: str = "succeeded"
     result: Any = None
@@ -49,7 +49,7 @@ class _Refusal:
 
 @dataclass(slots=True)
 class _Books:
-    """What has been asked so far. Guarded by `changed`."""
+    """The commands that were asked for so far, and their answers. Guarded by `changed`."""
 
     changed: Condition = field(default_factory=Condition)
     commands: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class FakeHoming:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the fake."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
@@ -191,7 +191,7 @@ def _send(books: _Books, device: str, headers: Mapping[str, str], body: object) 
 
 
 def _not_given(books: _Books, device: str, method: str) -> Answer:
-    """What becomes of a command that the test has no answer for: a device without any is not there."""
+    """The end of a command that the test has no answer for: a device without any is not there."""
     said = f"nothing was given for {device}/{method}: fake.on({device!r}, {method!r}, …)"
     if any(name == device for name, _ in books.answers):
         return Answer("timed_out", None, ("timed_out", said))
@@ -231,7 +231,7 @@ def _list(books: _Books, query: Mapping[str, Sequence[str]], device: str | None)
 
 
 def _happened(books: _Books, command_id: str, seen: int) -> list[tuple[str, dict[str, Any]]]:
-    """What happened to a command after the event `seen`; the first of all is number 0."""
+    """The events of a command after the event `seen`; the first of all is number 0."""
     command = books.commands[command_id]
     reports = [("progress", {"seq": number, **one}) for number, one in enumerate(books.reports.get(command_id, ()), 1)]
     outcome = [("outcome", command)] if command["state"] in OUTCOMES else []
@@ -317,7 +317,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def _stream(self, command_id: str, seen: int) -> None:
-        """What happened to a command after the event `seen`, and what happens, up to its outcome."""
+        """Write the events of a command after the event `seen`, and those to come, up to its outcome."""
         self.close_connection = True
         self.send_response(204 if _over(self.books, command_id, seen) else 200)
         self.send_header("Content-Type", "text/event-stream")

@@ -42,7 +42,7 @@ def whole(log: Path, out: Path) -> float:
 
 
 def killed(log: Path, out: Path, after: float) -> str | None:
-    """What it was at when it was killed; None when it had ended before."""
+    """Return what the run was at when it was killed; None when it had ended before."""
     run = start(log, out)
     try:
         run.wait(after)

@@ -1,4 +1,4 @@
-"""What the report is made of, made up from the columns of its tables: no Spark, any shape."""
+"""The output of a report, made up from the columns of its tables: no Spark, any shape."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">
 
 @dataclass
 class Sample:
-    """What to make up."""
+    """The sample to make up."""
 
     hours: int = 24
     commands: int = 40_000

@@ -48,7 +48,7 @@ class Analysed:
         self.summary = analysis(spark, self.log, self.out)
 
     def duck(self, select: str, rest: str = "") -> list[tuple[Any, ...]]:
-        """What DuckDB says of the same files."""
+        """Return what DuckDB says of the same files."""
         return queried(
             f"SELECT {select} FROM read_parquet('{self.log}/date=*/hour=*/*.parquet', hive_partitioning=false) {rest}"
         ).fetchall()

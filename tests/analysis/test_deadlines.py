@@ -179,7 +179,7 @@ NO_PERIOD = {"begin": 0, "since": 0, "middle": 0, "level": 0, "success": 0, "max
 
 
 def made_of(name: str, cells: list[dict[str, Any]], options: DeadlineOptions = OPTIONS) -> list[dict[str, Any]]:
-    """What tables.sql makes of them: deadlines, deadlines_learned or deadlines_test."""
+    """The rows that tables.sql makes of them: deadlines, deadlines_learned or deadlines_test."""
     (schema,) = (table.arrow for table in ROLLUPS if table.name == "deadlines_hourly")
     with database("64m") as base:
         base.register("cells", pa.Table.from_pylist(cells, schema))

@@ -31,7 +31,7 @@ KINDS = ("dji:osd", "dji:event", "")
 
 
 def said(seed: int = 3, hours: int = 26) -> list[Event]:
-    """Of a fleet over more than a day; device 5 says nothing after the third hour."""
+    """Events of a fleet over more than a day; device 5 says nothing after the third hour."""
     rng = random.Random(seed)
     found, position = [], BEGIN_US
     while position < BEGIN_US + hours * HOUR_US:

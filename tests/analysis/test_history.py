@@ -1,4 +1,4 @@
-"""What a day is made of: it may gain files and loses none by running, whatever retention or a second run does."""
+"""The history of a day: it may gain files and loses none by running, whatever retention or a second run does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def events_rolled(out: Path) -> dict[str, int]:
 
 
 class Told:
-    """What a run says as it goes."""
+    """The lines that a run says as it goes."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -24,7 +24,7 @@ STEPS = ("compact", "rollup")
 
 
 class Killed(BaseException):
-    """What a process that is killed does not catch."""
+    """An end of the process that it cannot catch."""
 
 
 def commands(day: int, count: int = 20) -> list[dict[str, Any]]:

@@ -50,7 +50,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Run:
-    """What happened."""
+    """The record of a run."""
 
     log: Path
     seen: list[Seen] = field(default_factory=list)
@@ -241,7 +241,9 @@ class Analysed:
         return [row for row in found if all(row[column] == value for column, value in where.items())]
 
     def seen(self) -> list[Seen]:
-        """What the callers saw, and of the killed node's open interval what it closed after all: as a rule nothing."""
+        """The outcomes that callers saw, and of the killed node's open interval what it closed after all: as a rule
+        nothing.
+        """
         closed = [row for row in self.outcomes if row["command_id"] in self.run.lost]
         return self.run.seen + [Seen(row["command_id"], "n2", row["method"], row["outcome"]) for row in closed]
 

@@ -43,7 +43,7 @@ STYLE = (Path(__file__).parents[2] / "app/analysis/report/style.css").read_text(
 
 
 class Document(HTMLParser):
-    """What a test wants to know of a page."""
+    """The parts of a page that a test wants to know."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

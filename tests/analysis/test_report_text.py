@@ -1,4 +1,4 @@
-"""How values and axes of the report read."""
+"""The text of values and axes in the report."""
 
 from __future__ import annotations
 

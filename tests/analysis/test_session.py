@@ -1,4 +1,4 @@
-"""Where Spark runs: wrong masters, too little memory, a cluster of two workers, and nothing private of PySpark."""
+"""Sessions of Spark: wrong masters, too little memory, a cluster of two workers, and nothing private of PySpark."""
 
 from __future__ import annotations
 

@@ -43,16 +43,16 @@ class Served:
         self.server: uvicorn.Server
 
     def after(self, seconds: float) -> None:
-        """So much later."""
+        """Let so much time pass."""
         self.clock.seconds += seconds
         self.limiter.tick()
 
     def closed(self, why: str) -> int:
-        """How many connections were closed for that reason."""
+        """The number of connections that were closed for that reason."""
         return self.rig.counters[f"http.closed.{why}"]
 
     def count(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
         return self.limiter.fill().size
 
 

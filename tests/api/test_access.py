@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: every operation, asked by everybody, about their own devices and those of others."""
+"""Access over HTTP: every operation, asked by everybody, about their own devices and those of others."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ async def test_everybody_gets_what_their_role_allows_at_every_operation(site: Si
 
 
 def expectation(action: str | None, who: str | None, device: str, *, about_device: bool) -> tuple[int, ...]:
-    """Which status an operation must answer with."""
+    """The status, or several, with which an operation must answer."""
     if action is None:
         return (200, 422)  # what it takes to log in is another body
     if who in (None, "unknown"):

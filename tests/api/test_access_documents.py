@@ -102,7 +102,7 @@ def entries(document: Json, section: str) -> dict[tuple[str | None, ...], Json]:
 
 
 def expected(before: Json, after: Json) -> list[str]:
-    """What comes, goes and changes, as another program would find it."""
+    """The lines of what comes, goes and changes, as another program would find them."""
     lines = []
     for section in _IDENTITY:
         old, new = entries(before, section), entries(after, section)

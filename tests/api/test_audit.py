@@ -44,7 +44,7 @@ async def ask(site: Site, who: str, path: str = "") -> httpx.Response:
 
 
 async def told(site: Site, *kinds: str) -> list[dict[str, Any]]:
-    """What is on record, the oldest first, when all of it is; outcomes as if each had a line of its own."""
+    """Return what is on record, the oldest first, when all of it is; outcomes as if each had a line of its own."""
     audit: Any = site.rig.application.ports.audit
     await until(lambda: audit.fills()["audit"].size == 0 and written(site) >= int(audit._writer._chain.head.seq))
     found = (await ask(site, "boss", "?limit=200")).json()["lines"]

@@ -1,4 +1,4 @@
-"""Whatever a caller sends, it is refused with a sentence, and before MQTT or the store see it."""
+"""Bad input: whatever a caller sends, it is refused with a sentence, and before MQTT or the store see it."""
 
 from __future__ import annotations
 

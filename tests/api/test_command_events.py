@@ -1,4 +1,4 @@
-"""What happens to a command, as a stream of events."""
+"""The events of one command, as a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where answers and `/openapi.json` once said different things, as requests that a program made up have found."""
+"""Requests that a program made up, and to which answers and `/openapi.json` once said different things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody can learn of another tenant from what lists say beside their entries: nothing.
+"""Cursors tell nobody anything of another tenant beside the entries of their lists.
 
 Every list is read before and after another tenant has done much, by callers who may read nothing of that. All answers
 must be the same, byte for byte, but for what is sealed, which must be of the same length.
@@ -94,7 +94,7 @@ async def the_neighbour_is_busy(site: Site) -> None:
 
 
 async def answers(site: Site, who: str) -> dict[str, Any]:
-    """What every list says, page by page to its end."""
+    """The answers of every list, page by page to its end."""
     told = {}
     for path in LISTS:
         pages: list[Any] = []

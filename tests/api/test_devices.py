@@ -1,4 +1,4 @@
-"""What is on record about devices, over HTTP: who may read and write it, and what commands take from it."""
+"""The records of devices over HTTP: who may read and write them, and what commands take from them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def url(served: Served, query: str = "") -> str:
 
 
 async def numbers(reading: Reading, count: int) -> tuple[list[int], str | None]:
-    """What so many events say, and the id of the last one."""
+    """Return what so many events say, and the id of the last one."""
     found, last = [], None
     for _ in range(count):
         event = await reading.next()

@@ -1,4 +1,4 @@
-"""What devices say unasked, from the broker to whoever reads it over HTTP."""
+"""Events that devices say unasked, from the broker to whoever reads them over HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def keeping(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def is_ready(rig: Rig) -> bool:
-    """Whether what devices say is heard, and kept."""
+    """True if what devices say is heard, and kept."""
     return (await rig.http.get("/readyz")).status_code == 200 and rig.broker.has_session("homing-intake")
 
 

@@ -1,4 +1,4 @@
-"""Who may read and publish events, and of whose devices: every operation of the event log, asked by everybody."""
+"""Access to events: every operation of the event log, asked by everybody, about all devices."""
 
 from __future__ import annotations
 

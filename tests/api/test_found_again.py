@@ -1,4 +1,4 @@
-"""What a caller finds out who lost an answer, or got none."""
+"""A caller who lost an answer, or got none, finds out what became of the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found at the address of a node: an index, and pages that need nothing from elsewhere."""
+"""The pages at the address of a node: an index, and pages that need nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to all commands, as one stream: filtered, resumed by id, with gaps that are told."""
+"""The events of all commands, as one stream: filtered, resumed by id, with gaps that are told."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def url(served: Served, query: str = "") -> str:
 
 
 async def follows(rig: Rig, count: int = 1) -> None:
-    """So many are told what happens from now on."""
+    """Return when so many callers follow the stream."""
     await until(lambda: len(rig.application.ports.commands.stream) == count)
 
 

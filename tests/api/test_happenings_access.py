@@ -1,4 +1,4 @@
-"""Who is told what by the stream of all commands: what happens to commands that they may read, and nothing else."""
+"""Access to the stream of all commands: callers are told of commands that they may read, and of nothing else."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def told(reading: Reading) -> Event:
 
 
 async def rest(site: Site, reading: Reading) -> list[Any]:
-    """Of which devices it tells until the node sends it away."""
+    """The devices of which the stream tells until the node sends the reader away."""
     site.rig.application.dismiss()
     return [one.data.get("device_id", one.data) for one in await reading.all() if one.name != "bookmark"]
 

@@ -1,4 +1,4 @@
-"""How many commands a caller may have open, and what a caller is told of limits."""
+"""Limits on the commands that a caller may have open, and what a caller is told of limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one connection, one peer or all of them together may take, over real sockets."""
+"""Limits on what one connection, one peer or all of them together may take, over real sockets."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_a_caller_that_waits_for_its_device_is_in_no_hurry(served: Served)
 
 @asynccontextmanager
 async def crowd(served: Served, size: int, sent: bytes) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """So many connections that have sent this."""
+    """Open so many connections that have sent this."""
     async with AsyncExitStack() as stack:
         readers = []
         for n in range(size):

@@ -16,7 +16,9 @@ from tests.api.test_access import guarded
 
 @pytest.mark.parametrize(("audit", "commands"), [("off", 10_000), ("commands", 1_000)])
 async def test_ten_thousand_commands_make_no_statement(tmp_path: Path, audit: str, commands: int) -> None:
-    """With a limit and rules, of callers who may and who may not. What an audit writes it writes beside them."""
+    """Send commands with a limit and rules, of callers who may and who may not. What an audit writes it writes beside
+    them.
+    """
     async with guarded(tmp_path, audit=audit) as site:
         rules = tuple(f"allow send *:method-{number}* on *" for number in range(200))
         await site.change(Put(Role(name="many", tenant_id="air", rules=(*rules, "limit send *:* on * 999999/s"))))

@@ -241,7 +241,7 @@ def forged(place: Place) -> Iterator[str]:
 
 
 def flipped(signature: str, random: Random) -> bytes:
-    """With one bit changed."""
+    """The signature with one bit changed."""
     raw = bytearray(urlsafe_b64decode(signature + "=="))
     raw[random.randrange(len(raw))] ^= 1 << random.randrange(8)
     return bytes(raw)

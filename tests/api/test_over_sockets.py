@@ -1,4 +1,4 @@
-"""What only a real server and real connections show: hanging up, bodies without end, pipelining."""
+"""Cases that only a real server and real connections show: hanging up, bodies without end, pipelining."""
 
 from __future__ import annotations
 

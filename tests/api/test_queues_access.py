@@ -1,4 +1,4 @@
-"""Who may declare and consume queues, and whose events a queue of a tenant gets."""
+"""Access to queues: who may declare and consume them, and whose events a queue of a tenant gets."""
 
 from __future__ import annotations
 

@@ -561,7 +561,7 @@ async def test_the_longest_timeout_is_the_one_of_the_settings(rig: Rig) -> None:
 
 
 async def behind_the_framework(rig: Rig, path: str, body: object, headers: dict[str, str]) -> httpx.Response:
-    """What the ordinary route answers, as if nothing stood in front of it."""
+    """The answer of the ordinary route, as if nothing stood in front of it."""
 
     async def ordinary(scope: Scope, receive: Receive, send: Send) -> None:
         await FastAPI.__call__(rig.application, scope, receive, send)

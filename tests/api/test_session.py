@@ -40,7 +40,7 @@ def cookie_of(answer: httpx.Response) -> dict[str, str]:
 
 
 async def session_of(site: Site, who: str = "operator") -> dict[str, str]:
-    """What a browser sends that has logged in by the key of this service."""
+    """The headers of a browser that has logged in by the key of this service."""
     return cookie_of(await begun(site, key=site.keys[who].text)) | CONSOLE
 
 

@@ -1,4 +1,4 @@
-"""What a node does for somebody whom nobody knows: it says so, and nothing more."""
+"""A node tells somebody whom nobody knows just that, and does nothing more for them."""
 
 from __future__ import annotations
 

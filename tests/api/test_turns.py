@@ -1,4 +1,4 @@
-"""Who asks for much takes turns."""
+"""Callers who ask for much take turns."""
 
 from __future__ import annotations
 

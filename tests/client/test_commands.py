@@ -1,4 +1,4 @@
-"""What people do with a client, on a real node and on the fake one, in both twins."""
+"""Commands by a client, as people use it, on a real node and on the fake one, in both twins."""
 
 from __future__ import annotations
 

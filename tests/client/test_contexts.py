@@ -1,4 +1,4 @@
-"""Where a client asks, and which key it shows to whom."""
+"""Contexts: the URL that a client asks, and the key that it shows to whom."""
 
 from __future__ import annotations
 

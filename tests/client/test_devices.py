@@ -1,3 +1,3 @@
-"""What is on record about devices, in both twins."""
+"""The records of devices, in both twins."""
 
 from __future__ import annotations

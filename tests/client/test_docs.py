@@ -18,7 +18,7 @@ ADDRESS = "http://127.0.0.1:8080"
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[str]:
-    """Where the demo serves, after its first round."""
+    """Yield the URL of the demo, after its first round."""
     command = [sys.executable, "-m", "app.cli", "demo", "--port", "0", "--devices", "2"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}", "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

@@ -1,4 +1,4 @@
-"""What devices say unasked, by both twins of the client on a real node."""
+"""Events that devices say unasked, by both twins of the client on a real node."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_what_a_backend_says_is_read_again(served: Served, open_homing: Op
 
 
 def begun(reader: AsyncReader | Reader) -> Callable[[], Any]:
-    """What `all_of` calls for the events of a reader."""
+    """A call for `all_of`, which gives the events of a reader."""
     return lambda: aiter(reader) if isinstance(reader, AsyncReader) else iter(reader)
 
 

@@ -1,4 +1,4 @@
-"""What the distribution is: its twins, its imports, its public face, its wheel, and that it has every operation."""
+"""The distribution: its twins, its imports, its public face, its wheel, and that it has every operation."""
 
 from __future__ import annotations
 

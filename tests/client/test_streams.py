@@ -1,4 +1,4 @@
-"""What happens to a command is told as it happens, without gaps where connections break."""
+"""The events of a command are told as they happen, without gaps where connections break."""
 
 from __future__ import annotations
 

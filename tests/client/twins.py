@@ -16,13 +16,13 @@ TWINS: tuple[Twin, ...] = (AsyncHoming, Homing)
 
 
 async def done(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the method gives
-    """What a method of either twin returns; the blocking one runs in a thread, as it would stop the loop."""
+    """Return what a method of either twin returns; the blocking one runs in a thread, as it would stop the loop."""
     value = await asyncio.to_thread(call, *arguments, **named)
     return await value if isawaitable(value) else value
 
 
 async def all_of(call: Callable[..., Any], *arguments: Any, most: int | None = None, **named: Any) -> list[Any]:
-    """What a method of either twin yields, up to `most`."""
+    """Return what a method of either twin yields, up to `most`."""
     found: list[Any] = []
     values: AsyncIterator[Any] | Iterator[Any] = call(*arguments, **named)
     while most is None or len(found) < most:

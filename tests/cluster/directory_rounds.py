@@ -36,7 +36,7 @@ class NotAcknowledgedError(Exception):
 
 @dataclass
 class Model:
-    """What was acknowledged. What nobody knows of is in none of these."""
+    """The acknowledged changes. What nobody knows of is in none of these."""
 
     live: dict[str, str] = field(default_factory=dict)
     """Keys by their ids."""
@@ -169,7 +169,7 @@ class Rounds:
         self._model.changes += 1
 
     async def _verb(self, *arguments: str) -> str:
-        """What `homing …` says, which must succeed: nodes that come and go do it no harm."""
+        """Return what `homing …` says, which must succeed: nodes that come and go do it no harm."""
         self.history.append(" ".join(("homing", *arguments)))
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -1,4 +1,4 @@
-"""What somebody sees and does who is no node: administrators of broker and store, and strangers at the broker."""
+"""The view of people outside the nodes: administrators of broker and store, and strangers at the broker."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class WatchedBroker(MosquittoProcess):
         super().__init__("sys_interval 1", *broker_log.LOG_TYPES, *extra_config)
 
     def group(self) -> list[str]:
-        """What somebody subscribes to who joins the group of the nodes."""
+        """Return the filters of somebody who joins the group of the nodes."""
         return broker_log.filters_of_group(self.log_text, NODE_USER)
 
     def filters(self) -> list[str]:
-        """What the nodes share, without the name of their group."""
+        """Return the filters that the nodes share, without the name of their group."""
         return sorted({one.topic_filter for one in broker_log.shared(self.log_text)})
 
     def sessions(self) -> list[str]:
@@ -51,7 +51,9 @@ class WatchedBroker(MosquittoProcess):
 
 @asynccontextmanager
 async def shared_subscriptions(broker: MosquittoProcess) -> AsyncIterator[list[int]]:
-    """How many shared subscriptions the broker has, whoever made them and whether he is there or not; grows."""
+    """Yield how many shared subscriptions the broker has, whoever made them and whether he is there or not; the list
+    grows.
+    """
     counts: list[int] = []
 
     def note(delivery: InboundDelivery) -> None:
@@ -96,13 +98,13 @@ async def health(node: NodeProcess) -> tuple[int, dict[str, str]]:
 
 
 async def about(node: NodeProcess) -> dict[str, Any]:
-    """What a node says of itself and of the others."""
+    """Return what a node says of itself and of the others."""
     said: dict[str, Any] = json.loads((await asyncio.to_thread(asked, node, "/v1/nodes"))[1])
     return said
 
 
 async def all_ready(cluster: Cluster) -> bool:
-    """Whether every node says so at this moment."""
+    """True if every node says at this moment that it is ready."""
     return all([(await health(node))[0] == 200 for node in cluster.nodes])
 
 

@@ -1,4 +1,4 @@
-"""Who may do what on three real nodes: the first key, one database for all of them, a key that is revoked."""
+"""Access on three real nodes: the first key, one database for all of them, a key that is revoked."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ def test_a_node_with_another_database_than_the_others_does_not_start(cluster: Cl
 async def test_a_node_that_is_killed_leaves_an_audit_that_is_whole(
     cluster: Cluster, bootstrap: Key, database: str
 ) -> None:
-    """What it had not written is lost, half a second's worth; what it had is there, and nothing is wrong with it."""
+    """Kill a node. What it had not written is lost, half a second's worth; what it had is there, and nothing is wrong
+    with it.
+    """
     headers = {"Authorization": f"Bearer {bootstrap.text}"}
     sent: dict[int, set[str]] = {0: set(), 1: set()}
 

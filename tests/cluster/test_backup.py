@@ -92,7 +92,7 @@ class Caller:
         return command
 
     async def everything(self, command: Json, *, cluster: bool) -> dict[str, Json]:
-        """What must be the same after the restore; of one node alone, commands and webhooks are in its memory."""
+        """Read what must be the same after the restore; of one node alone, commands and webhooks are in its memory."""
         paths = {
             "events": "events?topic=fleet/%23&from=-1h",
             "value": "state/fleet/note",
@@ -124,7 +124,7 @@ def access(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str
 
 
 def first_keys(shell: Shell, url: str) -> tuple[str, str]:
-    """Of an administrator, and of a service that commands."""
+    """Return the first key of an administrator, and one of a service that commands."""
     admin = shell.type("homing access init", HOMING_ACCESS_URL=url).strip()
     return admin, shell.type("homing keys create ci --role operator", HOMING_ACCESS_URL=url).strip()
 

@@ -187,7 +187,7 @@ async def test_secrets_are_in_nothing_that_comes_out(
 
 
 def outside(cluster: Cluster, collector: Collector, folder: Path) -> Iterable[tuple[str, bytes]]:
-    """What a node leaves behind: logs, traces, and the directory with its audit."""
+    """Yield what a node leaves behind: logs, traces, and the directory with its audit."""
     yield "log", cluster.nodes[0].log_text.encode()
     for body in collector.bodies:
         yield "trace", body

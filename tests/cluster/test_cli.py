@@ -45,7 +45,7 @@ class Running:
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """The URL where it serves."""
         found = re.search(r"http_listens.*url=(\S+)", self.said)
         assert found is not None
         return found[1]
@@ -252,7 +252,7 @@ def test_ports_for_workers_need_workers(alone: Place) -> None:
 
 
 def workers_at(port: int) -> set[str]:
-    """Who answers there, asked several times."""
+    """Return the workers that answer there, asked several times."""
     texts = [urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE).read().decode() for _ in range(5)]
     return {name for text in texts for name in re.findall(r'homing_build_info\{.*node_id="([^"]+)"', text)}
 

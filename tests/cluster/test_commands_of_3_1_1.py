@@ -67,7 +67,7 @@ async def send(http: aiohttp.ClientSession, number: int, **more: object) -> dict
 async def test_a_command_to_a_device_that_has_said_that_it_goes_is_not_left_at_the_broker(
     mosquitto: MosquittoProcess, tmp_path: Path, version: MqttVersion
 ) -> None:
-    """With 3.1.1 it would reach the device whenever it comes back; `send` is for those who want that."""
+    """Send to a device that is away: with 3.1.1 it would get it whenever it is back; `send` means just that."""
     node, device = LoneNode(mosquitto, tmp_path), Device(mosquitto)
     node.configure(HOMING_MQTT_VERSION=version)
     with node:

@@ -31,7 +31,7 @@ QUESTIONS = {
 
 
 class Dock:
-    """What a dock says when it starts, and what it is told."""
+    """A dock that starts: it says what docks say then, and keeps what it is told."""
 
     def __init__(self, client: PahoMqttClient) -> None:
         self._client = client

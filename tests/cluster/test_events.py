@@ -42,7 +42,7 @@ class LoneNode(NodeProcess):
 
 
 def homing(*arguments: str) -> str:
-    """What the command line prints."""
+    """Return what the command line prints."""
     command = [sys.executable, "-m", "app.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -146,7 +146,7 @@ async def intake_of(cluster: Cluster, device: Talker) -> NodeProcess:
 
 
 async def appended(cluster: Cluster) -> dict[str, int]:
-    """How many events each node has appended; one that has just come back may not be able to say so at once."""
+    """Return how many events each node has appended; one that has just come back may not be able to say so at once."""
     found: dict[str, int] = {}
 
     async def said() -> bool:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the pages 
 
 
 def on_a_node(page: str, environment: dict[str, str], folder: Path, broker: MosquittoProcess) -> str:
-    """What a page says that starts a node of its own."""
+    """Run a page that starts a node of its own, and return what it says."""
     port = str(lasting_port())
     script = "\n".join(to_run(page, "sh")).replace(ADDRESS, f"127.0.0.1:{port}")
     for client in ("pub", "sub"):

@@ -1,4 +1,4 @@
-"""What became of a command is explained: faults of twelve kinds on two nodes, a real Redis and a real Mosquitto."""
+"""Explanations of commands: faults of twelve kinds on two nodes, a real Redis and a real Mosquitto."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def never(_device: Device, _command: Json) -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """What a device does with a command, and what is to be said of it."""
+    """A fault: what a device does with a command, and what is to be said of it."""
 
     expected: str
     reaction: Callable[[Device, Json], None] = never

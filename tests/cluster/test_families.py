@@ -70,7 +70,7 @@ class Row:
         )
 
     def noise(self, command: int) -> list[Frame]:
-        """What the device says that answers nothing."""
+        """Return the messages of the device that answer nothing."""
         return [one for one in self.corpus.frames if one.command == command and (one.dropped or one.of_another)]
 
     def can(self, state: str) -> bool:

@@ -105,7 +105,7 @@ async def answers(client: Caller, numbers: Iterable[int], *, nodes: int, may_fai
 
 
 async def same(client: Caller) -> bool:
-    """Whether the lease of the dead node has run out."""
+    """True if the lease of the dead node has run out."""
     async with client.session.get(f"{client.cluster.nodes[0].url}/v1/nodes") as response:
         return [one["node_id"] for one in (await response.json())["nodes"]] == ["n1", "n3"]
 
@@ -138,7 +138,7 @@ def read(folder: Path) -> list[Json]:
 
 
 def check(rows: list[Json], answered: dict[str, str]) -> None:
-    """Whether the rows of answered commands are complete and in order."""
+    """Check that the rows of answered commands are complete and in order."""
     forwarded = 0
     for row in rows:
         if row["command_id"] not in answered or row["writing_node"] != row["home_node"]:

@@ -1,4 +1,4 @@
-"""What nodes log: nothing in normal operation, ids in every record, no secrets and no payloads (S7)."""
+"""The logs of nodes: nothing in normal operation, ids in every record, no secrets and no payloads (S7)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOISY = {"HOMING_LOG_FORMAT": "json", "HOMING_LOG_LEVEL": "debug"}
 
 @pytest.fixture
 def redis_server() -> Iterator[RedisProcess]:
-    """Of this test alone: nodes adopt the sessions of those that other tests killed."""
+    """A Redis for this test alone: nodes adopt the sessions of those that other tests killed."""
     with RedisProcess() as server:
         yield server
 
@@ -101,7 +101,7 @@ async def test_S7_no_secret_and_no_payload_is_logged(redis_server: RedisProcess,
 
 
 async def rubbish_over_http(port: int) -> None:
-    """What is no HTTP at all; uvicorn warns of it."""
+    """Send what is no HTTP at all; uvicorn warns of it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"{CANARY} \x00\r\n\r\n".encode())
     await reader.read()

@@ -183,7 +183,7 @@ async def test_rules_for_a_room_are_for_its_lamps(house: House) -> None:
 
 @asynccontextmanager
 async def outcomes(homing: AsyncHoming, device: str | None) -> AsyncIterator[AsyncIterator[Happening]]:
-    """Those of commands, as a stream tells them that has begun."""
+    """Yield the outcomes of commands, as a stream tells them that has begun."""
     stream = homing.watch_all(device=device)
     async with aclosing(stream):  # type: ignore[type-var] # it is a generator
         assert (await anext(stream)).kind == "bookmark"

@@ -46,7 +46,7 @@ async def defaults(client: Caller, node: int) -> dict[str, str]:
 
 
 async def known(client: Caller, node: int) -> dict[str, str]:
-    """What a node has found out, which it has when it knows of the profile that nobody listens to."""
+    """Return what a node has found out, which it has when it knows of the profile that nobody listens to."""
     found: dict[str, str] = {}
 
     async def told() -> bool:

@@ -44,7 +44,7 @@ class Held:
 
 
 async def sessions(broker: services.MosquittoProcess) -> int:
-    """How many sessions the broker keeps, connected or not; the client that asks has one of them."""
+    """Return how many sessions the broker keeps, connected or not; the client that asks has one of them."""
     counts: asyncio.Queue[int] = asyncio.Queue()
     asking = PahoMqttClient(MqttOptions.from_url(broker.url, client_id="asking"), Counter())
 

@@ -79,7 +79,7 @@ class Caller:
             assert response.status == 200
 
     async def limit(self, node: int) -> dict[str, Any]:
-        """What the node tells of the limit; empty while it does not know the caller."""
+        """Return what the node tells of the limit; empty while it does not know the caller."""
         async with self._session.get(f"{self._cluster.nodes[node].url}/v1/me", headers=self._headers) as response:
             found = (await response.json()).get("limits") if response.status == 200 else None
         return dict(found[0]) if found else {}

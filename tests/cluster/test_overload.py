@@ -43,7 +43,7 @@ def memory(cluster: Cluster) -> int:
 
 
 def healthy(cluster: Cluster) -> bool:
-    """Whether liveness answers."""
+    """True if liveness answers."""
     with urllib.request.urlopen(f"{cluster.nodes[0].url}/healthz", timeout=PATIENCE) as response:  # noqa: S310
         return bool(response.status == 200)
 

@@ -1,4 +1,5 @@
-"""What a torn write, a hand or a later version may leave in the keys of the cluster: no node ends, no answer is lost.
+"""Poisoned keys of the cluster, as a torn write, a hand or a later version may leave them: no node ends, no answer is
+lost.
 
 A program at Redis is an administrator (docs/threat-model.md), so this is about accidents and not about attacks.
 """
@@ -25,7 +26,7 @@ NO_TEXT = b"\xff\xfe"
 
 @pytest.fixture
 def redis_server() -> Iterator[RedisProcess]:
-    """Of this test alone, as it is poisoned."""
+    """A Redis for this test alone, as it is poisoned."""
     with RedisProcess() as server:
         yield server
 

@@ -35,7 +35,7 @@ def steady(text: str) -> str:
 
 
 def follow(page: str, folder: Path, mqtt_url: str, port: int) -> list[tuple[str, str]]:
-    """What is shown on the page and what was said instead, for each block of the shell that shows what it says."""
+    """Return what the page shows and what was said instead, for each block of the shell that shows what it says."""
     blocks = BLOCK.findall(page)
     script = ["set -eE", "trap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT"]
     shown = []

@@ -1,4 +1,4 @@
-"""What a pending command costs in Redis: record and all index entries, as `used_memory` tells."""
+"""The cost of a pending command in Redis: record and all index entries, as `used_memory` tells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command costs in Redis, counted by Redis itself."""
+"""The cost of a command in Redis, counted by Redis itself."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ OK, UNREADY = 200, 503
 
 @pytest.fixture
 def redis_server() -> Iterator[RedisProcess]:
-    """Of this test alone, as it is broken."""
+    """A Redis for this test alone, as it is broken."""
     with RedisProcess() as server:
         yield server
 
@@ -91,7 +91,7 @@ async def test_no_answer_is_lost_when_the_store_has_lost_its_memory(
 async def test_old_sessions_are_ended_also_when_the_store_forgets_again_before_that(
     redis_server: RedisProcess, broker: WatchedBroker
 ) -> None:
-    """Who began again noted its old session in the store, and nowhere else."""
+    """Forget again: a node that began again noted its old session in the store, and nowhere else."""
     async with scene(redis_server, broker) as running, shared_subscriptions(broker) as counts:
         for _ in range(3):
             before = await _incarnations(running.cluster.nodes)
@@ -149,7 +149,7 @@ def _now() -> float:
 async def test_a_device_that_joins_the_group_of_the_default_name_takes_nothing(
     redis_server: RedisProcess, broker: WatchedBroker
 ) -> None:
-    """With the rights of deploy/mosquitto/acl: Mosquitto grants it the subscription."""
+    """Let a thief join with the rights of deploy/mosquitto/acl: Mosquitto grants it the subscription."""
     async with scene(redis_server, broker) as running:
         theirs = [share(DEFAULT_GROUP, one) for one in broker.filters()]
         async with stranger(broker, "thief", theirs, user="SN0001"):

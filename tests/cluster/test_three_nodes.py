@@ -1,4 +1,4 @@
-"""What the whole promises, on three node processes, a real Redis and a real Mosquitto."""
+"""The promises of the whole, on three node processes, a real Redis and a real Mosquitto."""
 
 from __future__ import annotations
 

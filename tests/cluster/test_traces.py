@@ -79,7 +79,7 @@ class Collector:
 
 @pytest.fixture
 def redis_server() -> Iterator[RedisProcess]:
-    """Of this test alone: nodes adopt the sessions of those that other tests killed."""
+    """A Redis for this test alone: nodes adopt the sessions of those that other tests killed."""
     with RedisProcess() as server:
         yield server
 

@@ -45,7 +45,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def demo(environment: dict[str, str]) -> Iterator[str]:
-    """Where the demo serves, after its first round."""
+    """Yield the URL of the demo, after its first round."""
     command = ["homing", "demo", "--port", "0", "--devices", "5"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None

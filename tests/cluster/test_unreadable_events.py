@@ -51,7 +51,9 @@ KILLS = 2
 
 
 def bytes_of(event: dict[str, Any]) -> bytes:
-    """What was said, as somebody has it who reads JSON; of what can be read, one form for all that mean the same."""
+    """Return what was said, as somebody has it who reads JSON; of what can be read, one form for all that mean the
+    same.
+    """
     return b64decode(event["data_base64"], validate=True) if "data_base64" in event else canonical(event["data"])
 
 

@@ -1,4 +1,4 @@
-"""What holds for the pages themselves: lines that a person can read, and files that are there."""
+"""Rules for the pages themselves: lines that a person can read, and files that are there."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_file_that_is_named_is_there(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link may name in a page: its headings, as GitHub writes them."""
+    """The names by which a link may go to places of a page: its headings, as GitHub writes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
 

@@ -47,7 +47,7 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def exists(file: str, name: str) -> bool:
-    """Whether there is such a file and, where one is named, such a test; `…` stands for the rest of its name."""
+    """True if there is such a file and, where one is named, such a test; `…` stands for the rest of its name."""
     path = next((one for one in (TESTS / file, ROOT / file) if one.is_file()), None)
     if path is None or not name:
         return path is not None

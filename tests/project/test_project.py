@@ -1,4 +1,4 @@
-"""What must agree across files, and what no file may name."""
+"""Rules for what must agree across files, and what no file may name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulated device does with a command, checked with the profiles that nodes read its answers with."""
+"""The answers of a simulated device to a command, checked with the profiles that nodes read its answers with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people may write about a fleet."""
+"""The words that people may write about a fleet."""
 
 from __future__ import annotations
 

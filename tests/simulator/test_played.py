@@ -64,7 +64,7 @@ def heard(sent: Publication) -> ReceivedMessage:
 
 
 def states(corpus: Corpus, command: Command, said: list[Publication]) -> list[CommandState]:
-    """What becomes of the command with each of these messages."""
+    """The states of the command after each of these messages."""
     reader, facts, found = ResponseReader([corpus.profile]), command.facts(corpus.device), []
     for one in said:
         try:

@@ -68,7 +68,7 @@ class ManualClock:
 
 @dataclass(frozen=True)
 class NodeParts:
-    """What a node consists of that keeps no events, serves no webhooks, and asks nobody who they are."""
+    """The parts of a node that keeps no events, serves no webhooks, and asks nobody who they are."""
 
     kernel: Kernel
     observed: Observed

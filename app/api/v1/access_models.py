@@ -1,4 +1,4 @@
-"""What goes in and out about people, keys and rights, for `/docs` and `/openapi.json`."""
+"""Models of people, keys and rights, for `/docs` and `/openapi.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on record about devices, over HTTP."""
+"""The records of devices, over HTTP."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def _filter(
         ),
     ] = None,
 ) -> Filter:
-    """What a caller lists."""
+    """The list of devices that a caller asks for."""
     check_names(request, _FILTERS, repeatable=("label",))
     labels = tuple([_label(one) for one in label or ()])
     after = "" if cursor is None else validate_device_id(asker.cursors.take(_LIST, cursor))

@@ -1,4 +1,4 @@
-"""What goes in and out about events, for `/docs` and `/openapi.json`."""
+"""Models of events, for `/docs` and `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class EventPage(_EventModel):
 
 
 class EventValue(_EventModel):
-    """What is said: `data` as JSON, or `data_base64`."""
+    """The content of an event: `data` as JSON, or `data_base64`."""
 
     data: JsonValue = None
     data_base64: str | None = None
@@ -182,7 +182,7 @@ class TransactionBody(_EventModel):
 
 
 class CursorCommit(_EventModel):
-    """Where a reader of events has come to."""
+    """The place that a reader of events has come to."""
 
     cursor: Annotated[
         str,

@@ -100,7 +100,7 @@ def _known(asker: Asker) -> None:
 
 
 class _Follow:
-    """What is followed, and the cursor behind what was written."""
+    """The batches that are followed, and the cursor behind what was written."""
 
     def __init__(self, plane: EventPlane, scope: Scope, start: Cursor, asker: Asker) -> None:
         self.batches: AsyncGenerator[EventBatch, None] = plane.tails.follow(scope.databases, scope.topic_filter, start)

@@ -151,7 +151,7 @@ def name_of(plane: EventPlane, database: str | None) -> str:
 def start_of(
     plane: EventPlane, asker: Asker, database: str | None, topic: str, cursor: str | None, begin: Position | None
 ) -> tuple[Scope, Cursor]:
-    """What is read, and where it begins; InvalidInputError."""
+    """Return what is read, and where it begins; InvalidInputError."""
     place = None if cursor is None else asker.cursors.take(KIND, cursor)
     return plane.reader.start(plane.reader.scope(database, topic), place, begin)
 
@@ -185,7 +185,7 @@ async def _asked(
     cursor: EventCursor = None,
     limit: EventLimit = DEFAULT_LIMIT,
 ) -> _Asked:
-    """What a caller reads."""
+    """The part of the log that a caller reads."""
     check_names(request, ("topic", "database", "since", "until", "from", "to", "cursor", "limit"))
     scope, start = start_of(events, asker, database, topic, cursor, begin)
     return _Asked(scope, start, end, limit)
@@ -252,7 +252,7 @@ async def _page(asked: _Asked, events: EventPlane, asker: Asker) -> MergedPage:
 
 
 def _nothing_for(asker: Asker, events: EventPlane, topic_filter: str) -> bool:
-    """Whether all that fits the filter is of devices of which the caller may read nothing: then nothing is read."""
+    """True if all that fits the filter is of devices of which the caller may read nothing: then nothing is read."""
     devices = events.plan.devices_of(topic_filter)
     return devices is not None and not any(asker.may_read_some(one) for one in devices)
 
@@ -300,7 +300,7 @@ async def publish_events(
 
 
 def call_by(asker: Asker, key: str | None, database: str, entries: Sequence[Entry]) -> CallId | None:
-    """What is appended once, however often this caller says it with this key; None where there is no key."""
+    """The id of an append that happens once, however often this caller repeats it with this key; None without one."""
     if key is None:
         return None
     identity = asker.identity()
@@ -347,7 +347,7 @@ async def list_topics(
 async def _topics(
     events: EventPlane, asker: Asker, database: str | None, topic: str, after: str, limit: int
 ) -> tuple[list[Event], str | None]:
-    """So many of those that the caller may read, and behind which topic there may be more."""
+    """Return so many topics that the caller may read, and the topic behind which there may be more."""
     shown: list[Event] = []
     if not asker.sees_all and _nothing_for(asker, events, topic):
         return shown, None

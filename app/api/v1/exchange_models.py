@@ -70,7 +70,7 @@ class ExchangeMessage(EventValue):
 
 
 class SaidInExchange(_ExchangeModel):
-    """Where a message is in the log, and the queues that get it."""
+    """The place of a message in the log, and the queues that get it."""
 
     position: int
     routed: list[str]

@@ -1,4 +1,4 @@
-"""What became of a command, for `/docs` and `/openapi.json`."""
+"""Models of explanations of commands, for `/docs` and `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Miss(_ExplanationModel):
 
 
 class Present(_ExplanationModel):
-    """Whether a device is considered present, and since when."""
+    """The presence of a device as the event log has it, and since when."""
 
     online: bool
     since: Instant

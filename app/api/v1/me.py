@@ -1,4 +1,4 @@
-"""Who asks, as this node knows them."""
+"""The identity of the caller, as this node knows it."""
 
 from __future__ import annotations
 

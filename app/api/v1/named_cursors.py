@@ -81,7 +81,10 @@ async def read_cursor(request: Request, name: _Name, events: Events, asker: WhoA
 async def commit_cursor(
     name: _Name, body: models.CursorCommit, condition: Conditional, events: Events, asker: WhoAsks
 ) -> Reply:
-    """With `If-Match`, a second reader of the same name is refused. Committing the same place again changes nothing."""
+    """Commit a cursor.
+
+    With `If-Match`, a second reader of the same name is refused. Committing the same place again changes nothing.
+    """
     validate_reading_filter(body.topic)
     text = asker.cursors.take(KIND, body.cursor)
     committed = await events.cursors.commit(_owner(asker), name, body.topic, text, _check(condition, name))

@@ -1,4 +1,4 @@
-"""What the cluster looks like at a glance, for `/docs` and `/openapi.json`."""
+"""Models of the cluster at a glance, for `/docs` and `/openapi.json`."""
 
 from __future__ import annotations
 

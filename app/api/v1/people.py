@@ -84,7 +84,7 @@ OfTenant = Annotated[
 async def _listed(
     request: Request, limit: ListLimit = MOST_LISTED, cursor: ListCursor = None
 ) -> tuple[int, str | None]:
-    """Which part of a list is asked for."""
+    """The part of a list that is asked for."""
     check_names(request, ("limit", "cursor"))
     return limit, cursor
 

@@ -1,4 +1,4 @@
-"""How devices may speak, and what they can be asked to do, over HTTP."""
+"""The profiles: how devices may speak, and what they can be asked to do, over HTTP."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class ChainLine(NamedTuple):
 
 
 class ChainHead(NamedTuple):
-    """Where a chain was at some time: everything up to there must be as it was."""
+    """The place where a chain was at some time: everything up to there must be as it was."""
 
     writer: str
     seq: int
@@ -57,7 +57,7 @@ class ChainFault(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What stands beside a line so that it can be looked for. It must be what the line says."""
+    """The columns beside a line by which it can be looked for. They must be what the line says."""
 
     at_us: int
     who: str | None
@@ -66,7 +66,7 @@ class Columns(NamedTuple):
 
 
 def columns_of(body: bytes) -> Columns:
-    """What a line says of itself; nothing, when it cannot be read."""
+    """Read the columns from a line; empty ones, when it cannot be read."""
     try:
         told = json.loads(body)
         if "told" in told:
@@ -117,11 +117,11 @@ class Verifier:
 
     @property
     def writer(self) -> str:
-        """Whose lines these are."""
+        """The writer of these lines."""
         return self._head.writer
 
     def read(self, line: ChainLine) -> Iterator[ChainFault]:
-        """What is wrong with it."""
+        """Yield what is wrong with the line."""
         yield from self._beginning()
         writer, seq, _ = self._head
         if line.writer != writer:
@@ -136,14 +136,14 @@ class Verifier:
         self._head = ChainHead(writer, line.seq, line.hash)
 
     def end(self) -> Iterator[ChainFault]:
-        """What is missing at the end."""
+        """Yield what is missing at the end."""
         yield from self._beginning()
         for seq in sorted(self._heads):
             if seq > 0:
                 yield ChainFault(self._head.writer, seq, "the line is missing, though somebody has seen it")
 
     def _beginning(self) -> Iterator[ChainFault]:
-        """What is wrong with where it starts, told once."""
+        """Yield what is wrong with where the chain starts, once."""
         yield from self._began
         self._began.clear()
 
@@ -179,7 +179,7 @@ def _listed(body: bytes, kind: str) -> Iterator[ChainHead]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who asks for something, as far as it is known; never a secret."""
+    """The author of something, as far as they are known; never a secret."""
 
     principal: str | None = None
     tenant: str | None = None
@@ -192,7 +192,7 @@ class Author:
     """When, in microseconds since 1970, UTC."""
 
     def said(self) -> dict[str, Any]:
-        """What is known, for a line."""
+        """The known facts about the author, for a line."""
         known = {
             "who": self.principal,
             "tenant": self.tenant,
@@ -228,7 +228,7 @@ def _described(change: Change) -> dict[str, Any]:
 
 
 def _open(entry: Tenant | Principal | Credential | Role | Binding | Device) -> dict[str, Any]:
-    """What of an entry may be known."""
+    """The part of an entry that may be known."""
     match entry:
         case Tenant():
             return {"name": entry.name, "devices": entry.devices}

@@ -1,4 +1,4 @@
-"""What a line of the audit tells of: one thing, which is a JSON object, or many in one go.
+"""The facts in a line of the audit: one, which is a JSON object, or many in one go.
 
 Many are `{"askers": [{"who": …, "tenant": …, …}], "told": […]}`, in the order of their times. Of what is told a command
 is a row: when it was asked for in microseconds, the index of who asked for it, its id, device, profile and method, and
@@ -42,7 +42,7 @@ class AuditBatch:
 
 
 def things_of(told: Mapping[str, Any]) -> list[AuditFact]:
-    """What a line tells of, by its JSON; LookupError, TypeError or ValueError when no line is like that."""
+    """The facts that a line tells, by its JSON; LookupError, TypeError or ValueError when no line is like that."""
     if "told" not in told:
         return [dict(told)]
     return _things(told["askers"], told["told"])

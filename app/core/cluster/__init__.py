@@ -1,1 +1,1 @@
-"""What nodes of one cluster share, and how they speak to each other."""
+"""The secrets that nodes of one cluster share, and the ways in which they speak to each other."""

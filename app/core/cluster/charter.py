@@ -1,4 +1,4 @@
-"""What the nodes of one cluster share and nobody else knows: the name of their share group, and a key."""
+"""The charter that the nodes of one cluster share and nobody else knows: the name of their share group, and a key."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class Charter:
         return blake2b(body, digest_size=_SIGNATURE_BYTES, key=self.key[: blake2b.MAX_KEY_SIZE]).hexdigest()
 
     def signed(self, purpose: str, text: str, code: str) -> bool:
-        """Whether this code was made by `sign` for this text."""
+        """True if this code was made by `sign` for this text."""
         return compare_digest(self.sign(purpose, text).encode(), code.encode())

@@ -1,4 +1,4 @@
-"""What a node that is alone on its store keeps of itself across restarts."""
+"""The identity that a node which is alone on its store keeps across restarts."""
 
 from __future__ import annotations
 

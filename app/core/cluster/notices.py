@@ -22,7 +22,7 @@ _PURPOSE: Final = "notice"
 
 
 class Word(StrEnum):
-    """What is told of a session."""
+    """The word that is told of a session."""
 
     LOST = "lost"
     BACK = "back"
@@ -32,7 +32,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionNotice:
-    """What an incarnation says of a session. `asker` is the incarnation that it answers."""
+    """The notice of an incarnation about a session. `asker` is the incarnation that it answers."""
 
     word: Word
     node_id: str
@@ -41,7 +41,7 @@ class SessionNotice:
 
 
 def notice_topic(charter: Charter) -> str:
-    """Where the nodes of this cluster tell each other. It says nothing of the group or the key."""
+    """The topic where the nodes of this cluster tell each other. It says nothing of the group or the key."""
     return f"{NOTICES}/{charter.sign('topic', '')}"
 
 

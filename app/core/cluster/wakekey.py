@@ -35,11 +35,11 @@ class WakeKey:
         self._keyed = blake2b(digest_size=TOKEN_BYTES, key=key)
 
     def token(self, command_id: str) -> str:
-        """What a wake-up of this command must carry: twelve characters of base64url."""
+        """The token that a wake-up of this command must carry: twelve characters of base64url."""
         keyed = self._keyed.copy()
         keyed.update(command_id.encode())
         return urlsafe_b64encode(keyed.digest()).decode()
 
     def made(self, token: str, command_id: str) -> bool:
-        """Whether the token is that of the command."""
+        """True if the token is that of the command."""
         return compare_digest(token.encode(), self.token(command_id).encode())

@@ -1,4 +1,4 @@
-"""What a wake-up on a node's channel says.
+"""The content of a wake-up on a node's channel.
 
 Written by the store's scripts, read by the cluster. Fields are joined by NUL, which neither ids nor JSON texts contain:
 command id, state, finished_at (µs), receiving node (app/core/commands/reception.py), result, error; an empty field is

@@ -1,4 +1,4 @@
-"""Which batches a shard has taken, so that one that comes again is known: its answer was lost, not the batch."""
+"""The batches that a shard has taken, so that one that comes again is known: its answer was lost, not the batch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ MOST_CALLS: Final = 65_536
 
 
 class BatchId(NamedTuple):
-    """Whose batch it is, and which of his. Within a shard his numbers grow, and he appends one after the other."""
+    """The writer of a batch, and which of theirs it is.
+
+    Within a shard their numbers grow, and they append one after the other.
+    """
 
     writer: str
     number: int
 
 
 class CallId(NamedTuple):
-    """What a caller names an append by, so that it happens once in a shard however often it comes."""
+    """The name that a caller gives an append, so that it happens once in a shard however often it comes."""
 
     text: str
     key: str = ""
@@ -81,7 +84,7 @@ class KnownCalls:
         self._known = dict(sorted(known, key=lambda one: one[1]))
 
     def position_of(self, call: CallId) -> Position | None:
-        """Where a call ended that is known; None for one that is not."""
+        """Return the position where a known call ended; None for one that is not known."""
         return self._known.get(call.text)
 
     def put(self, call: CallId, position: Position) -> list[str]:
@@ -106,7 +109,7 @@ class LastBatches:
             self.put(batch, position)
 
     def position_of(self, batch: BatchId | None) -> Position | None:
-        """Where a batch ended that was taken before; None for what is new, and for what has no number."""
+        """Return where a batch ended that was taken before; None for what is new, and for what has no number."""
         if batch is None:
             return None
         number, position = self._known.get(batch.writer, (0, None))

@@ -51,14 +51,16 @@ def pack_block(entries: Sequence[Entry]) -> bytes:
 
 
 def count_of(data: bytes) -> int:
-    """How many entries the block has; DamagedEventsError."""
+    """The number of entries in the block; DamagedEventsError."""
     return _head(data)[1]
 
 
 def unpack_block(
     data: bytes, last: Position, shard: int, fits: Callable[[str], bool], wanted: Container[Position] | None = None
 ) -> list[Event]:
-    """Those of its events whose topics fit, and that are `wanted`; all are where this is None. DamagedEventsError.
+    """Return the block's events whose topics fit, and that are `wanted`; all are where this is None.
+
+    DamagedEventsError.
 
     `last` is the position of the last one.
     """

@@ -45,7 +45,7 @@ _NAME: Final = re.compile(r"shard=(\d+)-gen=(\d+)-([0-9a-z]+)\.parquet")
 
 
 class Named(NamedTuple):
-    """What the name of a file says."""
+    """The parts of the name of a file."""
 
     shard: int
     generation: int
@@ -58,19 +58,19 @@ def hour_of(position: Position) -> int:
 
 
 def folder_of(database: str, hour: int) -> str:
-    """Where the files of an hour lie."""
+    """The folder of the files of an hour."""
     at = datetime.fromtimestamp(hour * 3600, UTC)
     return f"db={database}/date={at:%Y-%m-%d}/hour={at:%H}"
 
 
 def path_of(database: str, generation: int, file: ColdFile) -> str:
-    """Where a file lies."""
+    """The path of a file."""
     name = f"shard={file.shard:02}-gen={generation:06}-{file.first:x}.parquet"
     return f"{folder_of(database, hour_of(file.first))}/{name}"
 
 
 def parse_name(name: str) -> Named | None:
-    """What the name of a file says; None when it is none of ours."""
+    """Parse the name of a file; None when it is none of ours."""
     found = _NAME.fullmatch(name)
     return None if found is None else Named(int(found[1]), int(found[2]), int(found[3], 16))
 

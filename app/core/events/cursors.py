@@ -24,7 +24,7 @@ _POSITION: Final = re.compile("[0-9a-f]{1,16}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is read. `every`: all databases that there are, because none was named."""
+    """The scope of a reading. `every`: all databases that there are, because none was named."""
 
     databases: tuple[str, ...]
     topic_filter: str
@@ -47,7 +47,7 @@ def written(cursor: Cursor, scope: Scope, databases: Mapping[str, Database]) -> 
 
 
 def parsed(text: str, scope: Scope, databases: Mapping[str, Database]) -> tuple[Scope, Cursor]:
-    """What is read on, and where; InvalidInputError where it is another filter or database than what `scope` names.
+    """Return what is read on, and where; InvalidInputError for another filter or database than `scope` names.
 
     Without a name in the question, the cursor's databases are read on. A database that is new is read from its
     beginning, where all of them are read.

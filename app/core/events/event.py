@@ -52,7 +52,7 @@ class TenantShares:
     owner: Callable[[str], str] = lambda _device: ""
 
     def count(self) -> int:
-        """How many parts there are: what belongs to no tenant has one, too. 0 where nothing is divided."""
+        """The number of parts: what belongs to no tenant has one, too. 0 where nothing is divided."""
         known = self.known()
         return known + 1 if known > 1 else 0
 
@@ -76,21 +76,27 @@ class Database:
     tenants: TenantShares = field(default=TenantShares(), compare=False)
 
     def shard(self, key: str) -> Shard:
-        """Where everything is that is kept under this key: the device, else the topic."""
+        """The shard of everything that is kept under this key: the device, else the topic."""
         return Shard(self.name, shard_number(key, self.shards))
 
     def values_allowed(self, topic: str) -> int:
-        """How many topics of the shard of this one may have a last value. Homing's own have room that others lack."""
+        """The number of topics in the shard of this one that may have a last value.
+
+        Homing's own have room that others lack.
+        """
         most = max(1, self.most_values // self.shards)
         return 2 * most if topic.startswith(OWN) else most
 
     def value_bytes_allowed(self, topic: str) -> int:
-        """How many bytes the last values of the shard of this one may take. Homing's own have room that others lack."""
+        """The number of bytes that last values in the shard of this topic may take.
+
+        Homing's own have room that others lack.
+        """
         most = self.most_value_bytes // self.shards
         return 2 * most if topic.startswith(OWN) else most
 
     def all_shards(self) -> tuple[Shard, ...]:
-        """Those of the database, by number."""
+        """The shards of the database, by number."""
         return tuple(Shard(self.name, number) for number in range(self.shards))
 
 
@@ -172,10 +178,10 @@ def validate_reading_filter(topic_filter: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def shard_number(key: str, shards: int) -> int:
-    """Which of so many shards has what is kept under this key: the device, else the topic."""
+    """The number of the shard, of so many, for what is kept under this key: the device, else the topic."""
     return partition_of(key) * shards // PARTITIONS
 
 
 def size_of(entry: Entry) -> int:
-    """How many bytes of quota it takes: what was said, and what is kept beside it."""
+    """The bytes of quota that an entry takes: what was said, and what is kept beside it."""
     return len(entry.value) + len(entry.topic) + len(entry.device) + len(entry.kind) + len(entry.id) + 16

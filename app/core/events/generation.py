@@ -17,7 +17,7 @@ HOUR_US: Final = 3_600_000_000
 
 
 class GenerationState(StrEnum):
-    """What may be done with a generation."""
+    """The state of a generation, which says what may be done with it."""
 
     CURRENT = "current"
     SEALED = "sealed"
@@ -78,7 +78,7 @@ class Generation:
 
 
 def is_full(current: Generation, now: Position, retention_us: int, most_bytes: int, *, hourly: bool = False) -> bool:
-    """Whether a new generation has to begin; `hourly` when one file of it is to have an hour at most."""
+    """True if a new generation has to begin; `hourly` when one file of it is to have an hour at most."""
     if current.count == 0:
         return False
     ended = now - current.first >= retention_us // CUTS or (hourly and now // HOUR_US > current.first // HOUR_US)
@@ -86,7 +86,7 @@ def is_full(current: Generation, now: Position, retention_us: int, most_bytes: i
 
 
 def over(generations: Sequence[Generation], now: Position, retention_us: int) -> list[int]:
-    """Those of which every event is older than the retention."""
+    """The numbers of the generations of which every event is older than the retention."""
     return [
         one.number for one in generations if one.state is not GenerationState.CURRENT and one.last + retention_us < now
     ]

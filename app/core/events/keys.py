@@ -26,12 +26,12 @@ from app.core.events.event import Shard
 
 
 def slabs(shard: Shard) -> str:
-    """What the keys of all slabs of a shard begin with; the generation follows."""
+    """The beginning of the keys of all slabs of a shard; the generation follows."""
     return f"mqtt:slab:{{{shard}}}:"
 
 
 def state(shard: Shard) -> str:
-    """Where a shard ends."""
+    """The key of a shard's end."""
     return f"mqtt:shard:{{{shard}}}"
 
 
@@ -41,7 +41,7 @@ def cuts(shard: Shard) -> str:
 
 
 def cold(shard: Shard) -> str:
-    """Those in the cold tier."""
+    """The key of the shard's generations in the cold tier."""
     return f"mqtt:cold:{{{shard}}}"
 
 
@@ -61,12 +61,12 @@ def owners(shard: Shard) -> str:
 
 
 def shares(shard: Shard) -> str:
-    """What counts to each tenant: the sums of `owners`."""
+    """The key of what counts to each tenant: the sums of `owners`."""
     return f"{latest(shard)}:shares"
 
 
 def done(shard: Shard, call: str) -> str:
-    """What a call was given."""
+    """The key of what a call was given."""
     return f"mqtt:done:{{{shard}}}:{call}"
 
 
@@ -86,15 +86,15 @@ def structures(database: str) -> str:
 
 
 def shards(database: str) -> str:
-    """How many shards a database has."""
+    """The key of the number of shards of a database."""
     return f"mqtt:database:{database}"
 
 
 def role(name: str) -> str:
-    """Who holds a role."""
+    """The key of the holder of a role."""
     return f"mqtt:role:{{{name}}}"
 
 
 def epoch(name: str) -> str:
-    """How often it was taken."""
+    """The key of how often a role was taken."""
     return f"mqtt:epoch:{{{name}}}"

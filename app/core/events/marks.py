@@ -35,7 +35,7 @@ def pack_marks(topics: Collection[str]) -> bytes:
 
 
 class MarkFilter:
-    """What a topic filter looks for in marks."""
+    """The bits that a topic filter looks for in marks."""
 
     def __init__(self, topic_filter: str) -> None:
         levels = topic_filter.split("/") if topic_filter else []
@@ -52,7 +52,7 @@ class MarkFilter:
             size //= 2
 
     def may_be_in(self, marks: bytes) -> bool:
-        """Whether a block with these marks may have a topic that fits. Marks that cannot be read rule nothing out."""
+        """True if a block with these marks may have a topic that fits. Marks that cannot be read rule nothing out."""
         data = marks[: -_CHECKSUM.size]
         wanted = self._by_size.get(len(data))
         if wanted is None or _CHECKSUM.pack(crc32(data)) != marks[-_CHECKSUM.size :]:

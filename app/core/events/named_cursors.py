@@ -35,7 +35,7 @@ class NamedCursor:
     committed_us: int
 
     def is_at(self, topic: str, text: str) -> bool:
-        """Whether the reader stands there already."""
+        """True if the reader stands there already."""
         return (self.topic, self.text) == (topic, text)
 
 
@@ -57,7 +57,7 @@ def validate_size(cursor: NamedCursor) -> NamedCursor:
 
 
 def encode_cursor(cursor: NamedCursor) -> bytes:
-    """What is kept of it. Fields that a later version adds are optional."""
+    """Encode a cursor, to be kept. Fields that a later version adds are optional."""
     told = {"v": _VERSION, "topic": cursor.topic, "cursor": cursor.text, "at": cursor.committed_us}
     return json.dumps(told, separators=(",", ":"), sort_keys=True).encode()
 

@@ -1,4 +1,4 @@
-"""Which databases of events there are, how long each keeps what it has, and which topics lie where."""
+"""The plan of the databases of events: which there are, how long each keeps what it has, and which topics lie where."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NamedDatabase:
 
     @property
     def retention_us(self) -> int:
-        """How long events stay, in microseconds."""
+        """The time for which events stay, in microseconds."""
         return self.retention // timedelta(microseconds=1)
 
 
@@ -126,7 +126,7 @@ class Plan:
         return self._by_name.get(name)
 
     def shard(self, database: str, topic: str) -> Shard:
-        """Where all events of a topic are: with all others of its device, where the topic names one."""
+        """The shard of all events of a topic: with all others of its device, where the topic names one."""
         return self._by_name[database].shard(self.device_of(topic) or topic)
 
     def topics_of(self, device_id: str) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Whether devices are there: decided from their signs of life, what they say of themselves, and silence."""
+"""Presence of devices: decided from their signs of life, what they say of themselves, and silence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _KnownPresence:
 
 
 def topic_of(device_id: str) -> str:
-    """Where the changes of a device are told."""
+    """The topic where the changes of a device are told."""
     return f"{PREFIX}{device_id}{SUFFIX}"
 
 

@@ -17,7 +17,7 @@ MOST_GROUPS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many bytes these databases may take, and what goes then: `new` events are refused, or `old` ones dropped."""
+    """The bytes that these databases may take, and what goes then: `new` events are refused, or `old` ones dropped."""
 
     databases: frozenset[str]
     most: int
@@ -28,18 +28,18 @@ class Quota:
     """Which setting says so."""
 
     def taken(self, sizes: Mapping[str, int]) -> int:
-        """What its databases take, of the sizes of all."""
+        """The bytes that its databases take, of the sizes of all."""
         return sum(size for name, size in sizes.items() if name in self.databases)
 
     def refusal(self, taken: int) -> QuotaError:
-        """What whoever writes is told."""
+        """The error for whoever writes."""
         return QuotaError(
             f"the events{self.about} take {taken} bytes, and {self.setting} allows {self.most}; reading goes on"
         )
 
 
 def is_bounded(entries: Iterable[Entry]) -> bool:
-    """Whether quotas bound a call: not where it only deletes last values."""
+    """True if quotas bound a call: not where it only deletes last values."""
     return any(one.value for one in entries)
 
 
@@ -50,7 +50,7 @@ def check_room(database: str, room: int | None, entries: Iterable[Entry]) -> Non
 
 
 def no_room(database: str) -> QuotaError:
-    """What whoever writes is told where the log itself has counted."""
+    """The error for whoever writes, where the log itself has counted."""
     return QuotaError(f"the events of the database {database!a} take as many bytes as quotas allow; reading goes on")
 
 

@@ -32,7 +32,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is read of one shard: events that fit the filter, after one position and up to another one, both known.
+    """The reading of one shard: events that fit the filter, after one position and up to another one, both known.
 
     With `generation`, only those of this one are.
     """

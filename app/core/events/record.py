@@ -28,7 +28,7 @@ def pack_entry(entry: Entry) -> bytes:
 
 
 def value_size(entry: Entry) -> int:
-    """What it takes as a last value: its topic, and its record."""
+    """The bytes that an entry takes as a last value: its topic, and its record."""
     return len(entry.topic.encode()) + len(pack_entry(entry))
 
 

@@ -58,7 +58,7 @@ class _StructureNode(dict[str, "_StructureNode"]):
 
 
 class Structures:
-    """Those of one generation. Not safe to change from two threads; they may be read in another one."""
+    """The structures of one generation. Not safe to change from two threads; they may be read in another one."""
 
     def __init__(self, known: Iterable[str] = (), most: int = MOST) -> None:
         """`known` are structures that were taught or learned before; beyond `most` none are learned."""
@@ -108,7 +108,7 @@ class Structures:
         return found
 
     def varying(self, structure: str) -> tuple[int, ...]:
-        """Which levels of a known structure vary, from 0."""
+        """The levels of a known structure that vary, from 0."""
         return self._all[structure]
 
     def stream(self, structure: str) -> bytes:
@@ -116,7 +116,7 @@ class Structures:
         return self._streams[structure]
 
     def inherited(self) -> list[str]:
-        """Those that the next generation is taught, so that it need not learn them."""
+        """The structures that the next generation is taught, so that it need not learn them."""
         return [one for one, _ in self._met.most_common() if "+" in one][:MOST_INHERITED]
 
     def meeting(self, topic_filter: str) -> Meeting:
@@ -183,7 +183,7 @@ class Structures:
 
 
 def _meeting(node: _StructureNode, wanted: Sequence[str], depth: int = 0, *, below: bool) -> Iterator[str]:
-    """Those under a node that fit what is wanted from this depth on, and with `below` whatever follows."""
+    """Yield structures under a node that fit what is wanted from this depth on, and with `below` whatever follows."""
     if depth == len(wanted):
         if below:
             yield from _below(node, first=depth == 0)
@@ -211,5 +211,5 @@ def _below(node: _StructureNode, *, first: bool) -> Iterator[str]:
 
 
 def varying_levels(structure: str) -> tuple[int, ...]:
-    """Where the structure has a `+`, from 0; keys have room for 255 of these places."""
+    """The places where the structure has a `+`, from 0; keys have room for 255 of these places."""
     return tuple(place for place, level in enumerate(structure.split("/")[:255]) if level == "+")

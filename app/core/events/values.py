@@ -1,4 +1,4 @@
-"""What the last values of a shard take, and for which there is room: who makes topics up must not fill the store.
+"""The room that the last values of a shard take, and its bounds: who makes topics up must not fill the store.
 
 Half of the room is divided equally among tenants, and each has its part for itself. The other half is for all of them.
 """
@@ -43,7 +43,7 @@ class ValueUsage:
             self.put(one)
 
     def bound(self, topic: str, one: Size) -> Bound | None:
-        """What leaves no room for this value; None when there is room."""
+        """Return the bound that leaves no room for this value; None when there is room."""
         was = self._held.get(one.key)
         if was is None:
             number = self._number_bound(topic, one.tenant, len(self._held) + 1, self._numbers)
@@ -107,7 +107,7 @@ class ValueUsage:
         return "last_value_bytes_share" if size > most - self._kept(tenant, most, used) else None
 
     def _kept(self, tenant: str, most: int, used: Mapping[str, int]) -> int:
-        """What others have not used yet of their own parts."""
+        """The room that others have not used yet of their own parts."""
         tenants = self._database.tenants.count()
         if not tenants:
             return 0
@@ -117,7 +117,7 @@ class ValueUsage:
 
 
 def no_room(database: str, topic: str, bound: Bound) -> QuotaError:
-    """What is said where a topic must get a last value, and cannot."""
+    """The error where a topic must get a last value, and cannot."""
     return QuotaError(
         f"the topic {topic[:128]!a} can have no last value: its part of the database {database!a} has "
         f"{_REASONS[bound]}; delete some"

@@ -1,1 +1,1 @@
-"""What Homing says to devices that ask."""
+"""Replies of Homing to devices that ask."""

@@ -21,7 +21,7 @@ MOST_SECRETS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Where questions are sent, and by which keys they are signed: two, while one takes the place of the other."""
+    """The URL to which questions are sent, and the keys that sign them: two, while one takes the place of the other."""
 
     url: str
     keys: Sequence[bytes] = field(repr=False)

@@ -1,4 +1,4 @@
-"""What Homing says to a device that asks, or that wants to know that it was heard. Decided here, sent elsewhere.
+"""The replies of Homing to a device that asks, or that wants to know that it was heard. Decided here, sent elsewhere.
 
 A profile declares kinds of replies. The first that its message fits, and that has all it needs, is the reply.
 """
@@ -72,7 +72,7 @@ class LastValue:
     default: JsonValue | Missing = MISSING
 
     def of(self, entry: Entry | None, device_id: str) -> JsonValue | Missing:
-        """What a reply to the device speaks of: nothing that another device said."""
+        """Return the value that a reply to the device speaks of: nothing that another device said."""
         if entry is not None and entry.value and entry.device in ("", device_id):
             with suppress(UndecodableMessageError):
                 return self.decode(entry.value)
@@ -105,7 +105,7 @@ class ReplySpec:
 
     @property
     def looks_up(self) -> bool:
-        """Whether it speaks of what has to be looked up."""
+        """True if the reply speaks of what has to be looked up."""
         return self.last is not None or bool(self.state) or self.handler is not None
 
 
@@ -122,7 +122,7 @@ class Candidate:
     """The topic of the message."""
 
     def topic_of(self, one: LastValue) -> str:
-        """Where that value stands; InvalidInputError."""
+        """The topic of that value; InvalidInputError."""
         return one.topic.filled(self.filling)
 
     def know(self, state: Mapping[str, JsonValue | Missing]) -> bool:
@@ -132,12 +132,12 @@ class Candidate:
         return all(one.name in there for one in self.spec.state)
 
     def lacks(self, *, besides: str | None = None) -> bool:
-        """Whether anything is not there that it needs, `besides` this fact."""
+        """True if anything that the reply needs is not there, `besides` this fact."""
         needed = (path for path in self.spec.needs if path[0] != besides)
         return any(first(self.document, path) in (MISSING, None, "") for path in needed)
 
     def question(self) -> Document:
-        """What a handler is asked."""
+        """The question for a handler."""
         return {
             "type": "reply.asked",
             "timestamp": self.document["now"],

@@ -1,4 +1,4 @@
-"""What is delivered to an endpoint, and how it stands with that."""
+"""Deliveries to an endpoint, and how it stands with them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Delivery:
 
     @property
     def delay(self) -> int | None:
-        """How long (µs) to wait after the last attempt; None when it is not tried again."""
+        """The time to wait after the last attempt (µs); None when it is not tried again."""
         return None if self.next_at is None or self.attempted_at is None else self.next_at - self.attempted_at
 
     def after(self, reply: Reply, now: int, random: float) -> Delivery:
@@ -126,7 +126,7 @@ def encode_delivery(one: Delivery) -> bytes:
 
 
 def decode_delivery(data: bytes) -> Delivery:
-    """What `encode_delivery` wrote; ValueError, KeyError or TypeError for anything else."""
+    """Decode what `encode_delivery` wrote; ValueError, KeyError or TypeError for anything else."""
     found: dict[str, Any] = json.loads(data)
     return Delivery(
         event_id=found["id"],
@@ -164,7 +164,7 @@ def encode_endpoint(one: Endpoint) -> bytes:
 
 
 def decode_endpoint(data: bytes) -> Endpoint:
-    """What `encode_endpoint` wrote; ValueError, KeyError or TypeError for anything else."""
+    """Decode what `encode_endpoint` wrote; ValueError, KeyError or TypeError for anything else."""
     found: dict[str, Any] = json.loads(data)
     return Endpoint(
         id=found["id"],

@@ -1,4 +1,4 @@
-"""Which addresses a webhook may connect to: none that only this machine or its network can reach.
+"""Addresses to which a webhook may connect: none that only this machine or its network can reach.
 
 Whoever may create a webhook would otherwise make nodes talk to metadata services and neighbours (server-side request
 forgery, OWASP A10:2021).
@@ -55,7 +55,7 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
 
 
 def refusal_of_host(host: str, allowed: Sequence[Network] = ()) -> str | None:
-    """Why nobody ever connects to the host of a URL, where that can be told without asking a name server."""
+    """The reason why nobody ever connects to the host of a URL, where that can be told without asking a name server."""
     name = host.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3
         return None if any(refusal(one, allowed) is None for one in ("127.0.0.1", "::1")) else f"{name} is this machine"
@@ -67,7 +67,7 @@ def refusal_of_host(host: str, allowed: Sequence[Network] = ()) -> str | None:
 
 
 def refusal(address: str, allowed: Sequence[Network] = ()) -> str | None:
-    """Why nobody connects to this address; None where it is public, or in one of the allowed networks."""
+    """The reason why nobody connects to this address; None where it is public, or in one of the allowed networks."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

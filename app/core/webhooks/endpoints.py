@@ -1,4 +1,4 @@
-"""Who wants to be told of what."""
+"""Endpoints: who wants to be told of what."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ID: Final = re.compile(ENDPOINT_ID, re.ASCII)
 
 
 class EventType(StrEnum):
-    """What an endpoint can be told of."""
+    """The type of an event that an endpoint can be told of."""
 
     SUCCEEDED = "command.succeeded"
     FAILED = "command.failed"
@@ -65,21 +65,21 @@ class Endpoint:
 
     @property
     def enabled(self) -> bool:
-        """Whether it is told of anything."""
+        """True if the endpoint is told of anything."""
         return self.disabled_at is None
 
     def wants(self, device_id: str, profile: str, method: str) -> bool:
-        """Whether some event of such a command may be for it."""
+        """True if some event of such a command may be for the endpoint."""
         return self.enabled and fits(self.devices, device_id) and fits(self.methods, f"{profile}:{method}")
 
     def epochs(self, now: int) -> tuple[int, ...]:
-        """Whose secrets sign at present, the newest first."""
+        """The epochs whose secrets sign at present, the newest first."""
         if self.epoch > 1 and self.rotated_at is not None and now < self.rotated_at + OVERLAP_US:
             return (self.epoch, self.epoch - 1)
         return (self.epoch,)
 
     def rotated(self, now: int) -> Endpoint:
-        """With the next secret."""
+        """The endpoint with the next secret."""
         return replace(self, epoch=self.epoch + 1, rotated_at=now)
 
     def disabled(self, now: int, reason: str) -> Endpoint:

@@ -27,7 +27,7 @@ class DeliveryPosition:
         return f"{endpoint_id}.{'ended' if self.ended else 'waiting'}.{self.at}.{self.event_id}"
 
     def follows(self, other: DeliveryPosition) -> bool:
-        """Whether it comes behind the other one in the list."""
+        """True if it comes behind the other one in the list."""
         if self.ended != other.ended:
             return self.ended
         mine, its = (self.at, self.event_id), (other.at, other.event_id)

@@ -34,7 +34,7 @@ _GONE: Final = 410
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of an attempt: an HTTP status, or None and the reason why there is none."""
+    """The reply to an attempt: an HTTP status, or None and the reason why there is none."""
 
     status: int | None
     reason: str = ""
@@ -47,7 +47,7 @@ class Reply:
 
     @property
     def gone(self) -> bool:
-        """Whether the receiver wants nothing any more (410)."""
+        """True if the receiver wants nothing any more (410)."""
         return self.status == _GONE
 
 

@@ -41,7 +41,7 @@ class Signer:
         return hmac.digest(self._root, b"homing webhook root", sha256).hex()[:8]
 
     def secret(self, endpoint: Endpoint) -> str:
-        """What its owner is shown, once: the newest secret."""
+        """The newest secret, which its owner is shown once."""
         return PREFIX + b64encode(self._key(endpoint, endpoint.epoch)).decode()
 
     def headers(self, endpoint: Endpoint, event_id: str, body: bytes, now: int) -> Mapping[str, str]:

@@ -55,7 +55,7 @@ class _DeliveryQueue:
     forget_at: int | None = None
 
     def kept(self, event_id: str) -> KeptDelivery | None:
-        """How it stands with a delivery, if it is here."""
+        """Return how it stands with a delivery, if it is here."""
         found = self.deliveries.get(event_id)
         return None if found is None else KeptDelivery(found, self.retry.get(event_id), self.ended.get(event_id))
 
@@ -106,7 +106,7 @@ class MemoryWebhooks:
         self._changed((NOTICE_ROW, notice.member))
 
     def told(self, notice: OutboxEntry) -> bool:
-        """Whether the outbox has it."""
+        """True if the outbox has the notice."""
         return notice in self._outbox
 
     def endpoint(self, endpoint_id: str) -> Endpoint | None:
@@ -114,12 +114,12 @@ class MemoryWebhooks:
         return self._endpoints.get(endpoint_id)
 
     def facts(self, endpoint_id: str) -> QueueFacts | None:
-        """What is known of a queue, if there is one."""
+        """Return the facts of a queue, if there is one."""
         queue = self._queues.get(endpoint_id)
         return None if queue is None else QueueFacts(queue.failing_since, queue.forget_at)
 
     def kept(self, endpoint_id: str, event_id: str) -> KeptDelivery | None:
-        """How it stands with a delivery, if there is one."""
+        """Return how it stands with a delivery, if there is one."""
         queue = self._queues.get(endpoint_id)
         return None if queue is None else queue.kept(event_id)
 

@@ -1,4 +1,4 @@
-"""Who may do what: keys, people and services, roles, tenants."""
+"""Access: keys, people and services, roles, tenants."""
 
 from __future__ import annotations
 

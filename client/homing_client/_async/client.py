@@ -64,14 +64,14 @@ class AsyncHoming:
 
     @cached_property
     def access(self) -> AsyncAccess:
-        """Who may do what."""
+        """The operations on keys, principals, roles and tenants."""
         from homing_client._async.access import AsyncAccess  # noqa: PLC0415 - most programs never ask
 
         return AsyncAccess(self._session)
 
     @cached_property
     def events(self) -> AsyncEvents:
-        """What devices say unasked."""
+        """The operations on the event log, which keeps what devices say unasked."""
         from homing_client._async.events import AsyncEvents  # noqa: PLC0415 - likewise
 
         return AsyncEvents(self._session)
@@ -201,7 +201,10 @@ class AsyncHoming:
         return operations.command_of(await self._session.exchange(operations.get(command_id)))
 
     async def explain(self, command_id: str) -> JsonObject:
-        """What became of a command, as far as it is known: `verdict`, `timeline`, `misses`. Raises NotFoundError."""
+        """Explain what became of a command, as far as it is known: `verdict`, `timeline`, `misses`.
+
+        Raises NotFoundError.
+        """
         return await self._object(operations.explain(command_id))
 
     async def wait(self, command_id: str) -> Command:
@@ -217,7 +220,7 @@ class AsyncHoming:
     async def watch(
         self, command_id: str, *, after: str | None = None, to_the_end: bool = False
     ) -> AsyncIterator[CommandEvent]:
-        """What happens to a command, until it has its outcome; with `to_the_end`, until nothing more can come.
+        """Follow the events of a command, until it has its outcome; with `to_the_end`, until nothing more can come.
 
         Where a connection breaks, or a node stops, it goes on elsewhere without a gap. `after`: the id of the last
         event that is known already. Raises NotFoundError.
@@ -243,7 +246,7 @@ class AsyncHoming:
         kinds: Sequence[str] = (),
         after: str | None = None,
     ) -> AsyncIterator[Happening]:
-        """What happens to all commands of the cluster that the caller may read. It does not end by itself.
+        """Follow the events of all commands of the cluster that the caller may read. It does not end by itself.
 
         `device`, `profile`, `method`: only where they fit, `*` is any text. `states`, `kinds`: only these. `after`: the
         id of the last one that is known already. Where a connection breaks, or a node stops, it goes on elsewhere; what
@@ -376,15 +379,15 @@ class AsyncHoming:
         operations.nothing_of(await self._session.exchange(operations.LOGOUT))
 
     async def index(self) -> JsonObject:
-        """What answers there: its name, version, node id and links."""
+        """Read the index of the node: its name, version, node id and links."""
         return await self._object(operations.INDEX)
 
     async def alive(self) -> JsonObject:
-        """Whether the process of the node runs; raises when it does not."""
+        """Check that the process of the node runs; raises when it does not."""
         return await self._object(operations.HEALTH)
 
     async def ready(self) -> Readiness:
-        """Whether the node can serve, and why not. It is asked once: no is an answer."""
+        """Check whether the node can serve, and why not. It is asked once: no is an answer."""
         return operations.readiness_of(await self._session.once(operations.READY))
 
     async def metrics(self) -> str:
@@ -473,5 +476,5 @@ class AsyncDevice:
         )
 
     def commands(self, *, state: str | None = None) -> AsyncIterator[Command]:
-        """What it was sent, newest first."""
+        """List the commands that were sent to the device, newest first."""
         return self._homing.commands_of(self.id, state=state)

@@ -1,4 +1,4 @@
-"""What devices say unasked: the event log."""
+"""The event log, which keeps what devices say unasked."""
 
 from __future__ import annotations
 

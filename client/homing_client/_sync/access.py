@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from _async/access.py. Do not edit.
-"""Who may do what: keys, people and services, roles, tenants."""
+"""Access: keys, people and services, roles, tenants."""
 
 from __future__ import annotations
 

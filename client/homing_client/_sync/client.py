@@ -65,14 +65,14 @@ class Homing:
 
     @cached_property
     def access(self) -> Access:
-        """Who may do what."""
+        """The operations on keys, principals, roles and tenants."""
         from homing_client._sync.access import Access  # noqa: PLC0415 - most programs never ask
 
         return Access(self._session)
 
     @cached_property
     def events(self) -> Events:
-        """What devices say unasked."""
+        """The operations on the event log, which keeps what devices say unasked."""
         from homing_client._sync.events import Events  # noqa: PLC0415 - likewise
 
         return Events(self._session)
@@ -202,7 +202,10 @@ class Homing:
         return operations.command_of(self._session.exchange(operations.get(command_id)))
 
     def explain(self, command_id: str) -> JsonObject:
-        """What became of a command, as far as it is known: `verdict`, `timeline`, `misses`. Raises NotFoundError."""
+        """Explain what became of a command, as far as it is known: `verdict`, `timeline`, `misses`.
+
+        Raises NotFoundError.
+        """
         return self._object(operations.explain(command_id))
 
     def wait(self, command_id: str) -> Command:
@@ -216,7 +219,7 @@ class Homing:
             between = min(1.0, between * 1.5)
 
     def watch(self, command_id: str, *, after: str | None = None, to_the_end: bool = False) -> Iterator[CommandEvent]:
-        """What happens to a command, until it has its outcome; with `to_the_end`, until nothing more can come.
+        """Follow the events of a command, until it has its outcome; with `to_the_end`, until nothing more can come.
 
         Where a connection breaks, or a node stops, it goes on elsewhere without a gap. `after`: the id of the last
         event that is known already. Raises NotFoundError.
@@ -240,7 +243,7 @@ class Homing:
         kinds: Sequence[str] = (),
         after: str | None = None,
     ) -> Iterator[Happening]:
-        """What happens to all commands of the cluster that the caller may read. It does not end by itself.
+        """Follow the events of all commands of the cluster that the caller may read. It does not end by itself.
 
         `device`, `profile`, `method`: only where they fit, `*` is any text. `states`, `kinds`: only these. `after`: the
         id of the last one that is known already. Where a connection breaks, or a node stops, it goes on elsewhere; what
@@ -373,15 +376,15 @@ class Homing:
         operations.nothing_of(self._session.exchange(operations.LOGOUT))
 
     def index(self) -> JsonObject:
-        """What answers there: its name, version, node id and links."""
+        """Read the index of the node: its name, version, node id and links."""
         return self._object(operations.INDEX)
 
     def alive(self) -> JsonObject:
-        """Whether the process of the node runs; raises when it does not."""
+        """Check that the process of the node runs; raises when it does not."""
         return self._object(operations.HEALTH)
 
     def ready(self) -> Readiness:
-        """Whether the node can serve, and why not. It is asked once: no is an answer."""
+        """Check whether the node can serve, and why not. It is asked once: no is an answer."""
         return operations.readiness_of(self._session.once(operations.READY))
 
     def metrics(self) -> str:
@@ -470,5 +473,5 @@ class Device:
         )
 
     def commands(self, *, state: str | None = None) -> Iterator[Command]:
-        """What it was sent, newest first."""
+        """List the commands that were sent to the device, newest first."""
         return self._homing.commands_of(self.id, state=state)

@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from _async/events.py. Do not edit.
-"""What devices say unasked: the event log."""
+"""The event log, which keeps what devices say unasked."""
 
 from __future__ import annotations
 

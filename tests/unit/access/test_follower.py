@@ -24,7 +24,7 @@ DOCUMENT = Document(cluster_id="c", version=1)
 
 @dataclass
 class Database:
-    """What is there of a directory, which can be taken away."""
+    """A directory as far as a follower needs one, which can be taken away."""
 
     document: Document = DOCUMENT
     away: bool = False

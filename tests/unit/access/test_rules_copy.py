@@ -44,7 +44,7 @@ class Clock:
 
 
 class Store:
-    """What nodes share."""
+    """The store that nodes share."""
 
     def __init__(self) -> None:
         self.kept: tuple[int, int, bytes] | None = None

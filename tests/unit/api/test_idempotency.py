@@ -1,4 +1,4 @@
-"""What a call is told that comes with a key for another command; nodes of 0.2.0 write some numbers differently."""
+"""The sentence for a call that comes with a key for another command; nodes of 0.2.0 write some numbers differently."""
 
 from __future__ import annotations
 

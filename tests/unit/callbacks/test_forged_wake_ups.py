@@ -1,4 +1,4 @@
-"""What a caller is handed is the store's, whoever may publish on a node's channel."""
+"""Forged wake-ups: a caller is handed what the store has, whoever may publish on a node's channel."""
 
 from __future__ import annotations
 

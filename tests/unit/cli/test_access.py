@@ -36,7 +36,7 @@ PASSWORD = "correct horse battery staple"
 
 @pytest.fixture
 def read(homing: Homing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Read:
-    """What is on record in the file that the verbs have to use."""
+    """A way to read what is on record in the file that the verbs have to use."""
     url = f"sqlite:///{tmp_path}/access.db"
     monkeypatch.setenv("HOMING_ACCESS_URL", url)
     monkeypatch.setenv("HOMING_ACCESS_BUDGET", "60s")
@@ -213,7 +213,7 @@ class TestKeys:
     def test_without_a_tenant_none_is_of_a_principal_of_a_tenant(
         self, homing: Homing, read: Read, admin_key: str, tmp_path: Path
     ) -> None:
-        """Those of earlier versions may have any id: here a tenant has taken what an operator would choose."""
+        """Principals of earlier versions may have any id: here a tenant has taken what an operator would choose."""
         squatters = [{"id": "ops", "tenant": "default"}, {"id": "south/ci", "tenant": "default"}]
         document = {"tenants": [{"id": "default", "devices": ["*"]}, {"id": "south", "devices": []}]}
         principals = [{"id": "admin"}, *squatters]

@@ -1,4 +1,4 @@
-"""What all subcommands have in common, and the wrong input that each refuses."""
+"""The options that all subcommands share, and the wrong input that each refuses."""
 
 from __future__ import annotations
 

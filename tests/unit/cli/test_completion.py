@@ -1,4 +1,4 @@
-"""What the shell offers when somebody presses Tab, asked as the shells ask."""
+"""Completion: the shell's offers when somebody presses Tab, asked as the shells ask."""
 
 from __future__ import annotations
 

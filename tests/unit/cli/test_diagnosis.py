@@ -1,4 +1,4 @@
-"""What the doctor says about what it sees."""
+"""The doctor's diagnosis of what it sees."""
 
 from __future__ import annotations
 

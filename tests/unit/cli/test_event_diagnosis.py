@@ -1,4 +1,4 @@
-"""What the doctor says of the event log."""
+"""The doctor's diagnosis of the event log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who presses Ctrl-C while a command runs is told which one it is: it goes on without them."""
+"""Interrupted commands: a person who presses Ctrl-C is told which one it is, as it goes on without them."""
 
 from __future__ import annotations
 

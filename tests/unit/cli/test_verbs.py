@@ -410,7 +410,7 @@ def test_roles_are_a_noun_of_their_own(homing: Homing, fake_node: FakeNode) -> N
 
 
 def test_a_verb_does_not_load_the_others() -> None:
-    """What each of them imports is what makes a command line slow."""
+    """Check what a verb imports, which is what makes a command line slow."""
     code = (
         "import sys; from app.cli.root import application_for; application_for(['send']); "
         "print([name for name in ('asyncio', 'httpx2', 'pydantic_settings', 'sqlalchemy') if name in sys.modules])"

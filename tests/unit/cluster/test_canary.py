@@ -90,7 +90,7 @@ class Rig:
         )
 
     async def rounds(self, number: int, comes_back: Callable[[Publication], bool]) -> None:
-        """So many rounds, of which those canaries come back that should."""
+        """Go so many rounds, of which those canaries come back that should."""
         for _ in range(number):
             self.broker.taken.clear()
             self.canary.look()

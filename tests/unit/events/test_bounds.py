@@ -1,4 +1,4 @@
-"""What keeps the log within its bounds, and what waits while it is full or away."""
+"""Bounds of the log, and what waits while it is full or away."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_or_the_oldest_generation_goes() -> None:
 
 
 async def test_a_group_of_databases_is_bounded_by_itself() -> None:
-    """What is full refuses at once, and crowds out nobody else; the other group drops what is old."""
+    """Fill a group: it refuses at once, and crowds out nobody else; the other group drops what is old."""
     clock = ManualClock()
     kept = [NamedDatabase("events", DAY), NamedDatabase("telemetry", DAY), NamedDatabase("raw", DAY)]
     log = MemoryEventLog(Plan(kept, [], 1).databases, clock)
@@ -156,7 +156,7 @@ class Stubborn(MemoryEventLog):
 
 
 async def written(failures: list[Exception], count: int) -> tuple[list[int], list[bool]]:
-    """What is in the log after so many events were given to a writer, and what it said of each."""
+    """Return what is in the log after so many events were given to a writer, and what it said of each."""
     log = Stubborn(Plan([NamedDatabase("events", DAY)], [], 1).databases, ManualClock())
     log.failures = failures
     writer = EventWriter(

@@ -1,4 +1,4 @@
-"""Who looks after presence: what was on record is known, silence is told, and deafness is no silence."""
+"""The keeper of presence: what was on record is known, silence is told, and deafness is no silence."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Log:
             self.log.closed(Pending(0.0))
 
     async def turn(self) -> None:
-        """What `run` does with each chunk."""
+        """Do what `run` does with each chunk."""
         await self.log._hand_over()
 
 

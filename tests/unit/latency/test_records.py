@@ -1,4 +1,4 @@
-"""What is in the log after commands have run: every column, by the manual clock."""
+"""The records in the log after commands have run: every column, by the manual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a node learns what the store's clock shows."""
+"""The clock of the store, as a node learns it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What only the in-process broker can do: cut connections on request, and deliver what no client of ours sends."""
+"""Cases that only the in-process broker can play: it cuts connections on request, and delivers what no client of ours
+sends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which messages that answered nothing a node tells of a command."""
+"""The messages that answered nothing and that a node tells of a command."""
 
 from __future__ import annotations
 

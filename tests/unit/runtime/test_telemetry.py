@@ -1,4 +1,4 @@
-"""What lines of the log have, at a terminal and for programs."""
+"""The lines of the log, at a terminal and for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in, who has to go, and when."""
+"""The limiter: who is let in, who has to go, and when."""
 
 from __future__ import annotations
 

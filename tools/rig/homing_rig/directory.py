@@ -93,7 +93,7 @@ def guarded_settings(database: str | None = None) -> Iterator[tuple[dict[str, st
 
 @contextmanager
 def guarded_site(size: int = 3, /, **env: str) -> Iterator[tuple[Cluster, PostgresProcess, str, Key]]:
-    """So many nodes with these settings, their PostgreSQL, the URL of its database, and the administrator's key."""
+    """Run so many nodes; yield them, their PostgreSQL, the URL of its database, and the administrator's key."""
     with PostgresProcess() as postgresql, MosquittoProcess() as broker, RedisProcess() as redis:
         url = postgresql.new_database()
         with (

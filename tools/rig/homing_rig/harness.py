@@ -41,7 +41,7 @@ class Reachable(Protocol):
 
     @property
     def node_settings(self) -> Mapping[str, str]:
-        """How a node connects to it."""
+        """The settings with which a node connects to it."""
 
 
 class NodeProcess(ServiceProcess):
@@ -64,7 +64,7 @@ class NodeProcess(ServiceProcess):
 
     @property
     def url(self) -> str:
-        """Where callers reach it."""
+        """The URL where callers reach the node."""
         return f"http://127.0.0.1:{self.port}"
 
     def configure(self, **env: str) -> None:
@@ -101,7 +101,7 @@ class Cluster:
         return [self.reported(node.node_id)["counters"].get(name, 0) for node in self.nodes]
 
     def reported(self, node_id: str) -> Json:
-        """What a node says of itself."""
+        """Return what a node says of itself."""
         (url,) = (node.url for node in self.nodes if node.node_id == node_id)
         with urllib.request.urlopen(f"{url}/v1/nodes", timeout=PATIENCE) as response:  # noqa: S310
             said: Json = json.load(response)["self"]
@@ -191,7 +191,7 @@ async def devices(broker: MosquittoProcess | str, reaction: Reaction) -> AsyncIt
 
 @dataclass
 class Tally:
-    """What became of the commands of a run."""
+    """The outcomes of the commands of a run."""
 
     states: Counter[str] = field(default_factory=Counter)
     wrong: list[Json] = field(default_factory=list)

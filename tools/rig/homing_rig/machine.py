@@ -10,7 +10,7 @@ from app import __version__
 
 
 def describe_machine() -> dict[str, Any]:
-    """What a reader must know to compare figures."""
+    """Describe the machine as a reader must know it to compare figures."""
     return {
         "homing": __version__,
         "python": platform.python_version(),

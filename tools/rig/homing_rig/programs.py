@@ -85,7 +85,7 @@ def http_get(path: str) -> bytes:
 
 
 async def replies(port: int, request: bytes, expected: bytes) -> bool:
-    """Whether the server on this port answers so."""
+    """True if the server on this port answers so."""
     try:
         return (await ask(port, request)).startswith(expected)
     except (OSError, TimeoutError):
@@ -93,7 +93,7 @@ async def replies(port: int, request: bytes, expected: bytes) -> bool:
 
 
 async def ask(port: int, request: bytes, until: bytes = b"") -> bytes:
-    """What a server says first, or all it says up to `until`."""
+    """Return what a server says first, or all that it says up to `until`."""
     async with asyncio.timeout(2.0):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:

@@ -1,4 +1,4 @@
-"""Who may do what on the private services of a rig: nodes no more than deploy/redis and deploy/mosquitto grant them."""
+"""Rights on the private services of a rig: nodes get no more than deploy/redis and deploy/mosquitto grant them."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ class RedisProcess(ServiceProcess):
 
     @property
     def url(self) -> str:
-        """With all rights."""
+        """The URL of a user with all rights."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property

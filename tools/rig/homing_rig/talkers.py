@@ -25,7 +25,7 @@ WINDOW: Final = 2000
 
 
 def topics_of(devices: Sequence[str]) -> list[str]:
-    """Where devices of two families speak: one in each of the two databases that profiles propose."""
+    """The topics where devices of two families speak: one in each of the two databases that profiles propose."""
     return [topic for one in devices for topic in (f"homing/{one}/event", f"thing/product/{one}/osd")]
 
 
@@ -64,7 +64,7 @@ class Talkers:
 
     @property
     def total(self) -> int:
-        """How many numbers the broker has acknowledged."""
+        """The count of numbers that the broker has acknowledged."""
         return self.taken.total()
 
     def stop_talking(self) -> None:

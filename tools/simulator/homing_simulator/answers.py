@@ -1,4 +1,4 @@
-"""What a device says of a command, made of how a profile reads it: rules, sources and paths the other way round.
+"""A device's answers to a command, made of how a profile reads them: rules, sources and paths the other way round.
 
 Whatever is made is read with the profile again; what is not read as it was meant is not sent. No I/O.
 """
@@ -50,7 +50,7 @@ class Answering:
         *,
         result: JsonValue,
     ) -> Publication | None:
-        """What is read as this state of the command; None when the profile has nothing that could be."""
+        """The message that is read as this state of the command; None when the profile has nothing that could be."""
         for spec in self.kinds(method):
             value = correlation_of(spec, known)
             if value is None:
@@ -110,7 +110,7 @@ class Answering:
 
 
 def correlation_of(spec: ResponseSpec, known: Known) -> str | None:
-    """What such a response names the command by; None when the request does not tell the device."""
+    """The value by which such a response names the command; None when the request does not tell the device."""
     match spec.correlation:
         case Correlation.ID:
             return known.text("id")
@@ -124,12 +124,12 @@ def correlation_of(spec: ResponseSpec, known: Known) -> str | None:
 
 
 def _can_be_told(echo: Echo, known: Known) -> bool:
-    """Whether the request says what state it asks for; no state can be made of a predicate."""
+    """True if the request says what state it asks for; no state can be made of a predicate."""
     return any(wish.equals is None or _wanted(wish.equals, known) is not None for wish in echo.wishes)
 
 
 def _wanted(template: JsonValue, known: Known) -> JsonValue:
-    """What a wish is for; None when the request does not say it."""
+    """The value that a wish is for; None when the request does not say it."""
     if isinstance(template, dict):
         members = {name: _wanted(one, known) for name, one in template.items()}
         return {name: one for name, one in members.items() if one is not None} or None
@@ -144,7 +144,7 @@ def _wanted(template: JsonValue, known: Known) -> JsonValue:
 
 
 def _wholes(result: JsonValue) -> Iterator[JsonValue]:
-    """What a payload is as a whole, where the profile says no more: an object, text, Base64 of it, nothing."""
+    """Yield whole payloads, where the profile says no more: an object, text, Base64 of it, nothing."""
     yield from (result, "ok", "b2s=", None)
 
 
@@ -257,7 +257,7 @@ class _Made:
         return condition.holds(self.document)
 
     def _beside(self, path: Path) -> dict[str, JsonValue] | None:
-        """Where the path leads to, when that is not in the payload."""
+        """The value to which the path leads, when that is not in the payload."""
         return {"topic": self._topic, "user": self._user}.get(str(path[0])) if self._spec.wide else None
 
     def _in_payload(self, path: Path) -> Path:
@@ -302,7 +302,7 @@ def _satisfying(condition: PathCondition) -> JsonValue:
 
 
 def _breaking(condition: PathCondition) -> Iterator[JsonValue | Missing]:
-    """What to put in its place, so that the condition does not hold."""
+    """Yield values to put in its place, so that the condition does not hold."""
     if condition.is_not is not None:
         yield from condition.is_not
     if condition.present is False:
@@ -320,7 +320,7 @@ def _other_than(values: Sequence[JsonValue]) -> JsonValue:
 
 
 def _with(value: JsonValue | Missing, path: Path, put: JsonValue) -> JsonValue:
-    """With `put` at the path; what is in its way is replaced."""
+    """The value with `put` at the path; what is in its way is replaced."""
     if not path:
         return put
     step, rest = path[0], path[1:]
@@ -353,7 +353,7 @@ def _without(value: JsonValue | Missing, path: Path) -> JsonValue | Missing:
 
 
 def echoed(method: str, params: JsonValue | Missing, key: str) -> JsonValue:
-    """What a command results in: its method, and the param `key` where it has one."""
+    """The result of a command: its method, and the param `key` where it has one."""
     result: dict[str, JsonValue] = {"method": method}
     if isinstance(params, dict) and key in params:
         result[key] = deepcopy(params[key])

@@ -1,4 +1,4 @@
-"""How a device reads a command: the payload and topic of a profile's request the other way round. No I/O."""
+"""Reads a command as a device does: the payload and topic of a profile's request the other way round. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 
 
 class Known:
-    """What a device has learnt of a command: facts by name, such as `id`, `method` or a part of its own id."""
+    """The facts that a device has learnt of a command, by name, such as `id`, `method` or a part of its own id."""
 
     def __init__(self, params: JsonValue | Missing = MISSING) -> None:
         self.params = params
@@ -102,7 +102,7 @@ def _of_properties(request: RequestSpec, message: ReceivedMessage, known: Known)
 
 
 def _same(template: JsonValue, value: JsonValue | Missing, known: Known, request: RequestSpec) -> bool:
-    """Whether the value is what the template becomes; what its placeholders stand for is learnt."""
+    """True if the value is what the template becomes; what its placeholders stand for is learnt."""
     match template:
         case str():
             return _same_text(template, value, known, request)

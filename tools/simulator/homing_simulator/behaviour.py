@@ -1,4 +1,4 @@
-"""What a device does with a message: decides, and leaves sending and waiting to the fleet."""
+"""The behaviour of a device that gets a message: it decides, and leaves sending and waiting to the fleet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Planned = tuple[float, Publication]
 
 
 class Kind(StrEnum):
-    """What became of a message."""
+    """The kinds of things that became of a message."""
 
     ANSWERED = "answered"
     REFUSED = "refused"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What a device does; `command_id` is None when it could read no command."""
+    """The reaction of a device; `command_id` is None when it could read no command."""
 
     kind: Kind
     command_id: str | None = None
@@ -56,10 +56,10 @@ GARBAGE: Final = (
 
 
 class Behaviour:
-    """How the devices of a fleet react. Chance comes from `rng` alone, so one seed gives one history."""
+    """The reactions of a fleet's devices. Chance comes from `rng` alone, so one seed gives one history."""
 
     def __init__(self, options: FleetOptions, rng: random.Random, catalogue: Catalogue | None = None) -> None:
-        """With a `catalogue` devices refuse what it does not have."""
+        """Make the behaviour; with a `catalogue`, devices refuse what it does not have."""
         self._options = options
         self._catalogue = catalogue
         self._family = FAMILIES[options.profile] if options.speaks is None else played(options.speaks)

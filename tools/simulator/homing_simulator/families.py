@@ -1,4 +1,4 @@
-"""How each family of devices understands a command and answers it, when nothing goes wrong. No I/O."""
+"""Families of devices: how each understands a command and answers it, when nothing goes wrong. No I/O."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _dji_task_events(request: Request, now: float) -> list[Publication]:
 
 
 def _dji_output(method: str) -> dict[str, Any]:
-    """What some services say besides `result`."""
+    """The output that some services give besides `result`."""
     return {"status": "ok"} if method in _REPORTS_STATUS else {}
 
 

@@ -1,4 +1,4 @@
-"""What a simulated fleet is like, and how people write it."""
+"""Options of a simulated fleet, and how people write them."""
 
 from __future__ import annotations
 

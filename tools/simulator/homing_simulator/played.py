@@ -84,12 +84,12 @@ class Player:
         return None
 
     def answers(self, request: Request, _now: float) -> list[Publication]:
-        """What it says while it does the command and when it is done, as far as the profile has it."""
+        """The messages that it sends while it does the command and when it is done, as far as the profile has them."""
         both = (CommandState.RUNNING, CommandState.SUCCEEDED)
         return [one for state in both if (one := self._said(state, request)) is not None]
 
     def refusal(self, request: Request, _now: float) -> Publication | None:
-        """What says that it will not; None where the family has nothing that does."""
+        """The message that says that it will not; None where the family has nothing that does."""
         return self._said(CommandState.FAILED, request)
 
     def _said(self, state: CommandState, request: Request) -> Publication | None:
@@ -110,7 +110,7 @@ class Player:
         return True
 
     def _somewhere(self, method: str, device_id: str, known: Known, message: ReceivedMessage) -> str:
-        """Where its answers are expected: what is no answer is said there, too."""
+        """The topic on which its answers are expected: what is no answer is said there, too."""
         for state in (CommandState.SUCCEEDED, CommandState.RUNNING, CommandState.FAILED):
             said = self._answering.answer(state, method, device_id, known, message, result=None)
             if said is not None:

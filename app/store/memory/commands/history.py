@@ -9,7 +9,7 @@ from app.store.memory.commands.records import CommandTable, Record
 
 
 class MemoryCommandHistory:
-    """What the table has of it."""
+    """The history of commands, from the table."""
 
     def __init__(self, table: CommandTable) -> None:
         self._table = table

@@ -14,7 +14,7 @@ from app.store.rules import GONE, page_cursor, page_start
 
 
 class MemoryCommandReader:
-    """What the table has of them."""
+    """Reads commands from the table."""
 
     def __init__(self, table: CommandTable) -> None:
         self._table = table

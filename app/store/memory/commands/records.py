@@ -1,4 +1,4 @@
-"""What is known of a command in memory, and the indexes that lead to it."""
+"""Records of commands in memory, and the indexes that lead to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMAND_ROW: Final = "c"
 
 
 def nobody(_key: RowKey) -> None:
-    """Where nothing outlives the process."""
+    """Tell nobody of a row that changed, where nothing outlives the process."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Record:
         )
 
     def by_order(self, topic: str) -> bool:
-        """Whether a response without any id on this topic may belong to this command."""
+        """True if a response without any id on this topic may belong to this command."""
         return any(
             one.topic == topic and one.correlation is Correlation.ORDER for one in self.registration.expectations
         )
@@ -152,7 +152,7 @@ class CommandTable:
 
     @property
     def size(self) -> int:
-        """How many records and index entries there are."""
+        """The number of records and index entries."""
         return len(self.records) + self.indexes.size
 
     def now(self) -> int:

@@ -46,7 +46,7 @@ class MemoryStateStore(MemoryCommandReader, MemoryCommandWriter, MemoryCommandHi
 
     @property
     def size(self) -> int:
-        """How many records and index entries there are: 0 when nothing is left."""
+        """The number of records and index entries: 0 when nothing is left."""
         self._table.forget_expired()
         return self._table.size
 

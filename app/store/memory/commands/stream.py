@@ -1,4 +1,4 @@
-"""What happens to commands, in memory."""
+"""The stream of what happens to commands, in memory."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE, eventually, turns
 
 
 class Desk:
-    """Who had a turn, in order; each turn lasts until `go` is set."""
+    """A desk with turns: it keeps who had one, in order; each turn lasts until `go` is set."""
 
     def __init__(self, most: int = MOST_WAITING) -> None:
         self.line = FairTurns(most)

@@ -74,7 +74,7 @@ def keys_of(issuer: Issuer, clock: ManualClock | None = None) -> IssuerKeys:
 
 
 async def found(keys: IssuerKeys, kid: str) -> SigningKey | None:
-    """What is found of a key once the fetch has ended that it began, if any."""
+    """Return what is found of a key once the fetch has ended that it began, if any."""
     keys.find(kid)
     if keys._fetching is not None:
         await asyncio.wait({keys._fetching})

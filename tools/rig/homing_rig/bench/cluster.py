@@ -25,7 +25,7 @@ PARAMS: Final = {"payload_index": "39-0-7", "camera_mode": 1}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """What is running: the node that gets the load, and the processes whose CPU counts."""
+    """The running parts: the node that gets the load, and the processes whose CPU counts."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""What the cold tier costs: `python -m homing_rig.bench.cold rocks:///tmp/new-folder /tmp/new-cold-folder`.
+"""Measures the cost of the cold tier: `python -m homing_rig.bench.cold rocks:///tmp/new-folder /tmp/new-cold-folder`.
 
 The same events are read from the log, then brought into the cold tier, then read again: ratios within the run count.
 """

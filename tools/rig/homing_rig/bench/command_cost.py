@@ -1,4 +1,4 @@
-"""What a plain command costs its home node, beside other versions: `python -m homing_rig.bench.command_cost`.
+"""Measures what a plain command costs its home node, beside other versions: `python -m homing_rig.bench.command_cost`.
 
 Clusters of several working trees and the no-op reference take turns in one run, as other programs use the machine as
 well. Each round begins with another one. The CPU time of a process is divided by the good answers of the turn.

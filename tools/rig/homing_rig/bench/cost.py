@@ -1,4 +1,4 @@
-"""What the latency log, or access, costs: CPU per command and the callers' p99, with it and without."""
+"""Measures the cost of the latency log, or of access: CPU per command and the callers' p99, with it and without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an event costs on its whole way, and what it costs elsewhere: `python -m homing_rig.bench.event_path`.
+"""Measures the cost of an event on its whole way, and elsewhere: `python -m homing_rig.bench.event_path`.
 
 One session publishes with QoS 1, 800 at a time, and the CPU of each process counts until all of it is stored. The ways
 take turns in one run, as other programs use the machine as well: through Mosquitto and a node into Redis (AOF), into
@@ -57,7 +57,7 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Which way events take: where they are published, the processes by part, and how many are stored so far."""
+    """The way that events take: where they are published, the processes by part, and how many are stored so far."""
 
     name: str
     publisher: Worker

@@ -1,4 +1,4 @@
-"""What events cost beside commands, and what reading them costs: `homing bench --events`.
+"""Measures the cost of events beside commands, and of reading them: `homing bench --events`.
 
 Everything is a ratio of turns of the same run, as other programs use the machine as well.
 """
@@ -37,7 +37,7 @@ NODES: Final = ("node-a", "node-b")
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What was measured, and the most that it may be. `value` is None where it could not be measured."""
+    """A measured value, and the most that it may be. `value` is None where it could not be measured."""
 
     name: str
     value: float | None
@@ -46,7 +46,7 @@ class Aim:
 
     @property
     def reached(self) -> bool:
-        """Whether it is no more than that."""
+        """True if the value is no more than that."""
         return self.value is not None and self.value <= self.most
 
 

@@ -1,4 +1,4 @@
-"""What the event log costs: `python -m homing_rig.bench.events rocks:///tmp/new-folder`, or the URL of an empty Redis.
+"""Measures an event log: `python -m homing_rig.bench.events rocks:///tmp/new-folder`, or the URL of an empty Redis.
 
 Ratios within one run are what counts: other programs use the machine as well.
 """
@@ -38,7 +38,7 @@ DATABASE: Final = Database("bench", 4, tuple(f"fleet/+/k{kind}" for kind in rang
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of some work: seconds that passed, and seconds of CPU of this process."""
+    """The cost of some work: seconds that passed, and seconds of CPU of this process."""
 
     wall: float
     cpu: float
@@ -81,7 +81,7 @@ async def timed(work: Callable[[], Awaitable[object]]) -> Cost:
 
 
 def batches(first: int, count: int, size: int) -> Iterator[tuple[Shard, list[Entry]]]:
-    """So many events in batches of one shard each."""
+    """Yield so many events in batches of one shard each."""
     waiting: dict[Shard, list[Entry]] = {}
     for number in range(first, first + count):
         one = entry(number)

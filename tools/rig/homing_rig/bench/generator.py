@@ -26,7 +26,7 @@ _GATEWAY_TIMEOUT: Final = 504
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadJob:
-    """What to send. Ends after `commands`, or after `seconds`, whichever is given."""
+    """The load to send. Ends after `commands`, or after `seconds`, whichever is given."""
 
     host: str
     port: int
@@ -46,7 +46,7 @@ class LoadJob:
 
 @dataclass(kw_only=True, slots=True)
 class LoadResult:
-    """What came back. `wrong` are answers to another command, `lost` are commands whose deadline passed."""
+    """The answers that came back. `wrong` are answers to another command, `lost` are commands whose deadline passed."""
 
     elapsed: float = 0.0
     """Seconds from the first request to the last answer."""
@@ -82,7 +82,7 @@ async def run_load(job: LoadJob) -> LoadResult:
 
 
 class _Run:
-    """What the connections of one run share."""
+    """The state that the connections of one run share."""
 
     def __init__(self, job: LoadJob) -> None:
         self.job = job

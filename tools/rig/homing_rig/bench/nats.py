@@ -34,7 +34,7 @@ class JetStream:
         await self._ask(f"$JS.API.STREAM.CREATE.{STREAM}", orjson.dumps(stream))
 
     async def count(self) -> int:
-        """How many events the stream has."""
+        """Return the number of events in the stream."""
         return int((await self._ask(f"$JS.API.STREAM.INFO.{STREAM}", b""))["state"]["messages"])
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What reading costs where devices make topics up: `python -m homing_rig.bench.odd_topics rocks:///tmp/new-folder`.
+"""Measures reading where devices make topics up: `python -m homing_rig.bench.odd_topics rocks:///tmp/new-folder`.
 
 Or the URL of an empty Redis. To compare with another version, its `app` is put in front of this one:
 `PYTHONPATH=/its/checkout python -P tools/rig/homing_rig/bench/odd_topics.py …`. Ratios of runs that take turns are what
@@ -36,7 +36,7 @@ Say = Callable[[str, str], None]
 
 
 class Question(NamedTuple):
-    """What is read: events that fit, in pages of so many."""
+    """The events to read: those that fit, in pages of so many."""
 
     name: str
     topic_filter: str
@@ -80,7 +80,7 @@ def odd(number: int) -> Entry:
 
 
 def batches(count: int) -> Iterator[tuple[Shard, list[Entry]]]:
-    """So many events in batches of one shard each."""
+    """Yield so many events in batches of one shard each."""
     waiting: dict[Shard, list[Entry]] = {}
     for number in range(count):
         one = odd(number)

@@ -1,4 +1,4 @@
-"""What commands that wait cost: CPU of those that do not, and memory."""
+"""Measures the cost of commands that wait: CPU of those that do not, and memory."""
 
 from __future__ import annotations
 

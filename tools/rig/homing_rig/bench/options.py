@@ -1,4 +1,4 @@
-"""What the benchmark is asked to do."""
+"""Options of the benchmark."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class BenchOptions:
 
     @property
     def host_port(self) -> tuple[str, int]:
-        """Where the node to load listens, of `nodes_url`."""
+        """The host and port of `nodes_url`, where the node to load listens."""
         try:
             parts = urlsplit(self.nodes_url or "")
             return parts.hostname or "", parts.port or 80

@@ -1,4 +1,4 @@
-"""What the cluster is compared with: the least that FastAPI can do, and the least that MQTT can do."""
+"""References for the cluster: the least that FastAPI can do, and the least that MQTT can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmark found."""
+"""The findings of the benchmark."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class BenchReport:
 
     @property
     def clean(self) -> bool:
-        """Whether every command got its own answer, and in time."""
+        """True if every command got its own answer, and in time."""
         sides = [self.cluster, self.no_op, *(side for report in self.pending for side in report.sides.values())]
         for one in (self.latency_log, self.access):
             sides += [] if one is None else [one.without, one.with_it]

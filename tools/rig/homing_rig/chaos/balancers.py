@@ -1,4 +1,4 @@
-"""Which node a caller's next request goes to."""
+"""Balancers choose the node that a caller's next request goes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Mosquitto's log tells its administrator of sessions: who logged in under which client id, and what is shared.
+"""Mosquitto's log of sessions, as it tells its administrator: who logged in under which client id, and what is shared.
 
 Needs `LOG_TYPES` in its configuration. So faults find their targets without knowing where nodes keep their names.
 """
@@ -33,7 +33,7 @@ def logged_in(log: str, user: str) -> list[str]:
 
 
 def filters_of_group(log: str, user: str) -> list[str]:
-    """What somebody subscribes to who joins the group that this user joined last; none before there is one."""
+    """The filters of somebody who joins the group that this user joined last; none before there is one."""
     mine = set(logged_in(log, user))
     joined = [one for one in shared(log) if one.client_id in mine]
     return sorted({f"$share/{one.group}/{one.topic_filter}" for one in joined if one.group == joined[-1].group})

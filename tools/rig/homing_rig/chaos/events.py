@@ -1,4 +1,4 @@
-"""What happens in a chaos run, as events: what a history is made of (`homing_rig.chaos.history`).
+"""Events of a chaos run, of which a history is made (`homing_rig.chaos.history`).
 
 Instants (`at`) are seconds since the start of the run on the rig's monotonic clock; durations are seconds.
 
@@ -34,7 +34,7 @@ BROKER_DROPPED: Final = "broker.dropped"
 
 
 class OperationKind(StrEnum):
-    """What a client asks a node for."""
+    """The kind of operation that a client asks a node for."""
 
     COMMAND = "command"
     READ = "read"
@@ -42,7 +42,7 @@ class OperationKind(StrEnum):
 
 
 class Mode(StrEnum):
-    """Whether a caller waits for the outcome, or takes 202 and comes back."""
+    """The mode of a caller: waiting for the outcome, or taking 202 and coming back."""
 
     SYNC = "sync"
     ASYNC = "async"
@@ -107,7 +107,7 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """How the operation `op` ended, and what the answer says; None for what it does not say.
+    """The end of the operation `op`, and what the answer says; None for what it does not say.
 
     `state` is a CommandState, or "gone" for 404 to a READ. `result_nonce` is the nonce in the result of the command,
     `late_nonce` the one in its late annex, `late` whether it has one. `overrun` is `finished_at` - `deadline`, both

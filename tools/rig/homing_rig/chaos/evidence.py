@@ -1,4 +1,4 @@
-"""What the checker remembers of each command: a few facts, and the lines that prove them."""
+"""The checker's memory of each command: a few facts, and the lines that prove them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Seen(NamedTuple):
     line: int
 
     def agrees(self, other: Seen) -> bool:
-        """Whether both say the same."""
+        """True if both say the same."""
         return (self.state, self.nonce) == (other.state, other.nonce)
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Wish:
-    """What one caller wants done once, in one attempt or several: one nonce."""
+    """The wish of one caller to have something done once, in one attempt or several: one nonce."""
 
     device: str | None
     key: str | None
@@ -47,7 +47,7 @@ class Wish:
 
 @dataclass(slots=True)
 class Evidence:
-    """Of one command id. A line number of 0 means: not seen."""
+    """The evidence about one command id. A line number of 0 means: not seen."""
 
     nonce: str | None = None
     nonce_line: int = 0
@@ -94,5 +94,5 @@ def answer_bit(state: str) -> int:
 
 
 def is_final(state: str) -> bool:
-    """Whether this is an outcome; a command that is gone has none."""
+    """True if this is an outcome; a command that is gone has none."""
     return state in FINAL_STATES

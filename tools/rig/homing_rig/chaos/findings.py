@@ -1,4 +1,4 @@
-"""Where the checker keeps what it found: violations, how much was checked, and figures."""
+"""The findings of the checker: violations, how much was checked, and figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN: Final = 100
 
 
 class Findings:
-    """Of one history. HistoryError when its header names what does not exist."""
+    """The findings about one history. HistoryError when its header names what does not exist."""
 
     def __init__(self, header: Header) -> None:
         _check_names("tolerated", header.tolerated, "kind of violation", KINDS)
@@ -39,7 +39,7 @@ class Findings:
             self._violations.append(Violation(KINDS[kind], kind, sentence, tuple(sorted(lines))))
 
     def has(self, kind: str, subject: str) -> bool:
-        """Whether such a violation was noted."""
+        """True if such a violation was noted."""
         return (kind, subject) in self._flagged
 
     def report(self, *, complete: bool) -> Report:

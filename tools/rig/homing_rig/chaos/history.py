@@ -176,7 +176,7 @@ def read_history(path: Path) -> Iterator[tuple[int, Event]]:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """How one member of a line is read."""
+    """The reading of one member of a line."""
 
     needed: bool
     default: Any

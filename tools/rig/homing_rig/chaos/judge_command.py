@@ -1,4 +1,4 @@
-"""What can be said of a command, and of Redis, only when the whole history is known."""
+"""Judgements of a command, and of Redis, that need the whole history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def judge_command(findings: Findings, command_id: str, evidence: Evidence, wish:
 
 
 def judge_keys(findings: Findings, keys: Mapping[str, tuple[float, int]]) -> None:
-    """That nothing remains in Redis, from how many keys it had before and after."""
+    """Judge that nothing remains in Redis, from how many keys it had before and after."""
     if len(keys) < 2:  # noqa: PLR2004 - before and after
         return
     (before, before_line), (after, after_line) = keys[REDIS_KEYS_BASELINE], keys[REDIS_KEYS_AFTER_TTL]
@@ -39,7 +39,7 @@ def judge_keys(findings: Findings, keys: Mapping[str, tuple[float, int]]) -> Non
 
 
 def _judge_result(findings: Findings, command_id: str, evidence: Evidence) -> None:
-    """That a result without a nonce, such as a refusal, is its command's own: the device must have answered that."""
+    """Judge that a result without a nonce, such as a refusal, is its command's own: the device must have sent it."""
     outcome = evidence.outcome
     if outcome is None or outcome.state not in ANSWERED_STATES or not evidence.answers:
         return
@@ -50,7 +50,7 @@ def _judge_result(findings: Findings, command_id: str, evidence: Evidence) -> No
 
 
 def _judge_sending(findings: Findings, command_id: str, evidence: Evidence, wish: Wish | None) -> None:
-    """That nothing unsent reaches a device: a caller who was told so may send it again."""
+    """Judge that nothing unsent reaches a device: a caller who was told so may send it again."""
     outcome = evidence.outcome
     if not evidence.executed:
         return
@@ -63,7 +63,7 @@ def _judge_sending(findings: Findings, command_id: str, evidence: Evidence, wish
 
 
 def _judge_end(findings: Findings, command_id: str, evidence: Evidence) -> bool:
-    """That an accepted command has one outcome; False when there is not enough to judge it by."""
+    """Judge that an accepted command has one outcome; False when there is not enough to judge it by."""
     findings.figures.count["accepted"] += 1
     if findings.has("command_lost", command_id):
         findings.checked["I1"] += 1
@@ -80,7 +80,7 @@ def _judge_end(findings: Findings, command_id: str, evidence: Evidence) -> bool:
 
 
 def _judge_answers(findings: Findings, command_id: str, evidence: Evidence) -> bool:
-    """That acknowledged answers are on record; False when nobody looked for them afterwards."""
+    """Judge that acknowledged answers are on record; False when nobody looked for them afterwards."""
     outcome = evidence.outcome
     if evidence.final_line < evidence.acked:
         return False

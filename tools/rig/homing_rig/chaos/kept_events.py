@@ -1,4 +1,4 @@
-"""What a log has kept of what talkers said: read as people read it, and judged."""
+"""The events that a log has kept of what talkers said: read as people read it, and judged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEPT: Final = (EVENTS_LOST, EVENTS_JUMPED, POSITIONS_FELL, STALE, DISAGREE)
 
 @dataclass
 class Kept:
-    """What a reader found. `numbers` and `positions` are in the order in which they were read, by topic."""
+    """The findings of a reader. `numbers` and `positions` are in the order in which they were read, by topic."""
 
     numbers: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
     positions: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
@@ -78,7 +78,7 @@ class Kept:
             await asyncio.sleep(AGAIN_SECONDS)
 
     def missing(self, talkers: Talkers) -> int:
-        """How many events are not there that the broker acknowledged."""
+        """Count the events that are not there though the broker acknowledged them."""
         return sum(
             number not in self._found[topic] and number not in talkers.unsure[topic]
             for topic, said in talkers.said.items()
@@ -86,11 +86,11 @@ class Kept:
         )
 
     def repeated(self) -> int:
-        """How many are there more than once."""
+        """Count the events that are there more than once."""
         return sum(len(numbers) - len(self._found[topic]) for topic, numbers in self.numbers.items())
 
     def jumped(self, talkers: Talkers) -> int:
-        """How often a number came before one that was said before it.
+        """Count how often a number came before one that was said before it.
 
         Whoever takes a topic over may repeat what is in, from any number on; he may not leave one out. So numbers fall
         back, and never jump ahead: a jump is where somebody else wrote in between, or a loss.
@@ -104,7 +104,7 @@ class Kept:
         return count
 
     def fell(self) -> int:
-        """How many positions are not above the one before, on their topic."""
+        """Count the positions that are not above the one before, on their topic."""
         return sum(
             later <= before for positions in self.positions.values() for before, later in itertools.pairwise(positions)
         )

@@ -36,7 +36,7 @@ _DEFINITE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to send. Ends after `commands` or after `seconds`, whichever is given."""
+    """The load to send. Ends after `commands` or after `seconds`, whichever is given."""
 
     rate: float | None = None
     """Commands offered per second, whatever becomes of them; with None, `in_flight` callers take turns."""
@@ -275,7 +275,7 @@ class Load:
 
 
 def _facts(said: dict[str, Any]) -> dict[str, Any]:
-    """What a completion or a final read tells of a command."""
+    """The facts that a completion or a final read tells of a command."""
     late = said.get("late")
     return {
         "state": said["state"],
@@ -305,7 +305,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Finals:
-    """What the nodes say in the end of every command that a caller or a device knows."""
+    """The final reads: what the nodes say in the end of every command that a caller or a device knows."""
 
     recorder: Recorder
     session: aiohttp.ClientSession

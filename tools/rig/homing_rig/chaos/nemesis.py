@@ -141,7 +141,7 @@ class Nemesis:
         return self.broker if target == BROKER else self.nodes[target]
 
     async def intake(self) -> str:
-        """Which node brings events in, as soon as one does; ChaosError when none ever does."""
+        """Return the node that brings events in, as soon as one does; ChaosError when none ever does."""
         return (await self._intake())[0]
 
     async def _intake(self) -> tuple[str, bytes]:

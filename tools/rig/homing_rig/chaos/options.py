@@ -1,4 +1,4 @@
-"""What the rig is asked to do."""
+"""Options of the rig."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _RST: Final = struct.pack("ii", 1, 0)
 
 
 class Direction(Enum):
-    """Which way a fault works."""
+    """The direction in which a fault works."""
 
     UP = "up"
     """From the client to the target."""
@@ -32,7 +32,7 @@ class Direction(Enum):
 
 @dataclass(slots=True)
 class _Faults:
-    """What happens to one direction. Seconds and bytes."""
+    """The faults of one direction. Seconds and bytes."""
 
     delay: float = 0.0
     jitter: float = 0.0
@@ -228,7 +228,7 @@ class FaultProxy:
 
     @property
     def port(self) -> int:
-        """Where clients connect; stays the same through `refuse` and `heal`."""
+        """The port to which clients connect; stays the same through `refuse` and `heal`."""
         return self._address[1]
 
     @property

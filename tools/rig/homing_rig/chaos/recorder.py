@@ -1,4 +1,4 @@
-"""What the rig knows of a run: the history file, and the few counts that it shows and decides by while it runs."""
+"""The rig's record of a run: the history file, and the few counts that it shows and decides by while it runs."""
 
 from __future__ import annotations
 

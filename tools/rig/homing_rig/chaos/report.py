@@ -1,4 +1,4 @@
-"""What the checker found, for programs and for people."""
+"""The checker's report, for programs and for people."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LIMITS: Final[Mapping[str, float]] = MappingProxyType({"hung": 0, "late_finals":
 
 
 class Verdict(StrEnum):
-    """Of an invariant, and of the whole run (the worst of its invariants)."""
+    """The verdict on an invariant, and on the whole run (the worst of its invariants)."""
 
     HOLDS = "holds"
     TOLERATED = "violated as the scenario allows"
@@ -74,7 +74,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the checker found."""
+    """The findings of the checker."""
 
     scenario: str
     seed: int

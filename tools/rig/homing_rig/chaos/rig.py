@@ -41,7 +41,7 @@ _MOMENTS: Final = frozenset({Kind.CUT_PUBSUB, Kind.FLUSH, Kind.CLOCK_FORWARD, Ki
 
 @dataclass(slots=True)
 class Rig:
-    """What a scenario acts with. Everything runs when it gets it, but for the fleet, whose plan it chooses."""
+    """The means of a scenario. Everything runs when it gets them, but for the fleet, whose plan it chooses."""
 
     scenario: Scenario
     form: Form
@@ -99,7 +99,7 @@ class Rig:
         return fleet
 
     def job(self, **changes: Any) -> Job:
-        """What the form says about load, with these changes."""
+        """The load that the form asks for, with these changes."""
         form = self.form
         job = Job(
             rate=form.rate,
@@ -140,7 +140,7 @@ class Rig:
         await self.finals.read_all(chosen[:READ_TWICE], until=until)
 
     async def counters(self, name: str) -> dict[str, Mapping[str, Any]]:
-        """What a node says of itself under /v1/nodes."""
+        """Return what a node says of itself under /v1/nodes."""
         async with self.session.get(f"{self.nodes[name].url}/v1/nodes") as response:
             said: dict[str, Any] = await response.json()
             return said
@@ -235,7 +235,7 @@ async def _guard(options: ChaosOptions, folder: Path) -> Guard | None:
 
 
 def _command(scenario: Scenario, options: ChaosOptions, number: int) -> list[str]:
-    """How a node is started; one whose clock is to be wrong goes through `tools/rig/homing_rig/chaos/skewed.py`."""
+    """The command that starts a node; with a wrong clock it goes through `tools/rig/homing_rig/chaos/skewed.py`."""
     python, dash_m, *rest = options.node_command
     skew = scenario.skews[number - 1] if number <= len(scenario.skews) else 0
     return [python, dash_m, "homing_rig.chaos.skewed", str(skew), *rest] if skew else [python, dash_m, *rest]

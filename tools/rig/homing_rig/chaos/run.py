@@ -30,7 +30,7 @@ SHORT_PATIENCE = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What there is to see while a scenario runs."""
+    """The status to show while a scenario runs."""
 
     phase: str
     elapsed: float
@@ -54,13 +54,13 @@ class Judged:
 
     @property
     def passed(self) -> bool:
-        """Whether the figure was reached."""
+        """True if the figure was reached."""
         return self.value is not None and self.figure.reached(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a run."""
+    """The result of a run."""
 
     scenario: Scenario
     form: Form
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Whether the checker found nothing and all figures that count were reached."""
+        """True if the checker found nothing and all figures that count were reached."""
         return self.checked.exit_code == 0 and all(one.passed for one in self.figures if one.counts)
 
 

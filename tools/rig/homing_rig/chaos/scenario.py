@@ -1,4 +1,4 @@
-"""What a scenario is: how it is provoked, how large it is, and the figures that it must reach."""
+"""Scenarios: how each is provoked, how large it is, and the figures that it must reach."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Figure:
     """The limit of the short form, where it is another one: only what is wrong exceeds it, however busy the machine."""
 
     def reached(self, value: float) -> bool:
-        """Whether this value passes."""
+        """True if this value passes."""
         return _COMPARE[self.compare](value, self.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How large a scenario is. Durations are in seconds."""
+    """The size of a scenario. Durations are in seconds."""
 
     seconds: float | None = 60.0
     commands: int | None = None

@@ -19,7 +19,7 @@ MOST_FAULTS: Final = 1_000_000
 
 
 class Kind(StrEnum):
-    """What can be done to a target."""
+    """The kinds of faults that a target can have."""
 
     KILL = "kill"
     """SIGKILL, and started again after `seconds`; never when that is 0."""
@@ -62,7 +62,7 @@ class Fault:
 
 
 def targets(kind: Kind, nodes: Sequence[str], *, proxies: bool, steps: bool = False) -> list[str]:
-    """What this can be done to."""
+    """The targets that can have this fault."""
     match kind:
         case Kind.CUT_PUBSUB | Kind.FLUSH | Kind.WIPE:
             return [REDIS]

@@ -71,7 +71,7 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there, be it frozen."""
+        """True if the process is there, be it frozen."""
         return self._process is not None and self._process.returncode is None
 
     @property
@@ -113,7 +113,7 @@ class ServerProcess:
         return False
 
     async def ready(self) -> bool:
-        """Whether it answers its own protocol."""
+        """True if the server answers its own protocol."""
         raise NotImplementedError
 
     async def stop(self) -> float:
@@ -182,7 +182,7 @@ class RedisProcess(ServerProcess):
 
     @property
     def clock(self) -> SteppedClock:
-        """Of the server alone."""
+        """The clock of the server alone."""
         if self._clock is None:
             raise ChaosError("the clock of this Redis cannot be set")
         return self._clock
@@ -237,7 +237,7 @@ class NodeProcess(ServerProcess):
 
     @property
     def url(self) -> str:
-        """Where callers reach it."""
+        """The URL where callers reach the node."""
         return f"http://127.0.0.1:{self.port}"
 
     async def ready(self) -> bool:  # noqa: D102 - see ServerProcess

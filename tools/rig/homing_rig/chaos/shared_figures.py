@@ -26,7 +26,7 @@ def milliseconds(calls: Sequence[Call], share: float) -> float:
 
 
 def measure(rig: Rig) -> None:
-    """What every scenario tells."""
+    """Measure what every scenario tells."""
     calls, finals = rig.load.calls, rig.finals.commands
     executed = {command_id for fleet in rig.fleets for command_id in fleet.executions}
     states = {command_id: str(said.get("state", "gone")) for command_id, said in finals.items()}

@@ -19,7 +19,7 @@ _LOOKS_AGAIN: Final = 1
 
 
 def library() -> Path | None:
-    """Where libfaketime is; None when it is not installed."""
+    """The path of libfaketime; None when it is not installed."""
     found = (one for place in _PLACES for one in Path("/").glob(f"{place.removeprefix('/')}/{_NAME}"))
     return next(found, None)
 
@@ -44,7 +44,7 @@ class SteppedClock:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """With it a process has this clock."""
+        """The environment that gives a process this clock."""
         return {
             "LD_PRELOAD": f"{self._library} libc.so.6",
             "FAKETIME_TIMESTAMP_FILE": str(self._file),

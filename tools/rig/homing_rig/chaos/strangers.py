@@ -20,7 +20,7 @@ CONNECT_SECONDS: Final = 30.0
 
 
 def login(user: str, client_id: str, port: int) -> MqttOptions:
-    """How somebody with a password of the rig connects."""
+    """The options with which somebody with a password of the rig connects."""
     return MqttOptions(client_id=client_id, host="127.0.0.1", port=port, username=user, password=PASSWORD)
 
 

@@ -1,4 +1,4 @@
-"""What nodes say of themselves while a scenario runs: ready or not, as which incarnation, and whether canaries die."""
+"""Watches what nodes say of themselves while a scenario runs: ready or not, which incarnation, whether canaries die."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READY: Final = 200
 
 
 class Look(NamedTuple):
-    """What a node said at an instant of the loop's clock."""
+    """The words of a node at an instant of the loop's clock."""
 
     at: float
     ready: bool
@@ -44,7 +44,7 @@ class Watcher:
         await asyncio.gather(*(self._watch(name) for name in self.nodes))
 
     def between(self, name: str, first: float, last: float) -> Iterator[Look]:
-        """What a node said from one instant to another."""
+        """Yield what a node said from one instant to another."""
         return (one for one in self.looks.get(name, []) if first <= one.at <= last)
 
     async def _watch(self, name: str) -> None:

@@ -88,7 +88,7 @@ def _keep(folder: Path, one: Outcome, ops: int) -> None:
 
 
 class _Tally:
-    """What was found so far; each finding is printed when it comes."""
+    """The findings so far; each is printed when it comes."""
 
     def __init__(self) -> None:
         self.failed = self.broken = self.troubles = 0

@@ -1,4 +1,4 @@
-"""How soon a revoked key is refused everywhere, and how soon the first key is of use."""
+"""Measures how soon a revoked key is refused everywhere, and how soon the first key is of use."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def parts(
     *,
     times: Annotated[int, Option(min=1, help="The number of rounds of 1,000 commands.")] = 12,
 ) -> None:
-    """What access does for a command, part by part: processor time of this process, without a node."""
+    """Measure the parts of access for a command: processor time of this process, without a node."""
     with tempfile.TemporaryDirectory() as folder:
         guard = Guard(Path(folder))
         await guard.set_up()
@@ -86,7 +86,7 @@ async def _rounds(guard: Guard, directory: AccessDirectory, rounds: int) -> dict
 
 
 def _steps(header: bytes, authority: Authority, audit: Audit) -> dict[str, Callable[[], None]]:
-    """What is done for all commands of a round, in order."""
+    """The steps that are done for all commands of a round, in order."""
     headers, scope = {b"authorization": header, b"user-agent": b"bench/1"}, {"client": ("127.0.0.1", 1234)}
     commands, caller = [_command(number) for number in range(COMMANDS)], authority.caller(header)
 

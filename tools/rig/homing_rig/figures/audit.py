@@ -33,7 +33,7 @@ LOOKED: Final = 2.0
 
 @dataclass
 class Record:
-    """What the audit tells of commands."""
+    """The audit's record of commands."""
 
     commands: Counter[str] = field(default_factory=Counter)
     """By command, how often it is on record."""
@@ -103,7 +103,7 @@ class Run:
         return min(later, default=-1.0)
 
     def explained(self, command: str) -> bool:
-        """Whether that node was killed so soon afterwards that the line may have been lost."""
+        """True if that node was killed so soon afterwards that the line may have been lost."""
         node_id, at = self.accepted[command]
         return any(node_id == killed and -LOOKED <= when - at <= WINDOW for killed, when in self.kills)
 

@@ -19,7 +19,7 @@ HEADERS: Final = {"Prefer": "respond-async"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a node said of a command."""
+    """The answer of a node about a command."""
 
     status: int
     command_id: str

@@ -69,7 +69,7 @@ async def call(homing: AsyncHoming, numbers: Iterator[int], errors: list[str]) -
 
 
 async def restart(cluster: Cluster, stopping: asyncio.Event) -> int:
-    """How many restarts there were: of each node at least one, and more while there are calls."""
+    """Restart nodes and return how often: each at least once, and more while there are calls."""
     count = 0
     while not stopping.is_set() or count < len(cluster.nodes):
         await asyncio.to_thread(cluster.nodes[count % len(cluster.nodes)].restart)

@@ -28,7 +28,7 @@ class Spec:
 
 @dataclass
 class Flooded:
-    """How the requests were answered."""
+    """The answers to the requests of a flood."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     admitted: list[int] = field(default_factory=list)

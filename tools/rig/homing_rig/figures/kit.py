@@ -1,4 +1,4 @@
-"""What measurements have in common: figures with aims, their rendering, and steady rates."""
+"""The kit of all measurements: figures with aims, their rendering, and steady rates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FigureError(HomingError):
 
 
 class Format(StrEnum):
-    """How figures are written."""
+    """The format in which figures are written."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -49,7 +49,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the value is within its aim; None when it has none."""
+        """True if the value is within its aim; None when it has none."""
         if self.least is None and self.most is None:
             return None
         return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
@@ -96,7 +96,7 @@ class Findings:
 
     @property
     def reached(self) -> bool:
-        """Whether no figure misses its aim."""
+        """True if no figure misses its aim."""
         return not any(entry.reached is False for entry in self.entries if isinstance(entry, Figure))
 
     def _add(self, entry: str | Figure) -> None:
@@ -140,5 +140,5 @@ async def paced(rate: float, number: int | None = None) -> AsyncIterator[int]:
 
 
 def seconds_since(instant: str) -> float:
-    """How long ago this instant is, in ISO 8601, by the clock of this machine."""
+    """The age of this instant, which is in ISO 8601, by the clock of this machine."""
     return SystemClock().wall() - datetime.fromisoformat(instant).timestamp()

@@ -34,7 +34,7 @@ async def flood(url: str, told: Counter[int]) -> None:
 
 
 async def times_of(session: aiohttp.ClientSession, url: str, key: Key, commands: int) -> list[float]:
-    """How long each command took, in milliseconds."""
+    """Return the time that each command took, in milliseconds."""
     taken, body = [], {"method": "cover_open", "if_offline": "send"}
     for _ in range(commands):
         began = perf_counter()

@@ -26,7 +26,7 @@ ENDLESS: Final = r"^/v1/(events/stream|commands/events)$"
 
 
 class Caller(StrEnum):
-    """Who makes the requests."""
+    """The caller who makes the requests."""
 
     OPEN = "open"
     """Anybody: the node does not authenticate its callers."""

@@ -84,7 +84,7 @@ class Load:
 
 @dataclass
 class Asked:
-    """How verbs of access were answered, and after how many seconds."""
+    """The answers to verbs of access, and after how many seconds they came."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     times: list[float] = field(default_factory=list)
@@ -101,12 +101,12 @@ class Asked:
 
     @property
     def not_unavailable(self) -> int:
-        """How many answers were other than 503."""
+        """The number of answers other than 503."""
         return sum(count for told, count in self.statuses.items() if not told.endswith(" 503"))
 
 
 async def starts(cluster: Cluster, times: int) -> list[float]:
-    """How many seconds the fourth node took until it was ready, each time."""
+    """Return the seconds that the fourth node took until it was ready, each time."""
     node, found = cluster.nodes[3], []
     for _ in range(times):
         await asyncio.to_thread(node.kill)

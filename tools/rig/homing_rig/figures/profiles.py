@@ -1,4 +1,4 @@
-"""What many profiles cost a plain command."""
+"""Measures what many profiles cost a plain command."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ REPORTS: Final = 20
 
 @contextmanager
 def site(nodes: int, **settings: str) -> Iterator[Cluster]:
-    """So many nodes with these settings, on services of their own."""
+    """Run so many nodes with these settings, on services of their own."""
     with MosquittoProcess() as broker, RedisProcess() as redis, cluster_of(nodes, redis, broker, **settings) as cluster:
         yield cluster
 

@@ -124,7 +124,7 @@ async def watch(client: Caller, number: int, numbers: Iterator[int], seen: Watch
 
 
 async def over(client: Caller, identity: str, last: int, chance: Random) -> bool:
-    """Whether a watcher that returns after the end is told that there is no more."""
+    """True if a watcher that returns after the end is told that there is no more."""
     while True:
         url = f"{chance.choice(client.cluster.nodes).url}/v1/commands/{identity}/events?after={identity}/{last}"
         with suppress(*LOST):

@@ -92,7 +92,7 @@ async def many(
 async def opened(
     stack: AsyncExitStack, client: Caller, node: NodeProcess, path: str, count: int
 ) -> list[aiohttp.ClientResponse]:
-    """So many streams that have begun, for as long as the stack is open."""
+    """Open so many streams, and return when all have begun; they last as long as the stack is open."""
 
     async def open_one() -> aiohttp.ClientResponse:
         call = client.session.get(f"{node.url}{path}", timeout=aiohttp.ClientTimeout(None))

@@ -108,7 +108,7 @@ async def lanes(
 
 
 async def load(homing: AsyncHoming, seconds: float) -> int:
-    """How many commands were sent at a steady rate and succeeded."""
+    """Send commands at a steady rate and return how many succeeded."""
     count = round(RATE * seconds)
     async with asyncio.TaskGroup() as group:
         async for number in paced(RATE, count):

@@ -22,7 +22,7 @@ MOST_QUEUED: Final = 1000
 
 
 class Client(Protocol):
-    """What the broker sends to who is connected."""
+    """The client's port, which tells what the broker sends to who is connected."""
 
     def on_connack(self) -> None:
         """The connection is accepted."""
@@ -73,7 +73,7 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """What brokers do differently; the defaults are Mosquitto's."""
+    """The points in which brokers differ; the defaults are Mosquitto's."""
 
     absent_members: bool = False
     """A shared subscription gives turns to sessions without a connection as well, if others are connected."""
@@ -100,7 +100,7 @@ class SimBroker:
         self._chance = chance
 
     def waiting(self) -> dict[str, int]:
-        """How many messages each session has that are not acknowledged, by client id; only those that have some."""
+        """The number of unacknowledged messages of each session, by client id; only of those that have some."""
         found = {one: len(session.queue) + len(session.unacknowledged) for one, session in self._sessions.items()}
         return {one: count for one, count in found.items() if count}
 

@@ -109,7 +109,7 @@ class Callers:
         return found
 
     def _since_answer(self, command_id: str | None) -> float:
-        """How long ago a device was told that the broker has its answer; the device may have been cut off before."""
+        """The time since a device was told that the broker has its answer; the device may have been cut off before."""
         events = reversed(self._recording.events)
         acked = (one.at for one in events if isinstance(one, AnswerAcked) and one.command_id == command_id)
         return self._loop.time() - next(acked, self._loop.time())

@@ -1,4 +1,4 @@
-"""What a run has met: in which states its faults hit commands and nodes, and what the nodes counted.
+"""The coverage of a run: in which states its faults hit commands and nodes, and what the nodes counted.
 
 A simulation that never meets a state proves nothing about it.
 """
@@ -21,7 +21,7 @@ from homing_simulator.families import ECHO
 
 
 class Stage(StrEnum):
-    """How far a command is."""
+    """The stage that a command has reached."""
 
     ASKED = "asked"
     """A caller waits for a node that has not registered it."""

@@ -1,4 +1,4 @@
-"""What a simulated process must not touch: the machine's clocks, its chance, its sockets and its threads."""
+"""Guards of what a simulated process must not touch: the machine's clocks, its chance, its sockets, its threads."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ _LANE: ContextVar[Lane] = ContextVar("lane")
 
 
 def lane_name() -> str:
-    """Whose step this is."""
+    """The name of the lane that takes this step."""
     lane = _LANE.get(None)
     return "world" if lane is None else lane.name
 

@@ -32,7 +32,7 @@ class Link:
         self._stalled_until = 0.0
 
     def delay(self) -> float:
-        """How long what is sent now takes, in seconds."""
+        """The time that what is sent now takes, in seconds."""
         drawn = self._random()
         match self._law:
             case "near":

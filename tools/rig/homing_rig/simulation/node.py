@@ -63,7 +63,7 @@ class SimClock:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a caller is told: a status of HTTP, the slug of a problem, and the command as it is."""
+    """The answer to a caller: a status of HTTP, the slug of a problem, and the command as it is."""
 
     status: int
     slug: str = ""
@@ -74,7 +74,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all nodes share, and the ways of this one to it."""
+    """The surroundings that all nodes share, and the ways of this one to them."""
 
     loop: SimLoop
     broker: SimBroker
@@ -118,12 +118,12 @@ class SimNode:
 
     @property
     def running(self) -> bool:
-        """Whether there is a process."""
+        """True if there is a process."""
         return self._life is not None
 
     @property
     def ready(self) -> bool:
-        """Whether it takes commands."""
+        """True if the node takes commands."""
         return self._life is not None and self._life.node.state is NodeState.READY
 
     @property

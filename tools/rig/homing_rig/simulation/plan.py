@@ -1,4 +1,4 @@
-"""What a seed decides: how large the cluster is, what is asked of it, how it is set up, and what breaks when."""
+"""The plan that a seed decides: how large the cluster is, what it is asked, how it is set up, and what breaks when."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Room = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class TroubleKind(StrEnum):
-    """What can be done to a target, which is a node, a device, `store` or `broker`."""
+    """The kinds of trouble for a target, which is a node, a device, `store` or `broker`."""
 
     KILL = "kill"
     """SIGKILL, and started again after `seconds`."""
@@ -100,7 +100,7 @@ class Trouble:
 
     @property
     def targets(self) -> str:
-        """What this can be done to, as a pattern."""
+        """The targets of this trouble, as a pattern."""
         match self.kind:
             case TroubleKind.OUTAGE:
                 return "store"
@@ -147,7 +147,7 @@ class Plan:
 
     @property
     def summary(self) -> str:
-        """How large it is, in words."""
+        """The size of the plan, in words."""
         sizes = {"node": self.nodes, "command": len(self.wishes), "fault": len(self.troubles)}
         return ", ".join(f"{count} {noun}{'s' * (count != 1)}" for noun, count in sizes.items())
 

@@ -28,7 +28,7 @@ class Recording:
                 tell(event)
 
     def digest(self, *more: object) -> str:
-        """What is equal for two runs in which the same happened at the same time."""
+        """The digest that is equal for two runs in which the same happened at the same time."""
         found = sha256()
         for event in self.events:
             found.update(repr(event).encode())

@@ -45,7 +45,7 @@ class RedisModel:
 
     @property
     def size(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return sum(self._live(name) is not None for name in tuple(self._values))
 
     def sessions(self) -> list[str]:
@@ -54,7 +54,7 @@ class RedisModel:
         return [client_id for name in names for client_id in self._hash(name)]
 
     def adoptions(self) -> bool:
-        """Whether somebody has the right to adopt a session."""
+        """True if somebody has the right to adopt a session."""
         return any(name.startswith("mqtt:adoption:") and self._live(name) is not None for name in tuple(self._values))
 
     def flush(self) -> None:

@@ -33,7 +33,7 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a run has shown. `digest` is the same for every run of the same plan."""
+    """The finding of a run. `digest` is the same for every run of the same plan."""
 
     plan: Plan
     digest: str

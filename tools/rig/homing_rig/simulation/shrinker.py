@@ -23,7 +23,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 
 class Shrinker:
-    """Of one plan. `run` judges a plan; it is asked at most `most_runs` times."""
+    """Shrinks one plan. `run` judges a plan; it is asked at most `most_runs` times."""
 
     def __init__(self, plan: Plan, most_runs: int = 400, run: Callable[[Plan], Outcome] = ran) -> None:
         self.runs = 1
@@ -49,7 +49,7 @@ class Shrinker:
         return len(self._plan.wishes) + len(self._plan.troubles) + self._plan.nodes, repr(self._plan)
 
     def _breaks(self, plan: Plan) -> bool:
-        """Whether it breaks the same rule; then it is the smallest."""
+        """True if the plan breaks the same rule; then it is the smallest."""
         for stir in dict.fromkeys([self._plan.stir, *range(STIRS)]):
             if self.runs >= self._most_runs:
                 return False

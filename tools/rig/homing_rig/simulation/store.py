@@ -46,7 +46,7 @@ class StoreHost:
         """What tells a node that a wake-up for this command is true, as its home noted it."""
 
     def open_of(self, node_id: str) -> int:
-        """How many commands have their home there and no outcome."""
+        """The number of commands that have their home there and no outcome."""
         return len(at_once(self.commands.pending_of(node_id)))
 
     def _wake(self, node_id: str, outcome: Outcome) -> None:

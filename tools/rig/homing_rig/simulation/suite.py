@@ -24,7 +24,7 @@ class SimulationError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a seed. `failed` says how the simulation itself failed, which is no breach."""
+    """The outcome of a seed. `failed` says how the simulation itself failed, which is no breach."""
 
     seed: int
     digest: str
@@ -53,7 +53,7 @@ def simulate(seed: int, commands: int) -> Outcome:
 
 
 def ran(plan: Plan, told: Told | None = None) -> Outcome:
-    """What became of a plan."""
+    """Run a plan and return its outcome."""
     made = partial(Outcome, plan.seed, commands=len(plan.wishes), troubles=len(plan.troubles))
     try:
         found = run(plan, told)
@@ -63,7 +63,7 @@ def ran(plan: Plan, told: Told | None = None) -> Outcome:
 
 
 def outcomes(seeds: range, commands: int, jobs: int) -> Iterator[Outcome]:
-    """Of all seeds, in any order; with more than one job in processes of their own."""
+    """Yield the outcomes of all seeds, in any order; with more than one job, in processes of their own."""
     if jobs == 1:
         for seed in seeds:
             yield simulate(seed, commands)

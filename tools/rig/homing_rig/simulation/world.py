@@ -129,7 +129,7 @@ class World:
         self.unrest = unrest
 
     def _unrest(self) -> list[str]:
-        """What still goes on, in words; cheap questions first, as this is asked often."""
+        """The reasons why the cluster is not at rest, in words; cheap questions first, as this is asked often."""
         if self.callers.open:
             return [f"{self.callers.open} callers wait"]
         away = [node.node_id for node in self.nodes.values() if not (node.ready and node.life.kernel.mqtt.connected)]

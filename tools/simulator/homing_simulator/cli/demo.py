@@ -124,7 +124,7 @@ def _listener(port: int) -> socket.socket:
 
 
 def _log_folder(given: Path | None) -> str:
-    """Where the latency log goes; nowhere when nobody asked for it and what it needs is not installed."""
+    """The folder of the latency log; empty when nobody asked for it and what it needs is not installed."""
     if given is not None:
         return str(given.absolute())
     if find_spec("pyarrow") is None or find_spec("fsspec") is None:

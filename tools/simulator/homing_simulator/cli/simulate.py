@@ -144,7 +144,7 @@ async def _show(stats: FleetStats, ready: asyncio.Event, options: FleetOptions) 
 
 
 def summary_of(stats: FleetStats) -> str:
-    """What the fleet did so far, in a line."""
+    """The work of the fleet so far, in a line."""
     faults = {
         "refused": stats.refused,
         "dropped": stats.dropped,

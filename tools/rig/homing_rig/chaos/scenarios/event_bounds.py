@@ -1,4 +1,4 @@
-"""What bounds events: too many of them, a full log, generations that come and go, and a reader who hardly reads."""
+"""Scenarios of what bounds events: too many, a full log, generations that come and go, a reader who hardly reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Memory:
         rig.stack.callback(self._task.cancel)
 
     def now(self) -> float:
-        """What the largest node has at this moment."""
+        """The memory of the largest node at this moment, in MiB."""
         return max(float(node.usage.memory_info().rss) for node in self._nodes.values()) / MIB
 
     async def _look(self) -> None:
@@ -133,7 +133,7 @@ async def _full(rig: Rig) -> None:
 
 
 async def _until_status(rig: Rig, name: str, status: int) -> bool:
-    """Whether what a backend says is answered so, soon."""
+    """Publish until the node answers with this status; True if it soon does."""
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE_SECONDS
     while loop.time() < until:
@@ -277,7 +277,7 @@ async def _read_up(stream: aiohttp.StreamReader, heard: Kept, talkers: Talkers) 
 
 
 def _unheard(heard: Kept, talkers: Talkers) -> int:
-    """What is missing of the one database that was followed."""
+    """Count what is missing of the one database that was followed."""
     return sum(
         talkers.said[topic] - len(talkers.unsure[topic]) - len(set(heard.numbers[topic]) - talkers.unsure[topic])
         for topic in talkers.said

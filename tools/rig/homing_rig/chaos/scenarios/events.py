@@ -1,4 +1,4 @@
-"""What devices say unasked is kept, in order, while nodes and Redis die: E1 to E4, E12, and one node with RocksDB."""
+"""Scenarios of events that are kept, in order, while nodes and Redis die: E1 to E4, E12, and one node with RocksDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What remains when all is over."""
+"""A scenario of what remains when all is over."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ async def _break_and_look(rig: Rig) -> None:
 
 
 def unanswered(calls: Iterable[Call]) -> int:
-    """How many callers got no answer of their device."""
+    """Count the callers who got no answer of their device."""
     return sum(call.state != CommandState.SUCCEEDED for call in calls)
 
 

@@ -22,7 +22,7 @@ MIB = 2**20
 
 
 async def until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true within that time."""
+    """True if the condition came true within that time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while not condition():

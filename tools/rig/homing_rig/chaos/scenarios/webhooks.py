@@ -37,7 +37,7 @@ _EVENT: Final = re.compile(r"evt_(.+)_([12])")
 
 @dataclass
 class Receiver:
-    """What came in."""
+    """A receiver of webhooks, and what came in."""
 
     url: str = ""
     ids: Counter[str] = field(default_factory=Counter)
