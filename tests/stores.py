@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from app.core.clock import Clock
 from app.core.cluster.wakekey import WakeKey
+from app.core.redis_address import NO_TERMS, RedisTerms
 from app.runtime.system import SystemClock, new_secret, new_wake_key
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.driver.combiner import CombinerOptions
@@ -20,6 +21,7 @@ def redis_store(
     options: CombinerOptions | None = None,
     wake_key: WakeKey | None = None,
     clock: Clock | None = None,
+    terms: RedisTerms = NO_TERMS,
 ) -> RedisStateStore:
     """Not started yet. Patient: how soon it gives up is for the tests that are about that."""
     return RedisStateStore(
@@ -30,4 +32,5 @@ def redis_store(
         new_secret=new_secret,
         budget=budget,
         options=options,
+        terms=terms,
     )

@@ -83,6 +83,7 @@ def about_redis(facts: RedisFacts) -> Iterator[Diagnosis]:
         )
     if facts.guards is not None:
         yield _guards(facts.guards)
+    if facts.guards is not None or facts.wanted_replicas:
         yield _replicas(facts)
     if facts.mode == "sentinel":
         advice = "Let HOMING_STORE_URL be redis+sentinel://host:26379/service, with the service that it guards."
@@ -189,7 +190,12 @@ def _guards(guards: GuardFacts) -> Diagnosis:
 
 def _replicas(facts: RedisFacts) -> Diagnosis:
     if not facts.replicas:
-        return _redis(CheckLevel.FAIL, "replicas", "none", "Sentinels have nothing to promote: start a replica.")
+        return _redis(
+            CheckLevel.FAIL, "replicas", "none", "Nothing can be promoted, and nobody acknowledges: start a replica."
+        )
+    if facts.replicas < facts.wanted_replicas:
+        advice = f"HOMING_REDIS_WAIT_REPLICAS wants {facts.wanted_replicas}: until then callers get 503."
+        return _redis(CheckLevel.FAIL, "replicas", str(facts.replicas), advice)
     return _redis(CheckLevel.OK, "replicas", str(facts.replicas))
 
 

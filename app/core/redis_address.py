@@ -82,6 +82,8 @@ class RedisTerms:
 
     sentinel_user: str = ""
     sentinel_password: str = field(default="", repr=False)
+    wait_replicas: int = 0
+    """So many replicas have to have what was written before it counts as written."""
 
 
 NO_TERMS: Final = RedisTerms()

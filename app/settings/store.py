@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from app.core.addresses import check_store_url
 from app.core.errors import ConfigurationError
@@ -35,6 +35,8 @@ class StoreSettings(SettingsGroup):
 class RedisSettings(SettingsGroup):
     """The Redis of the store and of the event log."""
 
+    wait_replicas: Annotated[int, Field(ge=0, le=5)] = 0
+    """The number of replicas that have to acknowledge a write before its caller is answered. 0 waits for none."""
     sentinel_user: str = ""
     """The user by which nodes log in at Sentinels. If empty, the default user."""
     sentinel_password_file: OptionalFile = None
@@ -48,7 +50,7 @@ class RedisSettings(SettingsGroup):
 
     def terms(self) -> RedisTerms:
         """Return what the driver is to know; ConfigurationError when the file cannot be read."""
-        return RedisTerms(self.sentinel_user, self._password())
+        return RedisTerms(self.sentinel_user, self._password(), self.wait_replicas)
 
     def _password(self) -> str:
         if self.sentinel_password_file is None:

@@ -26,5 +26,10 @@ COUNTERS: Final = CounterTable(
             counted("homing_store_scripts_reloaded", "Times that Redis had forgotten the scripts"),
             {"store.scripts_reloaded": ""},
         ),
+        (counted("homing_store_silences", "Times that the store answered nobody for a while"), {"store.silent": ""}),
+        (
+            counted("homing_store_replicas_short", "Batches of writes that too few replicas acknowledged in time"),
+            {"store.wait_short": ""},
+        ),
     ),
 )

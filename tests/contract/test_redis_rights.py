@@ -32,7 +32,7 @@ from app.store.queues import TakeCall
 from app.store.redis.commands.store import RedisStateStore
 from app.store.redis.doctor import RedisFacts, inspect
 from app.store.redis.queues import RedisQueues
-from app.store.redis.rights import CHANNELS, COMMANDS, KEYS, OF_SENTINEL
+from app.store.redis.rights import CHANNELS, COMMANDS, KEYS, OPTIONAL
 from tests.contract.store_backends import MINUTE, answer, by_order, by_value, registration
 from tests.contract.test_webhooks import FAILED, delivery, endpoint, tried
 from tests.services import DEPLOY, NODE_PASSWORD, NODE_USER, RedisProcess
@@ -281,7 +281,7 @@ async def test_S9_the_grants_are_enough(server: RedisProcess, admin: Redis) -> N
     assert await admin.acl_log() == []
 
 
-@pytest.mark.parametrize("grant", [one for one in GRANTS if one[1:] not in OF_SENTINEL])
+@pytest.mark.parametrize("grant", [one for one in GRANTS if one[1:] not in OPTIONAL])
 async def test_S9_each_grant_is_needed_and_the_doctor_names_the_one_that_lacks(
     grant: str, server: RedisProcess, admin: Redis
 ) -> None:

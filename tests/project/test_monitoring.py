@@ -111,7 +111,9 @@ def test_every_family_is_in_the_dashboard_or_a_rule_or_is_plainly_informative() 
         *("homing_broker_messages_total", "homing_broker_refused_total", "homing_broker_taken_over_total"),
         "homing_broker_unknown_acknowledgements_total",
         *(
+            "homing_store_replicas_short_total",
             "homing_store_scripts_reloaded_total",
+            "homing_store_silences_total",
             "homing_http_connections_opened_total",
             "homing_logins_total",
             "homing_oidc_fetches_total",

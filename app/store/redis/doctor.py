@@ -53,6 +53,8 @@ class RedisFacts:
     """`host:port` of the primary, where this is a replica."""
     replicas: int = 0
     """Those that are connected."""
+    wanted_replicas: int = 0
+    """Those that have to acknowledge, by the settings."""
     guards: GuardFacts | None = None
     """The Sentinels, where the URL names some."""
 
@@ -79,16 +81,16 @@ def inspect(url: str, clock: Callable[[], float], run_id: str, terms: RedisTerms
         raise ConfigurationError(f"HOMING_STORE_URL: {error}") from None
     with client:
         try:
-            return _look(client, clock, run_id, guards)
+            return _look(client, clock, run_id, guards, terms.wait_replicas)
         except (RedisError, OSError) as error:
             raise StoreUnavailableError(f"{place}: {error}") from None
 
 
-def _look(client: Redis, clock: Callable[[], float], run_id: str, guards: GuardFacts | None) -> RedisFacts:
+def _look(client: Redis, clock: Callable[[], float], run_id: str, guards: GuardFacts | None, wanted: int) -> RedisFacts:
     rights = cast("Connection", client.connection_pool.make_connection())
     try:
         rights.connect()
-        lacking = missing(rights, run_id, guarded=guards is not None)
+        lacking = missing(rights, run_id, [*(["role"] if guards else []), *(["wait"] if wanted else [])])
     finally:
         rights.disconnect()
     said: dict[str, Any] = {} if "+info" in lacking else client.info()
@@ -109,6 +111,7 @@ def _look(client: Redis, clock: Callable[[], float], run_id: str, guards: GuardF
         missing_rights=lacking,
         primary=f"{said['master_host']}:{said.get('master_port')}" if "master_host" in said else "",
         replicas=int(said.get("connected_slaves", 0)),
+        wanted_replicas=wanted,
         guards=guards,
         user=str(client.connection_pool.connection_kwargs.get("username") or "default"),
     )

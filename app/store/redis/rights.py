@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -39,6 +39,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "subscribe": "SUBSCRIBE {channel}",
         "time": "TIME",
         "unlink": "UNLINK {key}",
+        "wait": "WAIT 0 1",
         "xadd": "XADD {key} no-id f v",
         "xrange": "XRANGE {key} - + COUNT 1",
         "xread": "XREAD COUNT 1 STREAMS {key} $",
@@ -72,14 +73,14 @@ KEYS: Final = (
 CHANNELS: Final = ("mqtt:node:*", "mqtt:queue-hints")
 
 
-OF_SENTINEL: Final = frozenset(("role",))
-"""Commands that nodes use where Sentinels guard the primary, and nowhere else."""
+OPTIONAL: Final = frozenset(("role", "wait"))
+"""Commands that only some nodes use: `role` where Sentinels guard the primary, `wait` where replicas acknowledge."""
 
 
-def missing(connection: Connection, run_id: str, *, guarded: bool = False) -> list[str]:
+def missing(connection: Connection, run_id: str, also: Collection[str] = ()) -> list[str]:
     """The rights that the user of this connection lacks, as rules of an ACL: `+zadd`, `~mqtt:due:*`, `&mqtt:node:*`.
 
-    `guarded` means that there are Sentinels. The connection speaks RESP 2; afterwards it is subscribed and good for
+    `also` are those of OPTIONAL that are needed. The connection speaks RESP 2; afterwards it is subscribed and good for
     nothing else.
     """
     channel = f"mqtt:node:doctor-{run_id}"
@@ -100,7 +101,7 @@ def missing(connection: Connection, run_id: str, *, guarded: bool = False) -> li
             lacking.append(f"&{pattern}")
     places["channel"] = channel
     places["key"] = f"mqtt:callback:{{doctor-{run_id}}}"
-    asked = [one for one in COMMANDS.items() if guarded or one[0] not in OF_SENTINEL]
+    asked = [one for one in COMMANDS.items() if one[0] in also or one[0] not in OPTIONAL]
     in_order = sorted(asked, key=lambda one: one[0] == "subscribe")
     return [*(f"+{name}" for name, form in in_order if refused(form) == "command"), *lacking]
 

@@ -62,6 +62,7 @@ def test_all_is_well() -> None:
         ({"mode": "cluster"}, CheckLevel.FAIL, "mode", "redis+sentinel://"),
         ({"mode": "sentinel"}, CheckLevel.FAIL, "mode", "redis+sentinel://host:26379/service"),
         ({"guards": GUARDS, "replicas": 0}, CheckLevel.FAIL, "replicas", "start a replica"),
+        ({"wanted_replicas": 2}, CheckLevel.FAIL, "replicas", "HOMING_REDIS_WAIT_REPLICAS wants 2"),
         ({"guards": replace(GUARDS, silent=("s1:26379: away",))}, CheckLevel.WARN, "Sentinels", "the others"),
         ({"guards": replace(GUARDS, agreed=False)}, CheckLevel.WARN, "Sentinels", "ask again"),
         ({"guards": replace(GUARDS, known=2)}, CheckLevel.WARN, "Sentinels", "Run three"),

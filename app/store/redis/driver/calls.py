@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,15 +19,22 @@ class Call:
     """A packed command and the future of its reply. On the loop's clock: since when it waits, and until when.
 
     `deadline` is infinite for no budget. `replies` is how many commands are packed here, whose replies come as a list;
-    None for a single one.
+    None for a single one. `writes` says whether replicas are to have what it changed.
     """
 
-    __slots__ = ("deadline", "future", "packed", "replies", "since")
+    __slots__ = ("deadline", "future", "packed", "replies", "since", "writes")
 
     def __init__(
-        self, packed: bytes, future: asyncio.Future[Any], since: float, deadline: float, replies: int | None = None
+        self,
+        packed: bytes,
+        future: asyncio.Future[Any],
+        since: float,
+        deadline: float,
+        replies: int | None = None,
+        writes: bool = True,  # noqa: FBT001, FBT002
     ) -> None:
         self.packed = packed
+        self.writes = writes
         self.replies = replies
         self.future = future
         self.since = since
@@ -61,6 +68,8 @@ class CallQueue:
         self._crowd: deque[asyncio.Future[None]] = deque()
         self._ticker: asyncio.TimerHandle | None = None
         self._open = True
+        self.ticked: Callable[[float], None] = lambda _now: None
+        """Told the time of the loop each TICK_SECONDS while somebody waits."""
 
     def __len__(self) -> int:
         """How many callers wait, for their turn or for their reply."""
@@ -72,7 +81,12 @@ class CallQueue:
         return asyncio.get_running_loop()
 
     async def put(
-        self, packed: bytes, since: float, deadline: float, replies: int | None = None
+        self,
+        packed: bytes,
+        since: float,
+        deadline: float,
+        replies: int | None = None,
+        writes: bool = True,  # noqa: FBT001, FBT002
     ) -> asyncio.Future[Any]:
         """Line up. When the queue is full a call with a deadline is refused, one without waits for room."""
         while len(self._waiting) >= self._bound:
@@ -83,7 +97,7 @@ class CallQueue:
         if not self._open:
             raise StoreUnavailableError("the store is closed")
         future: asyncio.Future[Any] = self.loop.create_future()
-        self._waiting.append(Call(packed, future, since, deadline, replies))
+        self._waiting.append(Call(packed, future, since, deadline, replies, writes))
         _wake_one(self._idle)
         if self._ticker is None:
             self._ticker = self.loop.call_later(TICK_SECONDS, self._tick)
@@ -119,6 +133,12 @@ class CallQueue:
         if again:
             _wake_one(self._idle)
 
+    def hurry(self, seconds: float) -> None:
+        """Let nobody wait for longer than this altogether, but the patient."""
+        for call in (*self._waiting, *self._taken):
+            if not call.patient:
+                call.deadline = min(call.deadline, call.since + seconds)
+
     def close(self) -> None:
         """Let everybody fail who waits, and refuse who comes."""
         self._open = False
@@ -139,6 +159,7 @@ class CallQueue:
         """End the calls whose budget is over, wherever they are; stop ticking when nobody waits."""
         loop = asyncio.get_running_loop()
         now = loop.time()
+        self.ticked(now)
         for call in (*self._waiting, *self._taken):
             if call.deadline <= now and not call.future.done():
                 self._counters["store.timed_out"] += 1

@@ -24,6 +24,8 @@ from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
 from app.store.redis.driver.calls import Call, CallQueue
+from app.store.redis.driver.pulse import answers
+from app.store.redis.driver.replicas import SHORT_PAUSE_SECONDS, ReplicaWait, writes
 
 BATCH: Final = 128
 """The most calls in one round trip: bounds how long others wait for it."""
@@ -34,6 +36,9 @@ AWAY_BUDGET_SECONDS: Final = 0.4
 SILENT_SHARE: Final = 0.5
 """When a batch has waited for so much of a budget, Redis is known to be away though its connection stands: it may be
 frozen."""
+
+_USUAL: Final = 4
+"""An answer that takes so many times as long as the one before it is not on its way as usual."""
 
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 1.0
@@ -54,11 +59,12 @@ class Script:
 
     text: str
     sha: str
+    writes: bool = True
 
     @classmethod
-    def of(cls, text: str) -> Script:
-        """The script of this text."""
-        return cls(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    def of(cls, text: str, *, writes: bool = True) -> Script:
+        """The script of this text, which may change something or not."""
+        return cls(text, sha1(text.encode(), usedforsecurity=False).hexdigest(), writes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,11 @@ class CombinerOptions:
     answer_seconds: float = 2.0
     batch: int = BATCH
     """The most calls in one round trip."""
+    wait_replicas: int = 0
+    """So many replicas have to have what a call wrote before it is answered."""
+    silent_seconds: float = 0.25
+    """When a batch has waited for so long, and nobody answers a PING, Redis is away though its connection stands. It is
+    longer where round trips take longer than usual."""
 
 
 class Combiner:
@@ -90,6 +101,10 @@ class Combiner:
         shared = counters, chance or random.Random(), measures or StoreMeasures()
         self._lanes = [_Lane(connect, scripts, self._queue, self._options, *shared) for _ in range(self._options.lanes)]
         self._tasks: list[asyncio.Task[None]] = []
+        self._connect = connect
+        self._counters = counters
+        self._queue.ticked = self._look
+        self._feeling: asyncio.Task[None] | None = None
 
     @property
     def connected(self) -> bool:
@@ -121,37 +136,59 @@ class Combiner:
     def refuse(self) -> Sequence[asyncio.Task[None]]:
         """Fail who waits and who comes from now on. The tasks are to be ended, and let go of the connections."""
         self._queue.close()
-        return self._tasks
+        return self._tasks if self._feeling is None else [*self._tasks, self._feeling]
 
     async def run_script(
         self, script: Script, keys: Sequence[str], arguments: Sequence[Argument], budget: float | None
     ) -> Any:  # noqa: ANN401 - what the script replies
         """The reply of a script. `budget` is in seconds; None waits as long as it takes."""
-        return await self.call(("EVALSHA", script.sha, len(keys), *keys, *arguments), budget)
+        command = ("EVALSHA", script.sha, len(keys), *keys, *arguments)
+        return await self._send(_pack(command), budget, script.writes)
 
     async def call(self, command: tuple[Argument, ...], budget: float | None) -> Any:  # noqa: ANN401 - a reply of Redis
         """The reply of a command that is safe to repeat; StoreUnavailableError when the budget ends before it came."""
-        now = self._queue.loop.time()
-        deadline = math.inf if budget is None else now + self._within(budget, now)
-        return await (await self._queue.put(_pack(command), now, deadline))
+        return await self._send(_pack(command), budget, writes(command))
 
     async def call_many(self, commands: Sequence[tuple[Argument, ...]], budget: float) -> list[Any]:
         """The replies of commands that travel as one: for many that read little each.
 
         A command that Redis refuses for good has its ResponseError for a reply.
         """
-        now = self._queue.loop.time()
-        deadline = now + self._within(budget, now)
         packed = b"".join([_pack(command) for command in commands])
-        replies: list[Any] = await (await self._queue.put(packed, now, deadline, len(commands)))
+        replies: list[Any] = await self._send(packed, budget, any(map(writes, commands)), len(commands))
         return replies
 
-    def _within(self, budget: float, now: float) -> float:
-        """The budget, cut short while no lane gets answers."""
+    async def _send(self, packed: bytes, budget: float | None, writing: bool, replies: int | None = None) -> Any:  # noqa: ANN401, FBT001
+        now = self._queue.loop.time()
+        deadline = math.inf if budget is None else now + self._within(budget, now, writing=writing)
+        return await (await self._queue.put(packed, now, deadline, replies, writing))
+
+    def _within(self, budget: float, now: float, *, writing: bool = False) -> float:
+        """The budget, cut short while no lane gets answers, and for what writes while replicas are missing."""
         for lane in self._lanes:
-            if lane.connected and now - (lane.asked_at or now) < SILENT_SHARE * budget:
+            if writing and lane.replicas.short:
+                continue
+            if lane.connected and not lane.silent and now - (lane.asked_at or now) < SILENT_SHARE * budget:
                 return budget
         return min(budget, AWAY_BUDGET_SECONDS)
+
+    def _look(self, now: float) -> None:
+        """See whether a batch has waited for long, and feel the pulse of Redis then."""
+        for lane in self._lanes:
+            if self._feeling is None and not lane.silent and now - (lane.asked_at or now) >= lane.patience:
+                self._feeling = asyncio.create_task(self._feel(lane), name="store pulse")
+
+    async def _feel(self, lane: _Lane) -> None:
+        asked_at = lane.asked_at
+        try:
+            if await answers(self._connect, lane.patience) or lane.asked_at != asked_at:
+                return
+        finally:
+            self._feeling = None
+        lane.silent = True
+        self._counters["store.silent"] += 1
+        _log.warning("store_silent", seconds=round(self._queue.loop.time() - (asked_at or 0.0), 2))
+        self._queue.hurry(AWAY_BUDGET_SECONDS)
 
 
 class _Lane:
@@ -170,11 +207,17 @@ class _Lane:
         self.connected = False
         self.asked_at: float | None = None
         """Since when it waits for the answer of Redis to a batch; None while it does not."""
+        self.silent = False
+        """It waits for an answer, and nobody else gets one either."""
+        self.patience = options.silent_seconds
+        """After so many seconds without an answer it is worth a look whether others get one."""
+        self.replicas: Final = ReplicaWait(options.wait_replicas, counters)
         self.last_error = ""
         self._connect = connect
         self._load_scripts = [_pack(("SCRIPT", "LOAD", script.text)) for script in scripts]
         self._queue = queue
         self._answer_seconds = options.answer_seconds
+        self._silent_seconds = options.silent_seconds
         self._batch = options.batch
         self._counters = counters
         self._chance = chance
@@ -194,7 +237,7 @@ class _Lane:
                 if self._failures in (1, 10):
                     _log.warning("store_connection_lost", attempts=self._failures, reason=self.last_error)
             finally:
-                self.connected, self.asked_at = False, None
+                self.connected, self.asked_at, self.silent = False, None, False
                 await connection.disconnect(nowait=True)
             await self._pause()
 
@@ -202,6 +245,9 @@ class _Lane:
         async with asyncio.timeout(self._answer_seconds):
             await connection.connect()
             await self._make_scripts_known(connection)
+            if self.replicas.asked:
+                await connection.send_packed_command([self.replicas.trial], check_health=False)
+                await connection.read_response(disable_decoding=True, timeout=math.inf)
         self.connected = True
         if self._failures:
             self._counters["store.reconnected"] += 1
@@ -216,10 +262,17 @@ class _Lane:
             except BaseException:
                 self._queue.give_back(batch)
                 raise
-            self.asked_at = None
+            self.asked_at, self.silent = None, False
+            if self.replicas.short and not all(call.future.done() for call in batch):
+                # They go first again, and in their order: what comes behind them may write the same.
+                self._queue.give_back(batch)
+                await asyncio.sleep(SHORT_PAUSE_SECONDS)
+                continue
             self._queue.done(batch)
             self._failures = 0
-            self._measures.exchanged(len(batch), began - batch[0].since, self._queue.loop.time() - began)
+            took = self._queue.loop.time() - began
+            self.patience = max(self._silent_seconds, _USUAL * took)
+            self._measures.exchanged(len(batch), began - batch[0].since, took)
 
     async def _exchange(self, connection: AbstractConnection, batch: Sequence[Call]) -> None:
         """Resolve the calls; when some could not be served for now, the last error is raised in the end."""
@@ -234,8 +287,13 @@ class _Lane:
 
     async def _round_trip(self, connection: AbstractConnection, batch: Sequence[Call]) -> dict[Call, ResponseError]:
         """The calls to be sent again, each with the error that it met."""
-        await connection.send_packed_command([b"".join([call.packed for call in batch])], check_health=False)
+        waits = self.replicas.asked and any(call.writes for call in batch)
+        packed = [call.packed for call in batch]
+        if waits:
+            packed.append(self.replicas.packed)
+        await connection.send_packed_command([b"".join(packed)], check_health=False)
         refused: dict[Call, ResponseError] = {}
+        held: list[tuple[Call, object]] = []
         for call in batch:
             try:
                 if call.replies is None:
@@ -246,6 +304,12 @@ class _Lane:
                 if self._may_pass(call, error):
                     refused[call] = error
             else:
+                if waits and call.writes:
+                    held.append((call, reply))
+                else:
+                    call.resolve(reply)
+        if waits and self.replicas.told(int(await connection.read_response(disable_decoding=True, timeout=math.inf))):
+            for call, reply in held:
                 call.resolve(reply)
         return refused
 

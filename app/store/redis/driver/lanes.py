@@ -37,7 +37,7 @@ class Lanes:
         self.budget = budget
         self._connect = connector(url, terms)
         self._counters = counters
-        self._options = options
+        self._options = replace(options, wait_replicas=terms.wait_replicas)
         self._measures = measures
         self._combiner: Combiner | None = None
         self._bulk: Combiner | None = None

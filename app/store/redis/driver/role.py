@@ -43,7 +43,8 @@ class RedisRole:
         self._holder = holder
         self._lease = lease.total_seconds()
         self._clock = clock
-        self._redis = Combiner(connector(url, terms), [ROLE], counters=counters, options=CombinerOptions())
+        options = CombinerOptions(wait_replicas=terms.wait_replicas)
+        self._redis = Combiner(connector(url, terms), [ROLE], counters=counters, options=options)
         self._until = 0.0
         self._lost = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None

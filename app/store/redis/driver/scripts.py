@@ -13,9 +13,13 @@ def _read(name: str) -> str:
     return (_FOLDER / f"{name}.lua").read_text()
 
 
+_READING = ("commands/pending", "events/pick")
+"""Those that change nothing."""
+
+
 def load_script(name: str) -> Script:
     """A script of app/store/redis/lua, such as commands/register, with the part in front that those have in common."""
-    return Script.of(_read("commands/common") + _read(name))
+    return Script.of(_read("commands/common") + _read(name), writes=name not in _READING)
 
 
 REGISTER, RESPOND, FINISH, MARK, SWEEP, PENDING, FOLLOW, KEEP_HAPPENINGS = _OF_COMMANDS = tuple(
@@ -28,8 +32,8 @@ HOOK_PUT, HOOK_ENQUEUE, HOOK_CLAIM, HOOK_SETTLE, HOOK_AGAIN = _OF_WEBHOOKS = tup
 SCRIPTS = _OF_COMMANDS + _OF_WEBHOOKS
 APPEND_EVENTS, ROTATE_EVENTS, DROP_EVENTS, COOL_EVENTS, DISOWN_EVENTS, PICK_EVENTS, COMMIT_CURSOR = EVENT_SCRIPTS = (
     tuple(
-        Script.of(_read(f"events/{name}"))
-        for name in ("append", "rotate", "drop", "cool", "disown", "pick", "commit_cursor")
+        Script.of(_read(name), writes=name not in _READING)
+        for name in [f"events/{one}" for one in ("append", "rotate", "drop", "cool", "disown", "pick", "commit_cursor")]
     )
 )
 QUEUE_FEED, QUEUE_SEEK, QUEUE_DYING, QUEUE_DECLARE = _OF_QUEUES = tuple(

@@ -33,7 +33,7 @@ class EventCalls:
         terms: RedisTerms = NO_TERMS,
     ) -> None:
         self._budget = budget
-        self._options: Final = CombinerOptions()
+        self._options: Final = CombinerOptions(wait_replicas=terms.wait_replicas)
         self._redis = Combiner(connector(url, terms), scripts, counters=counters, options=self._options)
         self._closed = False
 

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
@@ -23,6 +24,9 @@ ECHO = Script.of("return ARGV[1]")
 KEY = ["mqtt:callback:{000}:x"]
 BUDGET = 3600.0
 """More than a test has: nobody gets away with waiting for its end."""
+
+PATIENT = CombinerOptions(answer_seconds=PATIENCE, silent_seconds=PATIENCE)
+"""For tests that freeze Redis and are not about how soon that is noticed."""
 
 
 @asynccontextmanager
@@ -150,7 +154,7 @@ async def test_F32_while_redis_is_away_callers_are_told_soon() -> None:
 async def test_F32_a_frozen_redis_is_known_to_be_away_before_its_connection_is_given_up(
     redis_server: RedisProcess,
 ) -> None:
-    async with combining(redis_server.url, CombinerOptions(answer_seconds=PATIENCE)) as (combiner, _):
+    async with combining(redis_server.url, PATIENT) as (combiner, _):
         (lane,) = combiner._lanes
         with redis_server.paused():
             first = asyncio.create_task(echo(combiner, "first"))
@@ -165,7 +169,7 @@ async def test_F32_a_frozen_redis_is_known_to_be_away_before_its_connection_is_g
 
 
 async def test_the_queue_is_bounded_and_the_patient_wait_for_room(redis_server: RedisProcess) -> None:
-    options = CombinerOptions(max_queue=10, answer_seconds=PATIENCE)
+    options = replace(PATIENT, max_queue=10)
     async with combining(redis_server.url, options) as (combiner, counters):
         with redis_server.paused():
             first = asyncio.create_task(echo(combiner, "first"))
