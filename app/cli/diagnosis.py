@@ -115,8 +115,8 @@ def about_redis(facts: RedisFacts) -> Iterator[Diagnosis]:
     )
 
 
-def about_broker(facts: BrokerFacts, version: str) -> Iterator[Diagnosis]:
-    """On an MQTT broker, asked in the MQTT version of the settings."""
+def about_broker(facts: BrokerFacts, version: str, *, alone: bool) -> Iterator[Diagnosis]:
+    """On an MQTT broker, asked in the MQTT version of the settings; `alone` is a node whose store no other shares."""
     if facts.protocol_refused:
         other = "3.1.1" if version == "5" else "5"
         yield _broker(CheckLevel.FAIL, "protocol", f"it does not speak MQTT {version}", f"HOMING_MQTT_VERSION={other}")
@@ -137,7 +137,7 @@ def about_broker(facts: BrokerFacts, version: str) -> Iterator[Diagnosis]:
         )
         return
     yield _round_trip(facts)
-    yield _shared(facts)
+    yield _shared(facts, alone=alone)
     if version == "5":
         yield _receive_maximum(facts)
     yield _absence(facts)
@@ -282,25 +282,35 @@ def _round_trip(facts: BrokerFacts) -> Diagnosis:
     return _broker(CheckLevel.OK, "round trip", f"{milliseconds:.2f} ms")
 
 
-def _shared(facts: BrokerFacts) -> Diagnosis:
-    subject = "shared subscriptions"
-    alone = "Without them only one node can run: use a broker that has them ($share), or HOMING_STORE_URL=memory://."
-    if not facts.shared_available or facts.subscribe_refused:
-        return _broker(CheckLevel.FAIL, subject, "refused", alone)
-    one, other = facts.shared_received
-    total, seen = one + other, f"{SHARED_MESSAGES} messages went {one} : {other}"
-    if total > SHARED_MESSAGES:
-        return _broker(CheckLevel.FAIL, subject, f"{seen}: every member gets everything", alone)
-    if total < SHARED_MESSAGES:
-        return _broker(CheckLevel.FAIL, subject, f"{seen}: {SHARED_MESSAGES - total} are missing", alone)
-    if not one or not other:
-        return _broker(
-            CheckLevel.WARN,
-            subject,
-            seen,
-            "All went to one node: choose a round-robin or random strategy in the broker.",
+def _shared(facts: BrokerFacts, *, alone: bool) -> Diagnosis:
+    subject, fault = "shared subscriptions", _sharing_fault(facts)
+    if fault is not None and alone:
+        return _broker(CheckLevel.OK, subject, f"{fault}; a node alone uses none")
+    if fault is not None:
+        advice = (
+            "Without them only one node can run: use a broker that has them ($share), or HOMING_STORE_URL=memory://."
         )
-    return _broker(CheckLevel.OK, subject, seen)
+        return _broker(CheckLevel.FAIL, subject, fault, advice)
+    one, other = facts.shared_received
+    if not alone and not (one and other):
+        advice = "All went to one node: choose a round-robin or random strategy in the broker."
+        return _broker(CheckLevel.WARN, subject, _shared_out(facts), advice)
+    return _broker(CheckLevel.OK, subject, _shared_out(facts))
+
+
+def _sharing_fault(facts: BrokerFacts) -> str | None:
+    if not facts.shared_available or facts.subscribe_refused:
+        return "refused"
+    total, seen = sum(facts.shared_received), _shared_out(facts)
+    if not total:
+        return f"{seen}: the broker takes $share and delivers nothing"
+    if total > SHARED_MESSAGES:
+        return f"{seen}: every member gets everything"
+    return f"{seen}: {SHARED_MESSAGES - total} are missing" if total < SHARED_MESSAGES else None
+
+
+def _shared_out(facts: BrokerFacts) -> str:
+    return f"{SHARED_MESSAGES} messages went {' : '.join(map(str, facts.shared_received))}"
 
 
 def _receive_maximum(facts: BrokerFacts) -> Diagnosis:

@@ -42,7 +42,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     from app.mqtt.from_settings import mqtt_options
     from app.mqtt.paho_probe import probe
     from app.runtime.system import SystemClock, new_ulid
-    from app.store.engine import inspect_server
+    from app.store.engine import inspect_server, kind_of
 
     clock, run_id = SystemClock().monotonic, new_ulid()[-10:].lower()
     yield from about_access(settings, look_at_access(settings), round(SystemClock().wall() * 1_000_000))
@@ -55,7 +55,7 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
     yield from _look_at_profiles(settings)
     try:
         seen = probe(mqtt_options(settings, "homing-doctor"), clock, run_id, _needs(settings, run_id))
-        yield from about_broker(seen, settings.mqtt.version)
+        yield from about_broker(seen, settings.mqtt.version, alone=not kind_of(settings.store.url).shared)
     except BrokerUnavailableError as error:
         yield Diagnosis(
             CheckLevel.FAIL, "broker", "reachable", str(error), "Start the broker, or correct HOMING_MQTT_URL."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final
 
@@ -82,7 +82,7 @@ def probe(options: MqttOptions, clock: Callable[[], float], run_id: str, needs: 
     facts = BrokerFacts()
     topic = f"homing-doctor/{run_id}"
     with _Client(options, f"homing-doctor-{run_id}", clock).connected() as main:
-        if main.reason in _PROTOCOL_ERRORS:
+        if main.reason in _PROTOCOL_ERRORS or (main.reason is None and _answers_other_version(options, main, clock)):
             facts.protocol_refused = True
             return facts
         main.check_accepted()
@@ -98,6 +98,14 @@ def probe(options: MqttOptions, clock: Callable[[], float], run_id: str, needs: 
             _try_shared(main, options, clock, topic, facts)
             _try_parking(main, options, clock, topic, facts)
     return facts
+
+
+def _answers_other_version(options: MqttOptions, main: _Client, clock: Callable[[], float]) -> bool:
+    """True if a broker that ended the connection without CONNACK, as RabbitMQ 3.10 does, takes the other version."""
+    other = replace(options, version="3.1.1" if options.version == "5" else "5")
+    with contextlib.suppress(BrokerUnavailableError), _Client(other, main.client_id, clock).connected() as client:
+        return client.reason == 0
+    return False
 
 
 def _read_sys(main: _Client, facts: BrokerFacts) -> None:

@@ -49,7 +49,7 @@ def test_all_is_well() -> None:
         about_store_of_one("memory://", None),
         *about_redis(GOOD_REDIS),
         *about_redis(replace(GOOD_REDIS, guards=GUARDS)),
-        *about_broker(good_broker(), "5"),
+        *about_broker(good_broker(), "5", alone=False),
     ]
     assert {diagnosis.level for diagnosis in diagnoses} == {CheckLevel.OK}
 
@@ -103,6 +103,7 @@ def test_a_redis_that_is_not_as_it_should_be(
         ({"subscribe_refused": True}, CheckLevel.FAIL, "shared subscriptions", "$share"),
         ({"shared_received": [20, 20]}, CheckLevel.FAIL, "shared subscriptions", "$share"),
         ({"shared_received": [5, 5]}, CheckLevel.FAIL, "shared subscriptions", "$share"),
+        ({"shared_received": [0, 0]}, CheckLevel.FAIL, "shared subscriptions", "$share"),
         ({"shared_received": [20, 0]}, CheckLevel.WARN, "shared subscriptions", "round-robin"),
         ({"receive_maximum": 20}, CheckLevel.WARN, "Receive Maximum", "max_inflight_messages"),
         ({"parked": 1000}, CheckLevel.FAIL, "queues", "max_queued_messages 100000"),
@@ -113,9 +114,28 @@ def test_a_redis_that_is_not_as_it_should_be(
 def test_a_broker_that_is_not_as_it_should_be(
     changes: dict[str, Any], level: CheckLevel, subject: str, advice: str
 ) -> None:
-    (diagnosis,) = [one for one in about_broker(good_broker(**changes), "5") if one.level is not CheckLevel.OK]
+    (diagnosis,) = [
+        one for one in about_broker(good_broker(**changes), "5", alone=False) if one.level is not CheckLevel.OK
+    ]
     assert (diagnosis.level, diagnosis.subject) == (level, subject)
     assert advice in diagnosis.advice
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ({"subscribe_refused": True}, "refused; a node alone uses none"),
+        (
+            {"shared_received": [0, 0]},
+            "20 messages went 0 : 0: the broker takes $share and delivers nothing; a node alone uses none",
+        ),
+        ({"shared_received": [20, 0]}, "20 messages went 20 : 0"),
+    ],
+)
+def test_a_node_alone_needs_no_shared_subscriptions(changes: dict[str, Any], seen: str) -> None:
+    diagnoses = list(about_broker(good_broker(**changes), "3.1.1", alone=True))
+    assert {diagnosis.level for diagnosis in diagnoses} == {CheckLevel.OK}
+    assert seen in [diagnosis.seen for diagnosis in diagnoses]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +148,7 @@ def test_a_broker_that_is_not_as_it_should_be(
 )
 def test_the_doctor_does_not_blame_the_broker_for_its_own_probe(dropped: int, level: CheckLevel, said: str) -> None:
     facts = good_broker(parked=PARKED_MESSAGES - 500, dropped=dropped)
-    (diagnosis,) = [one for one in about_broker(facts, "5") if one.subject == "dropped messages"]
+    (diagnosis,) = [one for one in about_broker(facts, "5", alone=False) if one.subject == "dropped messages"]
     assert diagnosis.level is level
     assert said in diagnosis.seen
 
@@ -146,11 +166,13 @@ def test_the_doctor_does_not_blame_the_broker_for_its_own_probe(dropped: int, le
     ],
 )
 def test_known_bad_versions_of_mosquitto(version: str | None, said: str) -> None:
-    (diagnosis,) = [one for one in about_broker(good_broker(version=version), "5") if one.subject == "version"]
+    (diagnosis,) = [
+        one for one in about_broker(good_broker(version=version), "5", alone=False) if one.subject == "version"
+    ]
     assert diagnosis.level is (CheckLevel.WARN if said else CheckLevel.OK)
     assert said in diagnosis.advice
 
 
 def test_what_a_broker_does_not_tell_is_no_fault() -> None:
-    diagnoses = about_broker(good_broker(version=None, dropped=None, parked=None), "3.1.1")
+    diagnoses = about_broker(good_broker(version=None, dropped=None, parked=None), "3.1.1", alone=False)
     assert {diagnosis.level for diagnosis in diagnoses} == {CheckLevel.OK}
