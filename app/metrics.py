@@ -201,8 +201,9 @@ class NodeMetrics(Collector):
         fills = self._fills()
         yield _gauge(_QUEUE, {(name,): fill.size for name, fill in fills.items()})
         yield _gauge(_BOUND, {(name,): fill.bound for name, fill in fills.items()})
-        for family, values in self._gauges():
-            yield _gauge(family, values)
+        shown = dict(self._gauges())
+        for family in dict.fromkeys((*queue_gauges.FAMILIES, *shown)):
+            yield _gauge(family, shown.get(family, {}))
 
     def _store(self) -> Iterator[Metric]:
         measures = self._measures.store
