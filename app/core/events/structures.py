@@ -60,9 +60,8 @@ class _StructureNode(dict[str, "_StructureNode"]):
 class Structures:
     """The structures of one generation. Not safe to change from two threads; they may be read in another one."""
 
-    def __init__(self, known: Iterable[str] = (), most: int = MOST) -> None:
-        """`known` are structures that were taught or learned before; beyond `most` none are learned."""
-        self._most = most
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        """`known` are structures that were taught or learned before."""
         self._root = _StructureNode()
         self._nodes = 0
         self._all: dict[str, tuple[int, ...]] = {}
@@ -156,7 +155,7 @@ class Structures:
         if node is not None and node.structure is not None:
             return node.structure
         structure = "/".join(levels)
-        if len(self._all) < self._most and self._nodes + len(levels) <= MOST_NODES:
+        if len(self._all) < MOST and self._nodes + len(levels) <= MOST_NODES:
             self.teach(structure)
             if structure in self._all:
                 return structure

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.events import structures
 from app.core.events.structures import OTHERS, Structures, stream_id
 from app.core.topics import matches
 
@@ -49,8 +51,9 @@ def test_who_is_told_what_was_learned_learns_on_as_before() -> None:
     assert sorted(second) == sorted(first)
 
 
-def test_the_number_of_structures_is_bounded() -> None:
-    known = Structures(most=5)
+def test_the_number_of_structures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structures, "MOST", 5)
+    known = Structures()
     assert {known.of(f"{number}/x") for number in range(9)} == {OTHERS, *(f"{number}/x" for number in range(5))}
     assert known.meeting("7/x").structures == (OTHERS,)
     assert known.varying(OTHERS) == ()
