@@ -12,7 +12,7 @@ from app.core.commands.deadlines import LearnedTimeouts
 from app.core.durations import ALLOWED, format_duration, parse_duration
 from app.core.errors import InvalidInputError
 from app.core.identifiers import validate_idempotency_key, validate_method
-from app.core.payload import JsonValue
+from app.core.payload import JsonValue, kind_in_words
 from app.settings import Settings
 from app.webhooks.book import MOST_TOLD
 
@@ -44,7 +44,7 @@ class CommandBodyReader:
         `key` is the idempotency key.
         """
         if not isinstance(body, dict):
-            raise InvalidInputError("body", f"is {_kind(body)}; a JSON object is needed")
+            raise InvalidInputError("body", f"is {kind_in_words(body)}; a JSON object is needed")
         for name in body:
             if name not in MEMBERS:
                 raise InvalidInputError(
@@ -79,7 +79,7 @@ class CommandBodyReader:
             hint = (
                 ": a bare number has no unit" if isinstance(value, int | float) and not isinstance(value, bool) else ""
             )
-            raise InvalidInputError("timeout", f"is {_kind(value)}{hint}; allowed: a string of {ALLOWED}")
+            raise InvalidInputError("timeout", f"is {kind_in_words(value)}{hint}; allowed: a string of {ALLOWED}")
         try:
             timeout = parse_duration(value)
         except ValueError as error:
@@ -90,29 +90,12 @@ class CommandBodyReader:
         return timeout
 
 
-def _kind(value: object) -> str:
-    """The kind of a JSON value, in words."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
-
-
 def _text(body: Mapping[str, JsonValue], name: str, default: str | None = None) -> str:
     value = body.get(name, _MISSING)
     if isinstance(value, str):
         return value
     if value is not _MISSING:
-        raise InvalidInputError(name, f"is {_kind(value)}; a string is needed")
+        raise InvalidInputError(name, f"is {kind_in_words(value)}; a string is needed")
     if default is None:
         raise InvalidInputError(name, "is missing; a string is needed")
     return default
@@ -122,7 +105,7 @@ def _if_offline(value: object) -> IfOffline | None:
     if value is _MISSING:
         return None
     if not isinstance(value, str):
-        raise InvalidInputError("if_offline", f"is {_kind(value)}; allowed: {', '.join(IfOffline)}")
+        raise InvalidInputError("if_offline", f"is {kind_in_words(value)}; allowed: {', '.join(IfOffline)}")
     try:
         return IfOffline(value)
     except ValueError:
@@ -133,17 +116,17 @@ def _notify(value: object) -> tuple[str, ...]:
     if value is _MISSING:
         return ()
     if not isinstance(value, list):
-        raise InvalidInputError("notify", f"is {_kind(value)}; a list of webhook ids is needed")
+        raise InvalidInputError("notify", f"is {kind_in_words(value)}; a list of webhook ids is needed")
     if len(value) > MOST_TOLD:
         raise InvalidInputError("notify", f"has {len(value)} entries; allowed are {MOST_TOLD}")
     for one in value:
         if not isinstance(one, str):
-            raise InvalidInputError("notify", f"has {_kind(one)} in it; allowed: ids of webhooks")
+            raise InvalidInputError("notify", f"has {kind_in_words(one)} in it; allowed: ids of webhooks")
     return tuple(dict.fromkeys(value))
 
 
 def _flag(body: Mapping[str, JsonValue], name: str) -> bool:
     value = body.get(name, False)
     if not isinstance(value, bool):
-        raise InvalidInputError(name, f"is {_kind(value)}; true or false is needed")
+        raise InvalidInputError(name, f"is {kind_in_words(value)}; true or false is needed")
     return value

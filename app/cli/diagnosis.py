@@ -20,7 +20,7 @@ FULL: Final = 0.8
 """Share of maxmemory from which on it is time to act."""
 LEAST_GUARDS: Final = 3
 SLOW_GUARDS_MS: Final = 5000
-"""In which a primary that is gone may count as there."""
+"""The time in which a primary that is gone may count as there."""
 SMALL_RECEIVE_MAXIMUM: Final = 20
 LEAST_FREE_BYTES: Final = 512 * 1024 * 1024
 """A folder may have that much in files that are about to be written anew."""

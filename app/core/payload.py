@@ -55,6 +55,9 @@ class Missing(enum.Enum):
 MISSING: Final = Missing.MISSING
 """What `lookup` gives when there is nothing at the path."""
 
+A_NUMBER: Final = "a number"
+"""The kind of numbers, in words."""
+
 
 def decode_json(data: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JsonValue:
     """The JSON value in the payload; raises UndecodableMessageError, and nothing else, when it cannot be read.
@@ -93,6 +96,23 @@ def lookup(value: JsonValue, path: tuple[object, ...]) -> JsonValue | Missing:
             return MISSING
         value = value[key]
     return value
+
+
+def kind_in_words(value: object) -> str:
+    """The kind of a JSON value, in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return A_NUMBER
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
 
 
 def _depth(data: bytes) -> int:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 REDIS_PARAMETERS: Final = (
     *("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_check_hostname", "ssl_cert_reqs"),
 )
-"""What may stand behind `?` in the URL of a Redis: files and rules of TLS. All else is the nodes' own choice."""
+"""The parameters that the URL of a Redis may have: files and rules of TLS. All else is the nodes' own choice."""
 
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 
 class RedisKind(StrEnum):
-    """How the one who takes writes is found."""
+    """The way in which nodes find the server that takes writes."""
 
     SERVER = "server"
     SENTINEL = "sentinel"
@@ -59,7 +59,7 @@ class RedisAddress:
     service: str = ""
     """The name by which Sentinels know the primary."""
     scheme: str = "redis"
-    """That of each single server, `rediss` with TLS."""
+    """The scheme of each single server, `rediss` with TLS."""
     login: str = field(default="", repr=False)
     """User and password as the URL has them, with `@` behind."""
     rest: str = field(default="", repr=False)
@@ -78,7 +78,7 @@ class RedisAddress:
 
 @dataclass(frozen=True, slots=True)
 class RedisTerms:
-    """What is agreed beside the URL."""
+    """Settings of a Redis that stand beside its URL."""
 
     sentinel_user: str = ""
     sentinel_password: str = field(default="", repr=False)
@@ -87,7 +87,7 @@ class RedisTerms:
 
 
 NO_TERMS: Final = RedisTerms()
-"""What most have."""
+"""The terms of most installations."""
 
 
 def shown_place(place: Place) -> str:

@@ -40,7 +40,7 @@ class KnownFromEvents:
         return None if found is None else found.entry
 
     async def last_event(self, database: str | None, topic: str) -> Event | None:
-        """As `last_entry`, with its position; EventsOffError where no events are kept."""
+        """Return what `last_entry` does, with its position; EventsOffError where no events are kept."""
         plane = needed(self._plane)
         return await plane.values.value(plane.plan.name(database), topic)
 

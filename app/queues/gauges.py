@@ -1,4 +1,4 @@
-"""How queues stand, for `/metrics`: each is shown by the one node to which it falls, up to a bound."""
+"""The standing of queues, for `/metrics`: each queue is shown by the one node to which it falls, up to a bound."""
 
 from __future__ import annotations
 

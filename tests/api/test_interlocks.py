@@ -100,7 +100,7 @@ async def test_other_methods_are_not_judged(keeping: Rig) -> None:
 @pytest.mark.parametrize(
     ("payload", "because"),
     [
-        (b'{"data": {"mode": "0"}}', "it is text, which is not what it is compared with"),
+        (b'{"data": {"mode": "0"}}', "it is a string, which is not what it is compared with"),
         (b'{"data": {"mode": false}}', "it is a boolean, which is not what it is compared with"),
         (b'{"data": {}}', "its last value has no such member"),
         (b'{"data": {"mode": NaN}}', "it cannot be read: not_a_number"),

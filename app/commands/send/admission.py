@@ -27,13 +27,13 @@ from app.store.commands import CommandReader, Query
 LastEvent: TypeAlias = Callable[[str | None, str], Awaitable[Event | None]]
 """The last value of a topic, in the database that a profile proposes."""
 READ_BUDGET: Final = timedelta(seconds=1)
-"""How long the event log may take to tell the last values; after that the interlocks are blind."""
+"""The time that the event log has to tell the last values; after that the interlocks are blind."""
 
 _Place: TypeAlias = tuple[str | None, str]
 
 
 async def no_events(_database: str | None, _topic: str) -> Event | None:
-    """For nodes that keep no events."""
+    """Raise EventsOffError: this node keeps no events."""
     raise EventsOffError("this node has no event log: HOMING_EVENTS_URL is empty")
 
 
@@ -118,7 +118,7 @@ class CommandAdmission:
         return InterlockError(request.method, request.device_id, shown)
 
     async def _is_on_record(self, request: CommandRequest) -> bool:
-        """Whether an earlier call with the same idempotency key has sent the command: that is told, and not judged."""
+        """True if an earlier call with the same idempotency key has sent it: its outcome is told, and not judged."""
         if request.idempotency_key is None:
             return False
         query = Query(device_id=request.device_id, idempotency_key=request.idempotency_key, limit=1)

@@ -16,20 +16,17 @@ from typing import Any, Final, NamedTuple
 from app.core.access.patterns import fits
 from app.core.durations import format_duration
 from app.core.errors import UndecodableMessageError
-from app.core.payload import MISSING, JsonValue, Missing, lookup
+from app.core.payload import A_NUMBER, MISSING, JsonValue, Missing, kind_in_words, lookup
 from app.core.profiles.sources import Decode
 from app.core.topics import TopicTemplate
 
 INPUTS: Final = "inputs"
 PARAMS: Final = "params"
 AHEAD: Final = timedelta(seconds=1)
-"""How far the clock of the event log may be ahead of the clock of a node; a value from further ahead is unknown."""
+"""The lead that the clock of the event log may have over the clock of a node; a value from further ahead is unknown."""
 MOST_SHOWN: Final = 256
 """Characters of a text that a refusal shows."""
 _LARGEST: Final = 2**63
-
-
-_NUMBER: Final = "a number"
 
 
 class JudgedAs(StrEnum):
@@ -80,11 +77,11 @@ class InterlockCondition:
         """The result for a value, and why it is unknown."""
         if isinstance(value, float) and not math.isfinite(value):
             return JudgedAs.UNKNOWN, "it is no finite number"
-        kind = _kind(value)
+        kind = kind_in_words(value)
         listed = [*(self.is_in or ()), *(self.is_not or ())]
-        if listed and kind not in {_kind(one) for one in listed}:
+        if listed and kind not in {kind_in_words(one) for one in listed}:
             return JudgedAs.UNKNOWN, f"it is {kind}, which is not what it is compared with"
-        if self._compares and kind != _NUMBER:
+        if self._compares and kind != A_NUMBER:
             return JudgedAs.UNKNOWN, f"it is {kind}, and a number is needed"
         holds = (
             (self.is_in is None or _among(value, self.is_in))
@@ -120,7 +117,7 @@ class Interlock:
     say: str
 
     def binds(self, method: str) -> bool:
-        """Whether commands of this method are judged by it."""
+        """True if commands of this method are judged by it."""
         return any(fits(pattern, method) for pattern in self.methods)
 
 
@@ -195,24 +192,7 @@ def _row(condition: InterlockCondition, inputs: Mapping[str, InputValue], params
 
 def _among(value: JsonValue, wanted: Sequence[JsonValue]) -> bool:
     """Equality with one of them as in JSON, where `true` is not `1`."""
-    return any(value == one and _kind(value) == _kind(one) for one in wanted)
-
-
-def _kind(value: object) -> str:
-    """The kind of a JSON value, in words."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return _NUMBER
-        case str():
-            return "text"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
+    return any(value == one and kind_in_words(value) == kind_in_words(one) for one in wanted)
 
 
 def _shown(value: JsonValue) -> JsonValue:
@@ -227,4 +207,4 @@ def _shown(value: JsonValue) -> JsonValue:
         case int() | float():
             return "(a number out of range)"
         case _:
-            return f"({_kind(value)})"
+            return f"({kind_in_words(value)})"

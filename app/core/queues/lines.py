@@ -9,7 +9,7 @@ from app.core.queues.loans import ReferenceGroup
 
 
 class GroupLine:
-    """As a deque, with the place of each group: the first one's, and one more for each behind it."""
+    """A deque that knows the place of each group: the first one has one, and each behind it one more."""
 
     def __init__(self) -> None:
         self._groups: deque[ReferenceGroup] = deque()

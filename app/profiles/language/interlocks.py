@@ -161,7 +161,7 @@ def interlock_faults(
     known: Collection[str] | None,
     repeatable: Collection[str],
 ) -> Iterator[ProfileFault]:
-    """What is wrong with the interlocks of a file. `known` are its methods; None where it takes any."""
+    """The faults of the interlocks of a file. `known` are its methods; None where it takes any."""
     seen: set[str] = set()
     for index, table in enumerate(tables):
         if table.name in seen:

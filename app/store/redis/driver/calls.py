@@ -7,12 +7,20 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
+
+from hiredis import pack_command
 
 from app.core.errors import StoreUnavailableError
 
 TICK_SECONDS: Final = 0.05
 """How exactly budgets are kept."""
+
+
+def pack(command: Sequence[str | bytes | int]) -> bytes:
+    """The command as Redis reads it."""
+    # The stub of hiredis takes tuples of one element only.
+    return cast("bytes", pack_command(cast("Any", tuple(command))))
 
 
 class Call:

@@ -13,17 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import structlog
-from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, ResponseError
 
 from app.core.errors import StoreRefusedError, StoreUnavailableError
 from app.runtime.histograms import StoreMeasures
 from app.runtime.tasks import end
-from app.store.redis.driver.calls import Call, CallQueue
+from app.store.redis.driver.calls import Call, CallQueue, pack
 from app.store.redis.driver.pulse import answers
 from app.store.redis.driver.replicas import SHORT_PAUSE_SECONDS, ReplicaWait, writes
 
@@ -143,18 +142,18 @@ class Combiner:
     ) -> Any:  # noqa: ANN401 - what the script replies
         """The reply of a script. `budget` is in seconds; None waits as long as it takes."""
         command = ("EVALSHA", script.sha, len(keys), *keys, *arguments)
-        return await self._send(_pack(command), budget, script.writes)
+        return await self._send(pack(command), budget, script.writes)
 
     async def call(self, command: tuple[Argument, ...], budget: float | None) -> Any:  # noqa: ANN401 - a reply of Redis
         """The reply of a command that is safe to repeat; StoreUnavailableError when the budget ends before it came."""
-        return await self._send(_pack(command), budget, writes(command))
+        return await self._send(pack(command), budget, writes(command))
 
     async def call_many(self, commands: Sequence[tuple[Argument, ...]], budget: float) -> list[Any]:
         """The replies of commands that travel as one: for many that read little each.
 
         A command that Redis refuses for good has its ResponseError for a reply.
         """
-        packed = b"".join([_pack(command) for command in commands])
+        packed = b"".join([pack(command) for command in commands])
         replies: list[Any] = await self._send(packed, budget, any(map(writes, commands)), len(commands))
         return replies
 
@@ -214,7 +213,7 @@ class _Lane:
         self.replicas: Final = ReplicaWait(options.wait_replicas, counters)
         self.last_error = ""
         self._connect = connect
-        self._load_scripts = [_pack(("SCRIPT", "LOAD", script.text)) for script in scripts]
+        self._load_scripts = [pack(("SCRIPT", "LOAD", script.text)) for script in scripts]
         self._queue = queue
         self._answer_seconds = options.answer_seconds
         self._silent_seconds = options.silent_seconds
@@ -351,11 +350,6 @@ async def _read_many(connection: AbstractConnection, count: int) -> list[Any]:
         if isinstance(reply, ResponseError) and _code(reply) in _PASSING:
             raise reply
     return replies
-
-
-def _pack(command: tuple[Argument, ...]) -> bytes:
-    # The stub of hiredis takes tuples of one element only.
-    return cast("bytes", pack_command(cast("Any", command)))
 
 
 def _code(error: ResponseError) -> str:

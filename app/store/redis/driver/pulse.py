@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
 
-_PING: Final[bytes] = pack_command(("PING",))
+from app.store.redis.driver.calls import pack
+
+_PING: Final = pack(("PING",))
 
 
 async def answers(connect: Callable[[], AbstractConnection], seconds: float) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 import structlog
-from hiredis import pack_command
+
+from app.store.redis.driver.calls import pack
 
 WAIT_MS: Final = 200
 """How long replicas have for their answer: then the writes are sent again."""
@@ -44,9 +45,9 @@ class ReplicaWait:
         self.asked: Final = replicas > 0
         self._replicas = replicas
         self._counters = counters
-        self.packed: Final = _pack("WAIT", str(replicas), str(WAIT_MS))
+        self.packed: Final = pack(("WAIT", replicas, WAIT_MS))
         """What stands behind a batch."""
-        self.trial: Final = _pack("WAIT", "0", str(WAIT_MS))
+        self.trial: Final = pack(("WAIT", 0, WAIT_MS))
         """Answered at once, where the user may ask at all."""
 
     def told(self, count: int) -> bool:
@@ -59,8 +60,3 @@ class ReplicaWait:
         elif before and not self.short:
             _log.info("replicas_enough", wanted=self._replicas)
         return not self.short
-
-
-def _pack(*command: str) -> bytes:
-    # The stub of hiredis takes tuples of one element only.
-    return cast("bytes", pack_command(cast("tuple[str]", command)))

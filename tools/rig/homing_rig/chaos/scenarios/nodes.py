@@ -17,6 +17,13 @@ QUICK_LEASE = {"HOMING_CLUSTER_LEASE": "5s"}
 """For short forms: as long as in life, as a busy machine keeps nodes waiting for longer than a quick one lasts."""
 
 
+def kills_of_any(rng: random.Random, form: Form) -> list[Fault]:
+    """A kill of a random node in the middle of each interval of the form."""
+    names = [f"n{number + 1}" for number in range(form.nodes)]
+    count = int((form.seconds or 0) / form.every)
+    return [Fault(form.every * (index + 0.5), Kind.KILL, rng.choice(names), form.down) for index in range(count)]
+
+
 async def _home_dies(rig: Rig) -> None:
     low, high = rig.form.delay
 

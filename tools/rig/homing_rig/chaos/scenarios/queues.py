@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Any, Final
 
 import aiohttp
@@ -12,7 +11,7 @@ from homing_rig.chaos.kept_events import KEPT, Kept
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
 from homing_rig.chaos.scenarios.events import COMMANDS, LOG, SHORT_LOG, judge_events, talkers_of
-from homing_rig.chaos.schedule import Fault, Kind
+from homing_rig.chaos.scenarios.nodes import kills_of_any
 from homing_rig.chaos.shared_figures import ANSWERED, SOUND, measure
 from homing_rig.chaos.worked import AGAIN_SECONDS, Workers, judged
 
@@ -104,12 +103,6 @@ async def _letters(http: aiohttp.ClientSession, url: str) -> set[tuple[str, int,
         parameters = {"cursor": page["cursor"]}
 
 
-def _kills(rng: random.Random, form: Form) -> list[Fault]:
-    names = [f"n{number + 1}" for number in range(form.nodes)]
-    count = int((form.seconds or 0) / form.every)
-    return [Fault(form.every * (index + 0.5), Kind.KILL, rng.choice(names), form.down) for index in range(count)]
-
-
 E8 = Scenario(
     name="E8",
     title="ten workers on a queue, while workers and nodes die",
@@ -131,5 +124,5 @@ E8 = Scenario(
         seconds=12, events=60, rate=COMMANDS, every=6.0, down=1.0, timeout=30.0, attempt=40.0, settings=SHORT_LOG
     ),
     act=_work,
-    plan=_kills,
+    plan=kills_of_any,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -16,8 +15,8 @@ from aiohttp import web
 
 from homing_rig.chaos.rig import Rig
 from homing_rig.chaos.scenario import Figure, Form, Scenario
-from homing_rig.chaos.scenarios.nodes import QUICK_LEASE
-from homing_rig.chaos.schedule import Fault, Kind
+from homing_rig.chaos.scenarios.nodes import QUICK_LEASE, kills_of_any
+from homing_rig.chaos.schedule import Kind
 from homing_rig.chaos.shared_figures import SOUND, measure
 
 SETTINGS: Final = {
@@ -107,12 +106,6 @@ async def _tell(rig: Rig) -> None:
         }
 
 
-def _kills(rng: random.Random, form: Form) -> list[Fault]:
-    names = [f"n{number + 1}" for number in range(form.nodes)]
-    count = int((form.seconds or 0) / form.every)
-    return [Fault(form.every * (index + 0.5), Kind.KILL, rng.choice(names), form.down) for index in range(count)]
-
-
 R30 = Scenario(
     name="R30",
     title="webhooks while nodes die",
@@ -135,5 +128,5 @@ R30 = Scenario(
         settings=SETTINGS | QUICK_LEASE,
     ),
     act=_tell,
-    plan=_kills,
+    plan=kills_of_any,
 )
